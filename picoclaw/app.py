@@ -17,9 +17,9 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
 from picoclaw.hw.board import Board
-from picoclaw.memory.files import FOLDER, ROOT_FILES
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
 from picoclaw.messages import NO_HOOKS, Inbound, Message, Stop, Turn, TurnHooks
-from picoclaw.providers import BUILT_IN, Provider, make_provider
+from picoclaw.providers import BUILT_IN_PROVIDER, Provider, make_provider
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
@@ -27,7 +27,7 @@ from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.rights import PolicyLoader
 from picoclaw.security.sandbox import build_environment
-from picoclaw.skills.library import SkillLibrary, home_tiers
+from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.skills.skill import SkillContext
 from picoclaw.store.approvals import Approval
 from picoclaw.store.tasks import Task, Tasks
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import Chores
-    from picoclaw.providers.chain import Chain, Link
+    from picoclaw.providers.chain import Chain, ModelLink
 
 
 def make_tools(
@@ -115,19 +115,19 @@ def _make_web_tools(config: Config) -> Iterator[object]:
 def _list_instruction_files(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
     names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
-    tiers = [folder for _, folder in home_tiers(config.home)]
+    tiers = [folder for _, folder in list_home_tiers(config.home)]
     return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
 
 
 def _list_protected_files(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
-    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, FOLDER))
+    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, MEMORY_FOLDER))
     return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
 
 
 # The table of contents: joins every part once, answers what comes in, takes everything apart again.
 
-SIMULATED = "[simulated board, not real values]"
+SIMULATED_MARK = "[simulated board, not real values]"
 
 
 @dataclass
@@ -147,7 +147,7 @@ class App:
     @property
     def mark(self) -> str:
         """What is said with whatever comes from a simulated board."""
-        return SIMULATED if self.board.simulated else ""
+        return SIMULATED_MARK if self.board.simulated else ""
 
     @cached_property
     def prompts(self) -> Prompts:
@@ -242,7 +242,7 @@ class App:
         return Chain(first.provider, fallback, first.retries, then=then)
 
     @cached_property
-    def links(self) -> "tuple[Link, ...]":
+    def links(self) -> "tuple[ModelLink, ...]":
         """The configured models in their order; none of their servers is reached yet."""
         from picoclaw.providers.chain import build_links
 
@@ -295,7 +295,7 @@ class App:
     def library(self) -> SkillLibrary:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
         home = self.config.home
-        library = SkillLibrary(home_tiers(home), home / "skills.cache" if home.is_dir() else None)
+        library = SkillLibrary(list_home_tiers(home), home / "skills.cache" if home.is_dir() else None)
         library.look()
         return library
 
@@ -331,7 +331,7 @@ class App:
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
         """See Compaction.settle; nothing where the model was not to be had a moment ago."""
         asked = self.__dict__.get("provider")
-        if not self.config.model.base_url or (asked and asked.name == BUILT_IN):
+        if not self.config.model.base_url or (asked and asked.name == BUILT_IN_PROVIDER):
             return []
         return self.compaction.settle(session, stop)
 

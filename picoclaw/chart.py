@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_PLAIN = " ._-=+*#@"
+_ASCII_BLOCKS = " ._-=+*#@"
 _WIDE, _HIGH = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 24
-_MOST_TICKS = 5
+_MAX_TICKS = 5
 _LEAST, _MOST = 1e-300, 1e300  # what can be divided by, and what two of can be added
-_HEAD = (
+_SVG_HEAD = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" width="{_WIDE}" height="{_HIGH}"'
     ' font-family="sans-serif" font-size="11">'
 )
 
 
-def compute_ticks(low: float, high: float, most: int = _MOST_TICKS) -> list[float]:
+def compute_ticks(low: float, high: float, most: int = _MAX_TICKS) -> list[float]:
     """Choose round numbers between two values, few enough to be written beside a chart."""
     span = high - low
     if not _LEAST < span < math.inf:
@@ -44,7 +44,7 @@ def draw_text(
         yield "(no values)"
         return
     low, high = min(known), max(known)
-    marks = _PLAIN if plain else _BLOCKS
+    marks = _ASCII_BLOCKS if plain else _BLOCKS
     width = max(len(f"{low:g}"), len(f"{_format_number(high)}"), len(_format_number(low)))
     heights = [None if value is None else _count_eighths(value, low, high, height) for value in values]
     for row in reversed(range(height)):
@@ -89,7 +89,7 @@ def draw_svg(
     known = [point for point in points if not any(map(math.isnan, point))]
     points = [(at, _clamp(low), _clamp(mean), _clamp(top)) for at, low, mean, top in known]
     if not points:
-        return f"{_HEAD}\n<title>{escape(title)}</title>\n</svg>\n"
+        return f"{_SVG_HEAD}\n<title>{escape(title)}</title>\n</svg>\n"
     low, high = _find_edges(points)
     across, down = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 
@@ -100,7 +100,7 @@ def draw_svg(
         return f"{_TOP + (high - value) / (high - low) * down:.1f}"
 
     rows = [
-        _HEAD,
+        _SVG_HEAD,
         f"<title>{escape(title)}</title>",
         f'<rect width="{_WIDE}" height="{_HIGH}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="16" font-size="13">{escape(title)}</text>',

@@ -22,12 +22,12 @@ _UNIT = (
 )
 _VALUE_PATTERN = rf"(?<![\w.,:-])(?P<number>-?\d+(?:[.,]\d+)?)\s?(?P<unit>{_UNIT})"
 _VALUE = pattern(_VALUE_PATTERN, re.IGNORECASE)
-_CLAIM = pattern(rf"\b(?:{_QUANTITY}|warm|cold|hot|humid|it)\b", re.IGNORECASE)
-_STATES = pattern(r"\b(?:is|are|was|reads?|at|shows?|currently|now)\b|[:=]", re.IGNORECASE)
+_SUBJECT = pattern(rf"\b(?:{_QUANTITY}|warm|cold|hot|humid|it)\b", re.IGNORECASE)
+_STATING_WORD = pattern(r"\b(?:is|are|was|reads?|at|shows?|currently|now)\b|[:=]", re.IGNORECASE)
 
 _AIR_QUANTITY = r"(?:temperature|humidity|pressure|light|illuminance|brightness|co2)(?: levels?)?"
 _PLACE = r"(?:(?: (?:in|at|on|inside|outside) (?:the |my |your |this )?\w+| here| inside| outside| now){0,2})"
-_PRESENT = pattern(
+_PRESENT_STATEMENT = pattern(
     r"\b(?:currently|right now|at the moment|just now)\b"
     rf"|\b(?:the|current|air|room|and) {_AIR_QUANTITY}{_PLACE} (?:now |currently )?(?:is|reads|=)"
     rf"|^\W*(?:current )?{_AIR_QUANTITY}{_PLACE}(?::| is\b| =)"
@@ -37,19 +37,19 @@ _PRESENT = pattern(
 )
 """How a sentence says by itself that it is about here and now."""
 
-_ASKS = pattern(
+_MEASUREMENT_QUESTION = pattern(
     rf"\b(?:{_QUANTITY}|warm|hot|cold|cool|humid|damp|wet|dry|bright|dark|freezing|degrees|celsius|fahrenheit|sensors?"
     r"|measure|reading)\b",
     re.IGNORECASE,
 )
-_ASKS_IN_GENERAL = pattern(
+_GENERAL_QUESTION = pattern(
     r"\b(?:an|one|two|three|four|five|ten|fifteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred"
     r"|(?:in|for|of|is|are|has|have|does|can) a|logic|supply|usb|gpio|pins?|rain|chance|forecast|tomorrow|yesterday"
     r"|throttl\w*|convert\w*|how many|right angle|fridge|freezer|refrigerator|sun|moon|earth|sea|ocean|space|mars)\b",
     re.IGNORECASE,
 )
 
-_GENERAL = pattern(
+_GENERAL_STATEMENT = pattern(
     r"\b(?:ideal\w*|optim\w+|should|shall|usual\w*|typical\w*|general\w*|average|normal\w*|recommend\w*|standard"
     r"|absolute|ranges?|max\w*|min\w*|limits?|thresholds?|would|could|can|may|might|e\.g|example|such as|freez\w*"
     r"|boil\w*|melt\w*|point|zero|sea level|tolerates?|likes?|prefers?|needs?|best|good for|accura\w+|body|power[- ]on"
@@ -71,7 +71,7 @@ _CLAUSE = pattern(r"[,;(]\s|\swhich\s|\s[-–—]\s", re.IGNORECASE)
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d(?::\d\d)?\b")
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _RAW_BYTES = pattern(r"\b(?:0x)?[0-9a-f]{2}(?:[ ,]+(?:0x)?[0-9a-f]{2}){3,}\b", re.IGNORECASE)
-_BARE_WORDS = 3
+_MAX_BARE_WORDS = 3
 _MILLI = 1000
 
 
@@ -80,7 +80,9 @@ def find_claims(text: str, asked: str = "how warm is it?") -> list[str]:
     found = []
     for sentence in _SENTENCE.split(_CLOCK.sub("", text)):
         values = _find_current_values(sentence)
-        if values and (_PRESENT.search(sentence) or (_asks_for_measurement(asked) and _states_value(sentence))):
+        if values and (
+            _PRESENT_STATEMENT.search(sentence) or (_asks_for_measurement(asked) and _states_value(sentence))
+        ):
             found += values
     return list(dict.fromkeys(found))
 
@@ -111,13 +113,15 @@ def strip_context(text: str) -> str:
 
 def _asks_for_measurement(question: str) -> bool:
     """Whether a question is for what can be measured here."""
-    return bool(_ASKS.search(question)) and not (_ASKS_IN_GENERAL.search(question) or _GENERAL.search(question))
+    return bool(_MEASUREMENT_QUESTION.search(question)) and not (
+        _GENERAL_QUESTION.search(question) or _GENERAL_STATEMENT.search(question)
+    )
 
 
 def _states_value(sentence: str) -> bool:
     """Whether a sentence says that something is so, or hardly more than a value, as in "1013.25 hPa"."""
-    bare = len(_VALUE.sub("", sentence).split()) <= _BARE_WORDS
-    return bare or bool(_CLAIM.search(sentence) and _STATES.search(sentence))
+    bare = len(_VALUE.sub("", sentence).split()) <= _MAX_BARE_WORDS
+    return bare or bool(_SUBJECT.search(sentence) and _STATING_WORD.search(sentence))
 
 
 def _find_current_values(sentence: str) -> list[str]:
@@ -125,7 +129,7 @@ def _find_current_values(sentence: str) -> list[str]:
     before = _CONDITIONAL.search(sentence)
     limit = before.start() if before else len(sentence)
     cuts = [0, *(cut.end() for cut in _CLAUSE.finditer(sentence)), len(sentence)]
-    parts = [part for part in pairwise(cuts) if part[0] < limit and not _GENERAL.search(sentence, *part)]
+    parts = [part for part in pairwise(cuts) if part[0] < limit and not _GENERAL_STATEMENT.search(sentence, *part)]
     return [value[0] for part in parts for value in _VALUE.finditer(sentence, *part) if value.start() < limit]
 
 

@@ -31,8 +31,8 @@ PicoclawError
     TurnStopped             a person ended the turn
 """
 
-NOT_YET = " was not done yet: it waits for "
-MEANS = "\nwhich means: "
+WAITING_FOR_APPROVAL = " was not done yet: it waits for "
+MEANING_PREFIX = "\nwhich means: "
 """Between the name of a call and what it waits for, in the text of Pending: it has not failed."""
 
 
@@ -80,7 +80,7 @@ class KnownDown(Unavailable):
     """The server did not answer before, and does not answer a knock; nobody has waited for it."""
 
 
-class NotAsked(KnownDown):
+class CircuitOpen(KnownDown):
     """The server has said that asking is no use before some moment, which has not come."""
 
 

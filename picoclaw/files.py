@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-_WORDS = {
+_ERRNO_MESSAGES = {
     errno.ENOSPC: "the disk is full: free some space",
     errno.EDQUOT: "the disk quota is used up: free some space",
     errno.EROFS: "the file system is read-only: it may have been remounted after an error (see dmesg)",
@@ -30,9 +30,9 @@ _WORDS = {
     errno.ENFILE: "the machine has too many files open: end a program, or restart it",
 }
 
-DAMAGED = ".damaged-"
-_MOST_DAMAGED = 3
-_BESIDE = ("-wal", "-shm")
+DAMAGED_INFIX = ".damaged-"
+_MAX_DAMAGED = 3
+_SQLITE_SUFFIXES = ("-wal", "-shm")
 
 RESERVES = {
     "measurements": (64_000_000, 0.05),
@@ -77,7 +77,7 @@ class DiskNearlyFull(OSError):
 
 def explain_os_error(error: OSError) -> str:
     """Say in words what the operating system refused, and what to try."""
-    words = None if isinstance(error, DiskNearlyFull) else _WORDS.get(error.errno or 0)
+    words = None if isinstance(error, DiskNearlyFull) else _ERRNO_MESSAGES.get(error.errno or 0)
     return words or error.strerror or str(error)
 
 
@@ -102,7 +102,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, folder: int | No
     sync_folder(path.parent, folder=folder)
 
 
-def create(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = None) -> bool:
+def create_file(path: Path, data: bytes, mode: int = 0o600, *, folder: int | None = None) -> bool:
     """Write a file whole and durably unless its name is taken; tells whether it did. Never overwrites."""
     with contextlib.suppress(FileNotFoundError):
         os.stat(path, dir_fd=folder, follow_symlinks=False)
@@ -138,7 +138,7 @@ def _remove(path: Path, folder: int | None) -> None:
         os.unlink(path, dir_fd=folder)
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Take a file away, if it is there, so that it does not come back after a power cut. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -150,18 +150,20 @@ def set_aside(path: Path, stamp: str) -> Path:
 
     Raises OSError.
     """
-    aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
+    aside = path.with_name(f"{path.name}{DAMAGED_INFIX}{stamp}")
     path.replace(aside)
     sync_folder(path.parent)
-    drop_oldest(path)
+    remove_old_damaged(path)
     return aside
 
 
-def drop_oldest(path: Path) -> None:
+def remove_old_damaged(path: Path) -> None:
     """Take away all but the newest damaged files of this name, with what lies beside them."""
-    old = sorted(other for other in path.parent.glob(f"{path.name}{DAMAGED}*") if not other.name.endswith(_BESIDE))
-    for one in old[:-_MOST_DAMAGED]:
-        for name in (one.name, *(one.name + end for end in _BESIDE)):
+    old = sorted(
+        other for other in path.parent.glob(f"{path.name}{DAMAGED_INFIX}*") if not other.name.endswith(_SQLITE_SUFFIXES)
+    )
+    for one in old[:-_MAX_DAMAGED]:
+        for name in (one.name, *(one.name + end for end in _SQLITE_SUFFIXES)):
             one.with_name(name).unlink(missing_ok=True)
 
 
@@ -229,13 +231,13 @@ def sync_folder(path: Path, *, folder: int | None = None) -> None:
 # A path is taken apart by its words alone, and walked from one open folder to the next: what is swapped on the way
 # meanwhile leads nowhere else, and what is found is what was opened.
 
-Identity = tuple[int, int]
+FileIdentity = tuple[int, int]
 """What tells a folder or a file from every other, however it is spelt: its device and its inode."""
 
-_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_DEEPEST = 64
-_TRIES = 3
+_OPEN_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_DEPTH = 64
+_MAX_OPEN_ATTEMPTS = 3
 
 
 class RootedPath(NamedTuple):
@@ -268,13 +270,13 @@ def resolve_below(root: str, path: str) -> RootedPath | None:
     return None if "\0" in path else split_path(root, os.path.realpath(path))
 
 
-def list_identities(paths: Collection[Path]) -> frozenset[Identity]:
+def list_identities(paths: Collection[Path]) -> frozenset[FileIdentity]:
     """Tell what folders and files are, those that are there, links followed."""
-    found = (_stat(path) for path in paths)
+    found = (_stat_or_none(path) for path in paths)
     return frozenset((about.st_dev, about.st_ino) for about in found if about)
 
 
-def _stat(path: Path) -> os.stat_result | None:
+def _stat_or_none(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
     except (OSError, RuntimeError):
@@ -282,67 +284,69 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 @contextmanager
-def open_folder(place: RootedPath, never: Collection[Identity] = (), *, make: bool = False) -> Iterator[int]:
+def open_folder(place: RootedPath, never: Collection[FileIdentity] = (), *, make: bool = False) -> Iterator[int]:
     """Hold a folder open, only to start from; `make` makes what is missing. Raises OSError.
 
     The folders of `never` are not entered.
     """
-    if len(place.parts) > _DEEPEST:
+    if len(place.parts) > _MAX_DEPTH:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     if make:
         make_folder(Path(place.root))
-    handle = os.open(place.root, _WAY)
+    handle = os.open(place.root, _OPEN_FOLDER_FLAGS)
     try:
-        _refuse(os.fstat(handle), never)
+        _check_allowed(os.fstat(handle), never)
         for name in place.parts:
-            above, handle = handle, _open_step(handle, name, make=make)
+            above, handle = handle, _open_subfolder(handle, name, make=make)
             os.close(above)
-            _refuse(os.fstat(handle), never)
+            _check_allowed(os.fstat(handle), never)
         yield handle
     finally:
         os.close(handle)
 
 
-def _open_step(handle: int, name: str, *, make: bool) -> int:
+def _open_subfolder(handle: int, name: str, *, make: bool) -> int:
     try:
-        return os.open(name, _WAY, dir_fd=handle)
+        return os.open(name, _OPEN_FOLDER_FLAGS, dir_fd=handle)
     except FileNotFoundError:
         if not make:
             raise
     except NotADirectoryError:
-        _refuse_link(name, handle, os.stat(name, dir_fd=handle, follow_symlinks=False))
+        _check_no_link(name, handle, os.stat(name, dir_fd=handle, follow_symlinks=False))
         raise
     make_folder(Path(name), folder=handle)
-    return os.open(name, _WAY, dir_fd=handle)
+    return os.open(name, _OPEN_FOLDER_FLAGS, dir_fd=handle)
 
 
-def _refuse(about: os.stat_result, never: Collection[Identity]) -> None:
+def _check_allowed(about: os.stat_result, never: Collection[FileIdentity]) -> None:
     if (about.st_dev, about.st_ino) in never:
         raise _make_os_error("it is out of reach of every tool, as is all that it holds")
 
 
-def _refuse_link(name: str, handle: int, about: os.stat_result) -> None:
+def _check_no_link(name: str, handle: int, about: os.stat_result) -> None:
     if stat.S_ISLNK(about.st_mode):
         raise _make_os_error(
             f"{name} is a symbolic link to {os.readlink(name, dir_fd=handle)}, and links are not followed; name that"
         )
 
 
-def stat_rooted(place: RootedPath, never: Collection[Identity] = ()) -> os.stat_result | None:
+def stat_rooted(place: RootedPath, never: Collection[FileIdentity] = ()) -> os.stat_result | None:
     """Look at what lies there, None when nothing does; a link, a device or a pipe raises OSError."""
     name = place.parts[-1] if place.parts else "."
     try:
         with open_folder(place.above, never) as handle:
             about = os.stat(name, dir_fd=handle, follow_symlinks=False)
-            _refuse_link(name, handle, about)
+            _check_no_link(name, handle, about)
     except FileNotFoundError:
         return None
     if not stat.S_ISDIR(about.st_mode):
-        _check(about)
+        _check_plain_file(about)
     return about
 
 
-def open_rooted(place: RootedPath, never: Collection[Identity] = (), *, alone: bool = False, adds: bool = False) -> int:
+def open_rooted(
+    place: RootedPath, never: Collection[FileIdentity] = (), *, alone: bool = False, adds: bool = False
+) -> int:
     """Open a plain file to read, with `adds` to add to it as well; returns the handle. Raises OSError.
 
     With `alone`, a file that has a second name is not opened: it may be one of somebody else's.
@@ -350,21 +354,21 @@ def open_rooted(place: RootedPath, never: Collection[Identity] = (), *, alone: b
     if not place.parts:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with open_folder(place.above, never) as handle:
-        for _ in range(_TRIES):
-            if (file := _open_same(place.parts[-1], handle, alone=alone, adds=adds)) >= 0:
+        for _ in range(_MAX_OPEN_ATTEMPTS):
+            if (file := _open_unchanged(place.parts[-1], handle, alone=alone, adds=adds)) >= 0:
                 return file
     raise _make_os_error("it was changed over and over while it was opened; try again")
 
 
-def _open_same(name: str, folder_: int, *, alone: bool, adds: bool) -> int:
+def _open_unchanged(name: str, folder_: int, *, alone: bool, adds: bool) -> int:
     """Open what was looked at; -1 when it was another by then."""
     before = os.stat(name, dir_fd=folder_, follow_symlinks=False)
-    _refuse_link(name, folder_, before)
-    _check(before, alone=alone)  # to open a device or a pipe may do something already
-    file = os.open(name, _PLAIN | (os.O_RDWR | os.O_APPEND if adds else os.O_RDONLY), dir_fd=folder_)
+    _check_no_link(name, folder_, before)
+    _check_plain_file(before, alone=alone)  # to open a device or a pipe may do something already
+    file = os.open(name, _OPEN_FILE_FLAGS | (os.O_RDWR | os.O_APPEND if adds else os.O_RDONLY), dir_fd=folder_)
     try:
         about = os.fstat(file)
-        _check(about, alone=alone)
+        _check_plain_file(about, alone=alone)
     except OSError:
         os.close(file)
         raise
@@ -374,10 +378,10 @@ def _open_same(name: str, folder_: int, *, alone: bool, adds: bool) -> int:
     return -1
 
 
-def _check(about: os.stat_result, *, alone: bool = False) -> None:
+def _check_plain_file(about: os.stat_result, *, alone: bool = False) -> None:
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    kernel = _stat(Path("/proc"))
+    kernel = _stat_or_none(Path("/proc"))
     if not stat.S_ISREG(about.st_mode) or (kernel and about.st_dev == kernel.st_dev):
         raise _make_os_error("it is not a regular file")
     if alone and about.st_nlink > 1:

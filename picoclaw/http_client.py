@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from picoclaw import __version__
 
-_HASHED_CAS = Path("/etc/ssl/certs")
+_CA_FOLDER = Path("/etc/ssl/certs")
 
 
 def get_ssl_context() -> ssl.SSLContext:
@@ -26,8 +26,8 @@ def get_ssl_context() -> ssl.SSLContext:
 @cache
 def _make_context(bundle: str | None) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if bundle is None and any(_HASHED_CAS.glob("*.0")):
-        made.load_verify_locations(capath=str(_HASHED_CAS))
+    if bundle is None and any(_CA_FOLDER.glob("*.0")):
+        made.load_verify_locations(capath=str(_CA_FOLDER))
     else:
         made.load_default_certs()
     return made
@@ -38,13 +38,13 @@ def _make_context(bundle: str | None) -> ssl.SSLContext:
 # httpx and httpcore import a command line, two asynchronous frameworks and a list of authorities wherever those happen to
 # be installed: 60 ms and 10 MB for nothing.
 
-_UNUSED = {"httpx._main": None, "anyio": None, "trio": None, "certifi": ModuleType("certifi")}
+_UNUSED_MODULES = {"httpx._main": None, "anyio": None, "trio": None, "certifi": ModuleType("certifi")}
 
 
 @contextmanager
 def _skip_unused_imports() -> Iterator[None]:
     """Have what is imported meanwhile do without them, and leave them importable for others."""
-    hidden = {name: cast("ModuleType", module) for name, module in _UNUSED.items() if name not in sys.modules}
+    hidden = {name: cast("ModuleType", module) for name, module in _UNUSED_MODULES.items() if name not in sys.modules}
     sys.modules |= hidden
     try:
         yield
@@ -86,7 +86,7 @@ __all__ = [
 ]
 
 OK = 200
-_USUALLY_KEPT_S = 5.0
+_KEEPALIVE_EXPIRY_S = 5.0
 Trace = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -125,7 +125,7 @@ class Client:
     """Asks servers; keeps its connections until it is closed. A `Client` is a context that closes it."""
 
     def __init__(
-        self, headers: Mapping[str, str] | None = None, *, proxies: bool = True, kept_s: float = _USUALLY_KEPT_S
+        self, headers: Mapping[str, str] | None = None, *, proxies: bool = True, kept_s: float = _KEEPALIVE_EXPIRY_S
     ) -> None:
         """`headers` go with each request; `proxies` are those that the environment names.
 

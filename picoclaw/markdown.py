@@ -22,17 +22,17 @@ class LineKind(Enum):
     ALONE = auto()
 
 
-_QUOTATION = 0  # any other box is an item of a list, by the columns that its lines are indented
-_DEEPEST = 100
+_BLOCK_QUOTE = 0  # any other box is an item of a list, by the columns that its lines are indented
+_MAX_NESTING = 100
 
-_BOX = pattern(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
-_OPENING = pattern(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
-_CLOSING = pattern(r" {0,3}(`{3,}|~{3,})\Z")
+_CONTAINER = pattern(r" {0,3}(?:>( ?)|(?:[-+*]|(\d{1,9})[.)])(?: {1,4}(?! )| (?= {4})|\Z))")
+_OPENING_FENCE = pattern(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+_CLOSING_FENCE = pattern(r" {0,3}(`{3,}|~{3,})\Z")
 _HEADING = pattern(r" {0,3}#{1,6}(?: |\Z)")
-_RULE = pattern(r" {0,3}(?:(?:- *){3,}|(?:_ *){3,}|(?:\* *){3,})\Z")
-_UNDERLINE = pattern(r" {0,3}(?:=+|-+)\Z")
-_MARKUP = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
-_DEFINITION = pattern(r" {0,3}\[")
+_THEMATIC_BREAK = pattern(r" {0,3}(?:(?:- *){3,}|(?:_ *){3,}|(?:\* *){3,})\Z")
+_SETEXT_UNDERLINE = pattern(r" {0,3}(?:=+|-+)\Z")
+_HTML_BLOCK = pattern(r" {0,3}<(?:!--|\?|!\[CDATA\[|![A-Za-z])")
+_DEFINITION_START = pattern(r" {0,3}\[")
 
 
 class LineParser:
@@ -63,8 +63,8 @@ class LineParser:
         return kind
 
     def _blank(self) -> LineKind:
-        if _QUOTATION in self._boxes:
-            del self._boxes[self._boxes.index(_QUOTATION) :]
+        if _BLOCK_QUOTE in self._boxes:
+            del self._boxes[self._boxes.index(_BLOCK_QUOTE) :]
             self._fence = ""
         self._going = False
         return LineKind.CODE if self._fence else LineKind.BLANK
@@ -73,8 +73,8 @@ class LineParser:
         """How far a line is indented or quoted like those before it, and how many boxes it stays in."""
         at = 0
         for known, box in enumerate(self._boxes):
-            if box == _QUOTATION:
-                quoted = _BOX.match(line, at)
+            if box == _BLOCK_QUOTE:
+                quoted = _CONTAINER.match(line, at)
                 if not quoted or quoted[1] is None:
                     return at, known
                 at = quoted.end()
@@ -85,7 +85,7 @@ class LineParser:
         return at, len(self._boxes)
 
     def _fenced(self, line: str, at: int) -> LineKind:
-        closing = _CLOSING.match(line, at)
+        closing = _CLOSING_FENCE.match(line, at)
         if closing and closing[1].startswith(self._fence):
             self._fence = ""
         return LineKind.CODE
@@ -93,51 +93,57 @@ class LineParser:
     def _opened(self, line: str, at: int, *, interrupting: bool) -> tuple[list[int], int]:
         """The boxes that begin in a line. In a paragraph, neither an empty item does nor any number but 1."""
         boxes: list[int] = []
-        while len(self._boxes) + len(boxes) < _DEEPEST and not _RULE.match(line, at):
-            box = _BOX.match(line, at)
+        while len(self._boxes) + len(boxes) < _MAX_NESTING and not _THEMATIC_BREAK.match(line, at):
+            box = _CONTAINER.match(line, at)
             empty = box is not None and box[1] is None and box.end() == len(line)
             if not box or (interrupting and not boxes and (empty or box[2] not in {None, "1"})):
                 break
-            boxes.append(_QUOTATION if box[1] is not None else box.end() - at + empty)
+            boxes.append(_BLOCK_QUOTE if box[1] is not None else box.end() - at + empty)
             at = box.end()
         return boxes, at
 
     def _what(self, line: str, at: int, *, going: bool, underlined: bool) -> LineKind:
         if line.startswith("    ", at):
             return LineKind.CONTINUED if going else LineKind.CODE
-        if fence := _OPENING.match(line, at):
+        if fence := _OPENING_FENCE.match(line, at):
             self._fence = fence[1]
             return LineKind.FENCE
-        if _MARKUP.match(line, at):
+        if _HTML_BLOCK.match(line, at):
             return LineKind.MARKUP
-        alone = _HEADING.match(line, at) or _RULE.match(line, at) or (underlined and _UNDERLINE.match(line, at))
+        alone = (
+            _HEADING.match(line, at)
+            or _THEMATIC_BREAK.match(line, at)
+            or (underlined and _SETEXT_UNDERLINE.match(line, at))
+        )
         if alone or at == len(line):
             return LineKind.ALONE
         if going:
             return LineKind.CONTINUED
-        return LineKind.DEFINITION if _DEFINITION.match(line, at) else LineKind.PARAGRAPH
+        return LineKind.DEFINITION if _DEFINITION_START.match(line, at) else LineKind.PARAGRAPH
 
 
 # Finds what a viewer of Markdown does not show: comments and their like, and definitions that are none's.
 
 _COMMENT, _LINK = "comment", "unused link"
 
-_ANY = pattern(r"<[!?]|\]:|```|~~~")
-_COMMENTS_OPENING = r"<!--|<\?|<!\[CDATA\[|<![A-Za-z]"
-_COMMENTS_CLOSING = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
-_COMMENTS_MARKUP = pattern(_COMMENTS_OPENING)
-_INLINE = pattern(rf"\\.|(?P<code>`+)|(?P<markup>{_COMMENTS_OPENING})|<[A-Za-z/][^<>]*>", re.DOTALL)
-_RUN = pattern(r"`+")
+_MAYBE_HIDDEN = pattern(r"<[!?]|\]:|```|~~~")
+_HTML_OPENINGS = r"<!--|<\?|<!\[CDATA\[|<![A-Za-z]"
+_HTML_CLOSINGS = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
+_HTML_OPENING = pattern(_HTML_OPENINGS)
+_INLINE = pattern(rf"\\.|(?P<code>`+)|(?P<markup>{_HTML_OPENINGS})|<[A-Za-z/][^<>]*>", re.DOTALL)
+_BACKTICKS = pattern(r"`+")
 
-_INFO = pattern(r"[^`~]*[`~]+(?![`~])[ \t]*[^ \t\n]+(?=[ \t])([^\n]*\S)")
+_FENCE_INFO = pattern(r"[^`~]*[`~]+(?![`~])[ \t]*[^ \t\n]+(?=[ \t])([^\n]*\S)")
 
 # Each alternative begins with another character, so that there is one way to match a text, and no time lost on others.
-_GAP = r"[ \t]*(?:\n[ \t>]*(?![ \t>]))?"
-_TITLES = "|".join(rf"{a}(?:\\(?:.|(?=\n))|[^{a}{b}\\\n]|\n(?![ \t]*\n))*{b}" for a, b in ('""', "''", (r"\(", r"\)")))
-_LABEL = r"\[((?:\\.|[^][\\]){1,999})\]"
-_REFERENCE = pattern(rf"{_LABEL}(?!:)")
-_COMMENTS_DEFINITION = pattern(
-    rf"{_LABEL}:{_GAP}(?P<leads><[^<>\n]*>|[^\s<]\S*)(?:(?:[ \t]{_GAP}|\n[ \t>]*)(?:{_TITLES}))?(?=[ \t]*(?:\n|\Z))"
+_OPTIONAL_NEWLINE = r"[ \t]*(?:\n[ \t>]*(?![ \t>]))?"
+_LINK_TITLE = "|".join(
+    rf"{a}(?:\\(?:.|(?=\n))|[^{a}{b}\\\n]|\n(?![ \t]*\n))*{b}" for a, b in ('""', "''", (r"\(", r"\)"))
+)
+_LINK_LABEL = r"\[((?:\\.|[^][\\]){1,999})\]"
+_REFERENCE = pattern(rf"{_LINK_LABEL}(?!:)")
+_LINK_DEFINITION = pattern(
+    rf"{_LINK_LABEL}:{_OPTIONAL_NEWLINE}(?P<leads><[^<>\n]*>|[^\s<]\S*)(?:(?:[ \t]{_OPTIONAL_NEWLINE}|\n[ \t>]*)(?:{_LINK_TITLE}))?(?=[ \t]*(?:\n|\Z))"
 )
 
 
@@ -151,7 +157,7 @@ class HiddenSpan(NamedTuple):
 
 def find_hidden(text: str, *, trusting: bool) -> list[HiddenSpan]:
     """Find what is not shown, in its order. `trusting`: as said of `visible`."""
-    if not _ANY.search(text):
+    if not _MAYBE_HIDDEN.search(text):
         return []
     viewer = _HiddenFinder(text, trusting=trusting)
     viewer.read()
@@ -182,7 +188,7 @@ class _HiddenFinder:
 
     def _read(self, first: LineKind, at: int, end: int) -> None:
         """Read some lines, of which the first is of a kind and the others go on with it."""
-        if first is LineKind.FENCE and not self._trusting and (info := _INFO.match(self._text, at, end)):
+        if first is LineKind.FENCE and not self._trusting and (info := _FENCE_INFO.match(self._text, at, end)):
             self.found.append(HiddenSpan(info.start(1), info.end(1), _COMMENT))
         elif first is LineKind.DEFINITION:
             at = self._read_definitions(self._text.index("[", at), end)
@@ -191,7 +197,7 @@ class _HiddenFinder:
 
     def _read_markup(self, at: int, end: int) -> int:
         """Comments that begin in a line of nothing but markup; returns where the line ends that the last ends in."""
-        while opening := _COMMENTS_MARKUP.search(self._text, at, end):
+        while opening := _HTML_OPENING.search(self._text, at, end):
             after = self._after(opening, len(self._text), self._missing)
             if not after and self._trusting:
                 at = opening.end()
@@ -203,7 +209,7 @@ class _HiddenFinder:
 
     def _read_definitions(self, at: int, end: int) -> int:
         """Definitions of links, which are comments if they lead nowhere; returns where the words behind them begin."""
-        while (definition := _COMMENTS_DEFINITION.match(self._text, at, end)) and not definition[1].startswith("^"):
+        while (definition := _LINK_DEFINITION.match(self._text, at, end)) and not definition[1].startswith("^"):
             if definition["leads"].startswith(("#", "<#", "<>")):
                 self.found.append(HiddenSpan(at, definition.end(), _COMMENT))
             elif not self._trusting and _fold_label(definition[1]) not in self._referred():
@@ -213,11 +219,11 @@ class _HiddenFinder:
 
     def _read_paragraph(self, at: int, end: int) -> None:
         """Comments in running text; what is in backticks, or behind a backslash, is shown as it is."""
-        if not _COMMENTS_MARKUP.search(self._text, at, end):
+        if not _HTML_OPENING.search(self._text, at, end):
             return
         missing: set[str] = set()
         runs: defaultdict[int, list[int]] = defaultdict(list)
-        for run in _RUN.finditer(self._text, at, end):
+        for run in _BACKTICKS.finditer(self._text, at, end):
             runs[len(run[0])].append(run.start())
         while mark := _INLINE.search(self._text, at, end):
             at = mark.end()
@@ -235,7 +241,7 @@ class _HiddenFinder:
         In an owner's text the end of a later comment is not that of one that was never closed: the lines between them
         may be rules.
         """
-        closing = _COMMENTS_CLOSING.get(opening[0], ">")
+        closing = _HTML_CLOSINGS.get(opening[0], ">")
         if closing in missing:
             return 0
         again = self._text.find(opening[0], opening.end(), limit) if self._trusting else -1
@@ -270,39 +276,39 @@ def _fold_label(label: str) -> str:
 # Follows CommonMark 0.31 as far as it decides what is code, which is shown whatever is in it, and what is hidden. Takes
 # time in proportion to a text's length, whoever wrote it.
 
-_SELECTED = "\xa9\xae\u0300-\u1fff\u203c-\u2fff\u3003-\ud7ff\uf900-\ufdff\U0001f000-\U0001faff"
-_JOINED = "\u0300-\u1fff\u2070-\u2fff\u3001-\ufdff\ufe10-\U0010ffff"
+_SELECTOR_BASES = "\xa9\xae\u0300-\u1fff\u203c-\u2fff\u3003-\ud7ff\uf900-\ufdff\U0001f000-\U0001faff"
+_JOINING_SCRIPTS = "\u0300-\u1fff\u2070-\u2fff\u3001-\ufdff\ufe10-\U0010ffff"
 
 # Controls, direction marks, fillers, tags, and the selectors of looks that fonts do not have.
-_UNSEEN = pattern(
+_INVISIBLE = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_NEAR_UNSEEN = pattern("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad]")
-_FAR = pattern("[^\x00-\u02ff\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u22ff]")
+_INVISIBLE_LATIN = pattern("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad]")
+_NON_LATIN = pattern("[^\x00-\u02ff\u2010-\u2027\u2030-\u205e\u20a0-\u20bf\u2190-\u22ff]")
 """What is written in Western Europe needs none of the rest, whose tables take 9 ms to make."""
 
 # A joiner belongs between letters of a script that joins them, or emoji; a selector behind what has two looks.
-_IDLE = pattern(
-    f"(?<![{_JOINED}])(?<![{_SELECTED}][\ufe0e\ufe0f])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
-    f"|(?<![{_SELECTED}])[\ufe0e\ufe0f](?!\u20e3)"
+_STRAY_JOINER = pattern(
+    f"(?<![{_JOINING_SCRIPTS}])(?<![{_SELECTOR_BASES}][\ufe0e\ufe0f])[\u200c\u200d]|[\u200c\u200d](?![{_JOINING_SCRIPTS}])"
+    f"|(?<![{_SELECTOR_BASES}])[\ufe0e\ufe0f](?!\u20e3)"
 )
-_BLANKS = pattern(r"[ \t]*(?:\n|\Z)")
+_REST_OF_LINE = pattern(r"[ \t]*(?:\n|\Z)")
 
 
-def visible_text(text: str, *, trusting: bool = False) -> str:
+def remove_hidden(text: str, *, trusting: bool = False) -> str:
     """Leave out what a reader does not see, and the lines that hold nothing else; code stays as it is.
 
     A text that is `trusting` is its owner's: a comment that is never closed stays, and so does a definition of a
     link that nothing refers to, because its writer sees both and would miss them.
     """
-    return remove_invisible(_remove_spans(*_find_hidden_normalised(text, trusting=trusting)))
+    return remove_invisible(_remove_spans(*_normalize_and_find_hidden(text, trusting=trusting)))
 
 
 def blank_comments(text: str) -> str:
     """Leave out an owner's comments, and every line where it was."""
-    plain, left_out = _find_hidden_normalised(text, trusting=True)
+    plain, left_out = _normalize_and_find_hidden(text, trusting=True)
     kept, at = [], 0
     for start, end, _ in left_out:
         kept += [plain[at:start], "\n" * plain.count("\n", start, end)]
@@ -312,7 +318,7 @@ def blank_comments(text: str) -> str:
 
 def describe_hidden(text: str, *, trusting: bool = False) -> list[str]:
     """Say in words what `visible` leaves out: "1 comment", "3 invisible characters"."""
-    plain, left_out = _find_hidden_normalised(text, trusting=trusting)
+    plain, left_out = _normalize_and_find_hidden(text, trusting=trusting)
     counted = Counter(what for _, _, what in left_out)
     rest = _remove_spans(plain, left_out)
     counted["invisible character"] = len(rest) - len(remove_invisible(rest))
@@ -321,10 +327,12 @@ def describe_hidden(text: str, *, trusting: bool = False) -> list[str]:
 
 def remove_invisible(text: str) -> str:
     """Leave out the characters that nobody sees, wherever they are."""
-    return _IDLE.sub("", _UNSEEN.sub("", text)) if _FAR.search(text) else _NEAR_UNSEEN.sub("", text)
+    return (
+        _STRAY_JOINER.sub("", _INVISIBLE.sub("", text)) if _NON_LATIN.search(text) else _INVISIBLE_LATIN.sub("", text)
+    )
 
 
-def _find_hidden_normalised(text: str, *, trusting: bool) -> tuple[str, list[HiddenSpan]]:
+def _normalize_and_find_hidden(text: str, *, trusting: bool) -> tuple[str, list[HiddenSpan]]:
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     return plain, find_hidden(plain, trusting=trusting)
 
@@ -335,7 +343,7 @@ def _remove_spans(text: str, left_out: list[HiddenSpan]) -> str:
     for start, end, _ in left_out:
         before, newline, last = text[at:start].rpartition("\n")
         bare = (bare or bool(newline)) and not last.strip()
-        filled = _BLANKS.match(text, end) if bare else None
+        filled = _REST_OF_LINE.match(text, end) if bare else None
         kept += [before, newline, "" if filled else last]
         at = filled.end() if filled else end
     return "".join([*kept, text[at:]])

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import format_duration, parse_zone
 
-SHORTEST_S = 60.0
-_LONGEST_EXPRESSION = 120
-_MOST_COUNTED = 100
+MIN_JOB_INTERVAL_S = 60.0
+_MAX_EXPRESSION = 120
+_MAX_COUNTED = 100
 _MINUTE = timedelta(minutes=1)
-_WINDOWS_S = tuple(days * 86_400.0 for days in (1 / 24, 1, 32, 366, 366 * 9))
-_CALLED = {
+_SEARCH_WINDOWS_S = tuple(days * 86_400.0 for days in (1 / 24, 1, 32, 366, 366 * 9))
+_CRON_ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -27,13 +27,13 @@ _CALLED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_PLAIN = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
-_SETS = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
+_SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
+_DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
+_EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
-Spans = tuple[tuple[float, float], ...]
-_MOST_SPANS = 8
+DoneSpans = tuple[tuple[float, float], ...]
+_MAX_SPANS = 8
 
 
 class Plan(NamedTuple):
@@ -70,7 +70,7 @@ class DueOccurrences(NamedTuple):
     @property
     def counted(self) -> str:
         """The number of the others in words."""
-        return f"more than {_MOST_COUNTED - 1}" if self.others >= _MOST_COUNTED else str(self.others)
+        return f"more than {_MAX_COUNTED - 1}" if self.others >= _MAX_COUNTED else str(self.others)
 
 
 class BoardZone(tzinfo):
@@ -94,23 +94,23 @@ class BoardZone(tzinfo):
         return datetime.fromtimestamp(moment.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006
 
 
-def zone_of_plan(plan: Plan) -> tzinfo:
+def get_plan_zone(plan: Plan) -> tzinfo:
     """Find its zone; raises ValueError saying why it cannot be known."""
     return parse_zone(plan.zone) if plan.zone else BoardZone()
 
 
 def plan_interval(seconds: float, anchor: float) -> Plan:
     """Plan something at an interval; raises ValueError when it is too short."""
-    if seconds < SHORTEST_S:
-        raise ValueError(f"every {seconds:g} s is too often; the shortest interval is {SHORTEST_S:g} s")
+    if seconds < MIN_JOB_INTERVAL_S:
+        raise ValueError(f"every {seconds:g} s is too often; the shortest interval is {MIN_JOB_INTERVAL_S:g} s")
     return Plan("every", f"{seconds:g}", "", anchor)
 
 
 def plan_cron(text: str, zone: str, after: datetime) -> Plan:
     """Plan by a cron expression; raises ValueError saying what is wrong with it, or with the zone."""
-    words = _CALLED.get(text.strip().lower(), " ".join(text.split()))
-    if len(words) > _LONGEST_EXPRESSION or len(words.split()) != 5:
-        raise ValueError(f"{text[:60]!r} is not a cron expression; write {_FORM}")
+    words = _CRON_ALIASES.get(text.strip().lower(), " ".join(text.split()))
+    if len(words) > _MAX_EXPRESSION or len(words.split()) != 5:
+        raise ValueError(f"{text[:60]!r} is not a cron expression; write {_EXPRESSION_FORM}")
     plan = Plan("cron", words, zone, after.timestamp())
     if not list_occurrences(plan, after, 1):
         raise ValueError(f"{words!r} never comes")
@@ -119,13 +119,13 @@ def plan_cron(text: str, zone: str, after: datetime) -> Plan:
 
 def list_occurrences(plan: Plan, after: datetime, most: int) -> list[Occurrence]:
     """Give the next slots after a moment; raises ValueError when the expression or the zone cannot be used."""
-    return list(islice(_iterate_occurrences(plan, after.timestamp()), most))
+    return list(islice(_iter_occurrences(plan, after.timestamp()), most))
 
 
-def _iterate_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
-    zone = zone_of_plan(plan)
+def _iter_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
+    zone = get_plan_zone(plan)
     if plan.kind == "cron":
-        for moment, named in _iterate_cron(plan.text, after, zone):
+        for moment, named in _iter_cron(plan.text, after, zone):
             yield Occurrence(moment, named.isoformat(timespec="minutes"))
         return
     step = plan.seconds if plan.kind == "every" else 0.0
@@ -139,7 +139,7 @@ def _find_last(plan: Plan) -> int:
     return 1 << 40 if plan.kind == "every" else 0
 
 
-def _iterate_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
+def _iter_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
     from cronsim import CronSim, CronSimError
 
     start = datetime.fromtimestamp(after, zone)
@@ -153,7 +153,9 @@ def _iterate_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datet
                 before = moment.timestamp()
                 yield moment, named
     except (CronSimError, ValueError) as error:
-        raise ValueError(f"{text!r} is not a cron expression ({str(error).lower()}); write {_FORM}") from None
+        raise ValueError(
+            f"{text!r} is not a cron expression ({str(error).lower()}); write {_EXPRESSION_FORM}"
+        ) from None
     except OverflowError:  # the end of the calendar
         return
 
@@ -167,20 +169,20 @@ def find_shown_time(plain: datetime, zone: tzinfo) -> datetime:
         plain = plain.replace(second=0) + _MINUTE
 
 
-def find_due(plan: Plan, after: float, now: float, done: Spans = ()) -> DueOccurrences | None:
+def find_due(plan: Plan, after: float, now: float, done: DoneSpans = ()) -> DueOccurrences | None:
     """Tell what of a plan lies after a moment and not in the future, without what was done; None for nothing."""
-    found = list(islice(_iterate_undone(plan, after, now, done), _MOST_COUNTED + 1))
-    if len(found) <= _MOST_COUNTED:
+    found = list(islice(_iter_not_done(plan, after, now, done), _MAX_COUNTED + 1))
+    if len(found) <= _MAX_COUNTED:
         return DueOccurrences(found[-1], len(found) - 1) if found else None
-    for window_s in _WINDOWS_S:
-        found = list(_iterate_undone(plan, max(after, now - window_s), now, done)) or found
+    for window_s in _SEARCH_WINDOWS_S:
+        found = list(_iter_not_done(plan, max(after, now - window_s), now, done)) or found
         if found[-1].moment.timestamp() >= now - window_s:
             break
-    return DueOccurrences(found[-1], _MOST_COUNTED)
+    return DueOccurrences(found[-1], _MAX_COUNTED)
 
 
-def _iterate_undone(plan: Plan, after: float, now: float, done: Spans) -> Iterator[Occurrence]:
-    for slot in _iterate_occurrences(plan, _skip_done(done, after)):
+def _iter_not_done(plan: Plan, after: float, now: float, done: DoneSpans) -> Iterator[Occurrence]:
+    for slot in _iter_occurrences(plan, _skip_done(done, after)):
         moment = slot.moment.timestamp()
         if moment > now:
             return
@@ -188,39 +190,39 @@ def _iterate_undone(plan: Plan, after: float, now: float, done: Spans) -> Iterat
             yield slot
 
 
-def find_next(plan: Plan, after: float, done: Spans = ()) -> Occurrence | None:
+def find_next(plan: Plan, after: float, done: DoneSpans = ()) -> Occurrence | None:
     """Give the first slot after a moment that was not done."""
-    return next(_iterate_undone(plan, after, float("inf"), done), None)
+    return next(_iter_not_done(plan, after, float("inf"), done), None)
 
 
-def _skip_done(done: Spans, moment: float) -> float:
+def _skip_done(done: DoneSpans, moment: float) -> float:
     """The end of the span that a moment lies in, or else the moment."""
     return next((last for first, last in done if first <= moment < last), moment)
 
 
-def add_done(plan: Plan, done: Spans, slot: Occurrence) -> Spans:
+def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:
     """Add a slot to the spans of time in which every slot was done; clocks that are set leave gaps between them."""
     moment = slot.moment.timestamp()
     for index, (first, last) in enumerate(done):
-        following = next(_iterate_occurrences(plan, last), None) if last < moment else None
+        following = next(_iter_occurrences(plan, last), None) if last < moment else None
         if following and following.moment.timestamp() == moment:
             return (*done[:index], (first, moment), *done[index + 1 :])
-    return (*done, (moment, moment))[-_MOST_SPANS:]
+    return (*done, (moment, moment))[-_MAX_SPANS:]
 
 
 def _describe_expression(expression: str) -> str:
     """Say an expression of plain days and times of day in words; '' for another one."""
-    found = _PLAIN.fullmatch(expression)
+    found = _SIMPLE_EXPRESSION.fullmatch(expression)
     if not found:
         return ""
     hours = (f"{int(hour):02}:{int(found['minute']):02}" for hour in found["hours"].split(","))
-    days = _SETS.get(found["days"]) or " and ".join(_DAYS[int(day)] for day in found["days"].split(","))
+    days = _DAY_SET_NAMES.get(found["days"]) or " and ".join(_DAYS[int(day)] for day in found["days"].split(","))
     return f"every {days} at {' and '.join(hours)}"
 
 
 def change_time(plan: Plan, clock: str) -> str:
     """The expression of a plan that comes once on each of its days, with "8:30" for its time; '' for another plan."""
-    found = _PLAIN.fullmatch(plan.text) if plan.kind == "cron" else None
+    found = _SIMPLE_EXPRESSION.fullmatch(plan.text) if plan.kind == "cron" else None
     hour, _, minute = clock.partition(":")
     return f"{int(minute)} {int(hour)} * * {found['days']}" if found and "," not in found["hours"] else ""
 

@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from picoclaw.text import pattern
 
-Mode = Literal["full", "coordinator", "minimal", "base", "none"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+PromptMode = Literal["full", "coordinator", "minimal", "base", "none"]
+PROMPT_MODES: tuple[PromptMode, ...] = get_args(PromptMode)
 BYTES_A_TOKEN = 4.0
 """What a token takes in English with most vocabularies; used until a server's own figures are known."""
 
-_CLOSING = pattern(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
-SHORTEST_PAGE = 64
+_CLOSING_TAG = pattern(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
+MIN_PAGE_CHARS = 64
 """Characters; a piece of a file that is shorter says nothing."""
 
 _PLACEHOLDER = pattern(r"\{([a-z_]+)\}")
@@ -44,7 +44,7 @@ class Section(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PromptFacts:
     """What a system text is made of. What is empty or false leaves its section out.
 
     `skills` are the lines of the listing, or `many_skills` how many there are when they have to be searched for.
@@ -71,59 +71,59 @@ class Facts:
     runtime: Mapping[str, str] | None = None
 
 
-_ALL: frozenset[Mode] = frozenset({"full", "coordinator", "minimal", "base"})
-_TOLD: frozenset[Mode] = _ALL - {"base"}
-_WHOLE: frozenset[Mode] = frozenset({"full", "coordinator"})
+_MODES_WITH_TEXT: frozenset[PromptMode] = frozenset({"full", "coordinator", "minimal", "base"})
+_MODES_WITH_CONTEXT: frozenset[PromptMode] = _MODES_WITH_TEXT - {"base"}
+_FULL_MODES: frozenset[PromptMode] = frozenset({"full", "coordinator"})
 MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
-CHECKLIST = "HEARTBEAT.md"
+CHECKLIST_PAGE = "HEARTBEAT.md"
 
 _Values = Mapping[str, str] | None
 
 
-class _Row(NamedTuple):
+class _SectionSpec(NamedTuple):
     name: str
-    modes: frozenset[Mode]
-    values: Callable[[Facts], _Values]  # None leaves the section out
+    modes: frozenset[PromptMode]
+    values: Callable[[PromptFacts], _Values]  # None leaves the section out
 
 
-def _make_field_section(field: str, shown_as: str = "content") -> Callable[[Facts], _Values]:
+def _make_field_section(field: str, shown_as: str = "content") -> Callable[[PromptFacts], _Values]:
     """A section that is there when a fact is, and shows it."""
     return lambda facts: {shown_as: str(value)} if (value := getattr(facts, field)) else None
 
 
-def _make_flag_section(field: str) -> Callable[[Facts], _Values]:
+def _make_flag_section(field: str) -> Callable[[PromptFacts], _Values]:
     """A section that is there when a fact is, and says nothing of it."""
     return lambda facts: {} if getattr(facts, field) else None
 
 
-def _list_tools_of_helpers(facts: Facts) -> _Values:
+def _list_tools_of_helpers(facts: PromptFacts) -> _Values:
     return {"tools": ", ".join(facts.leave_to_helpers)} if facts.leave_to_helpers else None
 
 
 _SECTIONS = (
-    _Row("identity", _ALL, _make_field_section("name", "name")),
-    _Row("first_run", _WHOLE, _make_field_section("first_run")),
-    _Row("tooling", _ALL, _make_flag_section("tools")),
-    _Row("tool_style", _ALL, _make_flag_section("tools")),
-    _Row("coordinator", frozenset({"coordinator"}), _list_tools_of_helpers),
-    _Row("safety", _ALL, lambda _: {}),
-    _Row("skills", _WHOLE, _make_field_section("skills")),
-    _Row("skills_search", _WHOLE, _make_field_section("many_skills", "count")),
-    _Row("memory", _WHOLE, _make_flag_section("memory")),
-    _Row("citations", _WHOLE, lambda f: {} if f.memory and f.citations else None),
-    _Row("workspace", _ALL, _make_field_section("workspace", "path")),
-    _Row("owner", _WHOLE, _make_field_section("owner")),
-    _Row("time", _TOLD, _make_field_section("zone", "zone")),
-    _Row("extra", _TOLD, _make_field_section("extra")),
-    _Row("context", _TOLD, lambda _: {}),
-    _Row("silent", _TOLD, _make_flag_section("silent")),
-    _Row("heartbeat", frozenset(MODES), _make_flag_section("heartbeat")),
-    _Row("helper", frozenset({"minimal"}), _make_field_section("helper")),
-    _Row("runtime", _ALL, lambda f: f.runtime),
+    _SectionSpec("identity", _MODES_WITH_TEXT, _make_field_section("name", "name")),
+    _SectionSpec("first_run", _FULL_MODES, _make_field_section("first_run")),
+    _SectionSpec("tooling", _MODES_WITH_TEXT, _make_flag_section("tools")),
+    _SectionSpec("tool_style", _MODES_WITH_TEXT, _make_flag_section("tools")),
+    _SectionSpec("coordinator", frozenset({"coordinator"}), _list_tools_of_helpers),
+    _SectionSpec("safety", _MODES_WITH_TEXT, lambda _: {}),
+    _SectionSpec("skills", _FULL_MODES, _make_field_section("skills")),
+    _SectionSpec("skills_search", _FULL_MODES, _make_field_section("many_skills", "count")),
+    _SectionSpec("memory", _FULL_MODES, _make_flag_section("memory")),
+    _SectionSpec("citations", _FULL_MODES, lambda f: {} if f.memory and f.citations else None),
+    _SectionSpec("workspace", _MODES_WITH_TEXT, _make_field_section("workspace", "path")),
+    _SectionSpec("owner", _FULL_MODES, _make_field_section("owner")),
+    _SectionSpec("time", _MODES_WITH_CONTEXT, _make_field_section("zone", "zone")),
+    _SectionSpec("extra", _MODES_WITH_CONTEXT, _make_field_section("extra")),
+    _SectionSpec("context", _MODES_WITH_CONTEXT, lambda _: {}),
+    _SectionSpec("silent", _MODES_WITH_CONTEXT, _make_flag_section("silent")),
+    _SectionSpec("heartbeat", frozenset(PROMPT_MODES), _make_flag_section("heartbeat")),
+    _SectionSpec("helper", frozenset({"minimal"}), _make_field_section("helper")),
+    _SectionSpec("runtime", _MODES_WITH_TEXT, lambda f: f.runtime),
 )
 
 
-def build_sections(mode: Mode, facts: Facts, templates: Templates) -> list[Section]:
+def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Section]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
     made = []
     for row in _SECTIONS:
@@ -137,9 +137,11 @@ def build_sections(mode: Mode, facts: Facts, templates: Templates) -> list[Secti
     return made
 
 
-def _build_context(mode: Mode, pages: Sequence[Page], templates: Templates) -> list[Section]:
+def _build_context(mode: PromptMode, pages: Sequence[Page], templates: Templates) -> list[Section]:
     """The owner's files in tagged blocks, behind the sentence that says what they may decide."""
-    shown = [page for page in pages if page.text and (mode in _WHOLE or page.name in {*MINIMAL_PAGES, CHECKLIST})]
+    shown = [
+        page for page in pages if page.text and (mode in _FULL_MODES or page.name in {*MINIMAL_PAGES, CHECKLIST_PAGE})
+    ]
     if not shown:
         return []
     blocks = [Section(page.name, fill_block(templates["file"], page.name, page.text)) for page in shown]
@@ -153,7 +155,7 @@ def fill_block(template: str, name: str, text: str) -> str:
 
 def escape_closing(text: str) -> str:
     """Break the closing tags of our blocks in a text, so that it cannot get out of the one that it is put into."""
-    return _CLOSING.sub("< /", text)
+    return _CLOSING_TAG.sub("< /", text)
 
 
 def shorten_page(template: str, name: str, text: str, most: int) -> str:
@@ -179,7 +181,7 @@ def limit_pages(pages: Sequence[Page], template: str, per_file: int, total: int)
     """
     shown, away = [], []
     for page in pages:
-        if total < SHORTEST_PAGE:
+        if total < MIN_PAGE_CHARS:
             away.append(page.name)
             continue
         text = shorten_page(template, page.name, page.text, min(per_file, total))
@@ -217,7 +219,7 @@ def add_header(head: str, text: str) -> str:
 
 def count_bytes(value: Any) -> int:
     """Bytes of a value as it travels: UTF-8 text, or compact JSON."""
-    return len(to_json(value).encode("utf-8", "replace"))
+    return len(serialize_value(value).encode("utf-8", "replace"))
 
 
 def cut_bytes(text: str, most: int) -> str:
@@ -230,7 +232,7 @@ def cut_bytes(text: str, most: int) -> str:
     return f"{data[:head].decode('utf-8', 'ignore')} […] {tail.decode('utf-8', 'ignore')}"
 
 
-def to_json(value: Any) -> str:
+def serialize_value(value: Any) -> str:
     """Write a value as it travels: a text as it is, anything else as compact JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 

@@ -8,19 +8,19 @@ from picoclaw.messages import ToolCall
 REPEATS = "repeats"
 """Why an answer ended that was nothing but repetition."""
 
-LONGEST_PHRASE = 500
-STRETCH = 1000
+MAX_PHRASE = 500
+MIN_REPEATED_CHARS = 1000
 """Characters of nothing but one phrase; a dump of a whole part's registers, all zeros, has 768."""
 
-LONG_STRETCH = 4000
+MIN_REPEATED_CHARS_IN_CODE = 4000
 """The same in code, in a table, and of words that were asked for: an array of zeros, "write it 100 times"."""
 
-_TIMES = 3
-_STEP = 64
-_SIGHT = 24
+_MIN_TIMES = 3
+_CHECK_EVERY_CHARS = 64
+_SUFFIX_CHARS = 24
 _FENCE = "```"
 _WORD = re.compile(r"\w+")
-_IN_TURNS = 5
+_ALTERNATING_CALLS = 5
 
 
 class Repetition:
@@ -38,12 +38,12 @@ class Repetition:
         """Take a piece; returns how much of it is said before it is nothing but repetition, None for all."""
         taken = 0
         while taken < len(text):
-            step = text[taken : taken + _STEP - self._length % _STEP]
+            step = text[taken : taken + _CHECK_EVERY_CHARS - self._length % _CHECK_EVERY_CHARS]
             taken += len(step)
             self._length += len(step)
-            self._tail = (self._tail + step)[-LONG_STRETCH - _TIMES * LONGEST_PHRASE :]
+            self._tail = (self._tail + step)[-MIN_REPEATED_CHARS_IN_CODE - _MIN_TIMES * MAX_PHRASE :]
             self._look(step)
-            if self._length % _STEP == 0 and self._is_stuck():
+            if self._length % _CHECK_EVERY_CHARS == 0 and self._is_stuck():
                 return taken
         return None
 
@@ -52,11 +52,11 @@ class Repetition:
         *lines, self._line = (self._line + step).split("\n")
         if sum(line.lstrip().startswith(_FENCE) for line in lines) % 2:
             self._fenced = not self._fenced
-        self._line = self._line[:_STEP]  # whether it is a fence stands at its beginning
+        self._line = self._line[:_CHECK_EVERY_CHARS]  # whether it is a fence stands at its beginning
 
     def _is_stuck(self) -> bool:
         again = count_repeated(self._tail)
-        return again >= LONG_STRETCH or (again > 0 and not self._is_wanted(self._tail[-again:]))
+        return again >= MIN_REPEATED_CHARS_IN_CODE or (again > 0 and not self._is_wanted(self._tail[-again:]))
 
     def _is_wanted(self, again: str) -> bool:
         """Whether what is said again and again is code, a table, or words that the owner said."""
@@ -68,11 +68,11 @@ class Repetition:
 
 def count_repeated(text: str) -> int:
     """How many characters at the end of a text only repeat the phrase before them; 0 where none is stuck there."""
-    before = text.rfind(text[-_SIGHT:], 0, len(text) - 1) if len(text) >= STRETCH else -1
-    phrase = len(text) - _SIGHT - before
-    if before < 0 or phrase > LONGEST_PHRASE:
+    before = text.rfind(text[-_SUFFIX_CHARS:], 0, len(text) - 1) if len(text) >= MIN_REPEATED_CHARS else -1
+    phrase = len(text) - _SUFFIX_CHARS - before
+    if before < 0 or phrase > MAX_PHRASE:
         return 0
-    size = max(STRETCH, _TIMES * phrase)
+    size = max(MIN_REPEATED_CHARS, _MIN_TIMES * phrase)
     if len(text) < size or text[len(text) - size + phrase :] != text[len(text) - size : len(text) - phrase]:
         return 0
     begin = len(text) - size
@@ -87,9 +87,9 @@ def count_in_a_row(calls: Sequence[ToolCall], idle: Callable[[ToolCall], bool]) 
     Two `idle` ones, which do nothing to the world outside, that take turns count too, when they do so for the third
     time; a lamp may go on and off.
     """
-    last = calls[-_IN_TURNS:]
+    last = calls[-_ALTERNATING_CALLS:]
     alternate = all(_are_alike(one, other) for one, other in zip(last, last[2:], strict=False))
-    if len(last) == _IN_TURNS and alternate and all(map(idle, last[:2])):
+    if len(last) == _ALTERNATING_CALLS and alternate and all(map(idle, last[:2])):
         return len(last)
     others = (number for number, call in enumerate(reversed(calls)) if not _are_alike(call, last[-1]))
     return next(others, len(calls))

@@ -15,7 +15,7 @@ def find_shipped(name: str) -> Path:
     return installed if installed.is_dir() else package.parent / name
 
 
-def home_folder(environment: Mapping[str, str]) -> Path:
+def get_home(environment: Mapping[str, str]) -> Path:
     """Return `$PICOCLAW_HOME`, or `~/.picoclaw`."""
     folder = environment.get("PICOCLAW_HOME") or "~/.picoclaw"
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
-_WORDS = {
+_TYPE_NAMES = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -19,10 +19,10 @@ _WORDS = {
     dict: "a table of names and values",
 }
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_LONGEST_NUMBER = 64
-_MOST_NAMES = 25
-_SHORTEST_BEGINNING = 3
-_ALIKE = 0.75
+_MAX_NUMBER_CHARS = 64
+_MAX_NAMES = 25
+_MIN_PREFIX = 3
+_MIN_SIMILARITY = 0.75
 """How much of two names has to agree, 0 to 1; below it a suggestion would lead astray."""
 
 
@@ -91,7 +91,7 @@ def _build_property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
 
 
 def _build_type(kind: Any) -> dict[str, Any]:
-    kind = _without_none(kind)
+    kind = _strip_optional(kind)
     if get_origin(kind) is dict:
         return {"type": "object"}
     if get_origin(kind) is Literal:
@@ -101,7 +101,7 @@ def _build_type(kind: Any) -> dict[str, Any]:
     return {"type": _JSON_TYPES[kind]}
 
 
-def _without_none(kind: Any) -> Any:
+def _strip_optional(kind: Any) -> Any:
     if get_origin(kind) in {Union, types.UnionType}:
         return next(arm for arm in get_args(kind) if arm is not type(None))
     return kind
@@ -121,7 +121,7 @@ def check_arguments(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> 
         value = given.get(name)
         if value is None and p.required:
             raise InvalidArgument(f"{name!r} is missing" + (f": {p.description}" if p.description else ""))
-        values[name] = p.default if value is None else convert(value, p)
+        values[name] = p.default if value is None else convert_value(value, p)
     return values
 
 
@@ -129,18 +129,18 @@ def find_nearest(name: str, known: Mapping[str, Any]) -> str:
     """Say which known name was probably meant, or list them all."""
     import difflib
 
-    begun = [other for other in known if len(name) >= _SHORTEST_BEGINNING and other.startswith(name)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
+    begun = [other for other in known if len(name) >= _MIN_PREFIX and other.startswith(name)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(name, known, n=1, cutoff=_MIN_SIMILARITY)
     if not known:
         return "; it takes none: send {}"
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(list(known)[:_MOST_NAMES])}{', …' if len(known) > _MOST_NAMES else ''}"
+    return f"; known: {', '.join(list(known)[:_MAX_NAMES])}{', …' if len(known) > _MAX_NAMES else ''}"
 
 
-def convert(value: Any, p: Parameter) -> Any:
+def convert_value(value: Any, p: Parameter) -> Any:
     """Convert one value to the parameter's type and hold it against its bounds; raises Unfit."""
-    result = _convert(value, _without_none(p.kind), p.name)
+    result = _convert_type(value, _strip_optional(p.kind), p.name)
     if p.span:
         for number in result if isinstance(result, list) else [result]:
             _check_span(number, p)
@@ -156,16 +156,16 @@ def _check_span(number: float, p: Parameter) -> None:
         )
 
 
-def _convert(value: Any, kind: Any, name: str) -> Any:
+def _convert_type(value: Any, kind: Any, name: str) -> Any:
     origin = get_origin(kind)
     if origin is Literal:
         return _convert_choice(value, get_args(kind), name)
     if origin is list:
         return _convert_items(value, get_args(kind)[0], name)
     kind = origin or kind
-    converted = _CONVERT[kind](value)
+    converted = _CONVERTERS[kind](value)
     if converted is None:
-        raise InvalidArgument(f"{name!r} must be {_WORDS[kind]}, not {_format_value(value)}")
+        raise InvalidArgument(f"{name!r} must be {_TYPE_NAMES[kind]}, not {_format_value(value)}")
     return converted
 
 
@@ -188,7 +188,7 @@ def _convert_items(value: Any, kind: Any, name: str) -> list[Any]:
         value = [value] if value.strip() else []
     if not isinstance(value, list | tuple):
         raise InvalidArgument(f"{name!r} must be a list, not {_format_value(value)}")
-    return [_convert(item, kind, f"{name}[{i}]") for i, item in enumerate(value)]
+    return [_convert_type(item, kind, f"{name}[{i}]") for i, item in enumerate(value)]
 
 
 def _to_text(value: Any) -> str | None:
@@ -204,7 +204,7 @@ def _to_int(value: Any) -> int | None:
         return value
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
-    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER:
+    if not isinstance(value, str) or len(value) > _MAX_NUMBER_CHARS:
         return None
     try:
         return int(value.strip(), 0)
@@ -215,7 +215,7 @@ def _to_int(value: Any) -> int | None:
 def _to_float(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+    if isinstance(value, str) and len(value) > _MAX_NUMBER_CHARS:
         return None
     try:
         number = float(value)
@@ -239,7 +239,7 @@ def _to_dict(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_CONVERT: dict[Any, Callable[[Any], Any]] = {
+_CONVERTERS: dict[Any, Callable[[Any], Any]] = {
     str: _to_text,
     int: _to_int,
     float: _to_float,

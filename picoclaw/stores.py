@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.credentials import list_secrets as credentials_list_secrets
+from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.files import Document
 from picoclaw.memory.memory import MemoryIndex
-from picoclaw.memory.past import past_documents
+from picoclaw.memory.past import list_past_turns
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.security.redaction import Redactor
@@ -158,7 +158,7 @@ class Stores:
         return MeteredEmbedder(embedder, lambda: self.book)
 
     def _others(self) -> Iterable[Document]:
-        return past_documents(self.history) if self.config.memory.messages else ()
+        return list_past_turns(self.history) if self.config.memory.messages else ()
 
     @cached_property
     def book(self) -> "UsageLedger":

@@ -33,7 +33,7 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
 # name as the beginning of a system message. The tokens are those of the public templates of Llama 2 to 4, ChatML, Qwen,
 # Mistral, Gemma, DeepSeek, Phi, GPT-OSS, Command-R, GLM, Granite, EXAONE, Nemotron and Seed.
 
-_ANGLE = (
+_ANGLE_TOKENS = (
     "(?:start|end)_of_turn>",
     "(?:bos|eos|unk|pad)(?:_token)?>",
     "tool_(?:call|response|result)s?>",
@@ -47,68 +47,77 @@ _ANGLE = (
     'invoke name="',
     r"[a-z_]{1,40}\|>",  # <turn|>
 )
-_SQUARE = ("inst", "tool_calls", "available_tools", "tool_results", "tool_content", "system_prompt", "think", "gmask")
+_SQUARE_TOKENS = (
+    "inst",
+    "tool_calls",
+    "available_tools",
+    "tool_results",
+    "tool_content",
+    "system_prompt",
+    "think",
+    "gmask",
+)
 _ROLES = ("system", "user", "assistant", "tool", "endofturn")
 
 # `<|` before anything that can be a name, `<｜` before everything. `<S>` is a type's parameter in code and no token.
-_OPENING = pattern(
-    rf'<(?=/?(?:\|["/\w]|｜|(?=[a-zA-Z_])(?:s>|(?i:{"|".join(_ANGLE)})))|(?i:</?sys>>))'
-    rf"|\[(?=/?(?=[a-zA-Z])(?i:{'|'.join(_SQUARE)})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
+_CONTROL_TOKEN_START = pattern(
+    rf'<(?=/?(?:\|["/\w]|｜|(?=[a-zA-Z_])(?:s>|(?i:{"|".join(_ANGLE_TOKENS)})))|(?i:</?sys>>))'
+    rf"|\[(?=/?(?=[a-zA-Z])(?i:{'|'.join(_SQUARE_TOKENS)})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
 )
 
 
 def escape_control_tokens(text: str) -> str:
     """Put a blank behind the bracket that opens a control token: `< |im_start|>`. Doing it twice changes nothing."""
-    return _OPENING.sub(lambda bracket: f"{bracket[0]} ", text)
+    return _CONTROL_TOKEN_START.sub(lambda bracket: f"{bracket[0]} ", text)
 
 
 # Which of some texts fits a question best, by their words alone. Pure.
 
 # Scripts in which no blank tells where a word ends: kana, Chinese characters, Hangul with its endings.
-_UNSPACED = (
+_UNSPACED_SCRIPTS = (
     "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
     "\U00020000-\U0003ffff"
 )
-_WORD = pattern(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_WORD = pattern(rf"[{_UNSPACED_SCRIPTS}]+|[^\W_{_UNSPACED_SCRIPTS}]+")
 _PLAIN_WORD = pattern(r"[^\W_]+")
-_FAR = pattern("[^\x00-\u3004]")
+_MAYBE_UNSPACED = pattern("[^\x00-\u3004]")
 """Before these there is no unspaced script, and the tables of them take 6 ms to make."""
-_RUN = pattern(f"[{_UNSPACED}]")
-_LITTLE = (
+_UNSPACED_CHAR = pattern(f"[{_UNSPACED_SCRIPTS}]")
+_STOP_WORD_LIST = (
     "a about am an and any are at be been can did do does for from had has have how i if in is it its me my of on or so"
     " that the there this to use used using was we were what when where which who will with you your"
 )
-_SILENT = frozenset(_LITTLE.split())
-_SAME = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
+_STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
+_FOLDED_CHARS = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """Write a text as it can be compared: small letters, one form of each character, of apostrophes and of hyphens."""
-    return unicodedata.normalize("NFKC", text).casefold().translate(_SAME)
+    return unicodedata.normalize("NFKC", text).casefold().translate(_FOLDED_CHARS)
 
 
 def list_terms(text: str) -> list[str]:
     """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
-    return [form for word in _split_words(fold(text)) for form in _make_forms(word, single=True)]
+    return [form for word in _split_words(fold_case(text)) for form in _make_forms(word, single=True)]
 
 
 def list_query_terms(query: str) -> list[str]:
     """List what a question looks for: its words; of Chinese and the like a single character only where it is alone."""
-    return [form for word in _split_words(fold(query)) for form in _make_forms(word, single=False)]
+    return [form for word in _split_words(fold_case(query)) for form in _make_forms(word, single=False)]
 
 
 def reduce_to_vocabulary(text: str) -> str:
     """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
-    return " ".join(dict.fromkeys(word for word in _split_words(fold(text)) if word not in _SILENT))
+    return " ".join(dict.fromkeys(word for word in _split_words(fold_case(text)) if word not in _STOP_WORDS))
 
 
 def _split_words(text: str) -> list[str]:
-    return (_WORD if _FAR.search(text) else _PLAIN_WORD).findall(text)
+    return (_WORD if _MAYBE_UNSPACED.search(text) else _PLAIN_WORD).findall(text)
 
 
 def _make_forms(word: str, *, single: bool) -> Iterator[str]:
-    if not _FAR.match(word) or not _RUN.match(word):
-        yield from () if word in _SILENT else (_stem(word),)
+    if not _MAYBE_UNSPACED.match(word) or not _UNSPACED_CHAR.match(word):
+        yield from () if word in _STOP_WORDS else (_stem(word),)
         return
     if single or len(word) == 1:
         yield from word

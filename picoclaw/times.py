@@ -11,29 +11,40 @@ from typing import NamedTuple
 from picoclaw.errors import ConfigError
 from picoclaw.text import pattern
 
-FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
-DURATIONS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
+RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
+DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {
     "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600,
     "d": 86_400, "day": 86_400, "night": 86_400, "w": 604_800, "week": 604_800,
     "month": 30 * 86_400, "year": 365 * 86_400,
 }  # fmt: skip
-_FEW = {"a": 1, "an": 1, "one": 1, "half an": 0.5, "two": 2, "three": 3, "few": 3, "five": 5, "ten": 10, "twelve": 12}
-_PARTS = {"morning": 6, "afternoon": 12, "evening": 18}
-_NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
-_LENGTH = re.compile(
-    rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_FEW, key=len, reverse=True))})?\s*({_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])"
+_NUMBER_WORDS = {
+    "a": 1,
+    "an": 1,
+    "one": 1,
+    "half an": 0.5,
+    "two": 2,
+    "three": 3,
+    "few": 3,
+    "five": 5,
+    "ten": 10,
+    "twelve": 12,
+}
+_PARTS_OF_DAY = {"morning": 6, "afternoon": 12, "evening": 18}
+_UNIT_NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
+_DURATION = re.compile(
+    rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_NUMBER_WORDS, key=len, reverse=True))})?\s*({_UNIT_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])"
 )
-_LONGEST_S = 3660 * 86_400
-_LONGEST_SHOWN = 60
-_LONGEST = 200
+_MAX_DURATION_S = 3660 * 86_400
+_MAX_QUOTED = 60
+_MAX_CHARS = 200
 """Characters that are read: a longer text is no time, and reading it would take the square of its length."""
-_AROUND = timedelta(minutes=10)
+_AGO_TOLERANCE = timedelta(minutes=10)
 """What belongs to "an hour ago", on either side of it."""
 
 
-class Range(NamedTuple):
+class TimeRange(NamedTuple):
     """Some time, from `begin` to before `end`."""
 
     begin: datetime
@@ -45,12 +56,12 @@ class Range(NamedTuple):
         return self.end.timestamp() - self.begin.timestamp()
 
 
-def parse_seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Read a length of time, such as "10 minutes" or "1 h 30 min"; a bare number counts seconds. Raises ValueError."""
-    words = " ".join(text[:_LONGEST].lower().replace(" and ", " ").split())
+    words = " ".join(text[:_MAX_CHARS].lower().replace(" and ", " ").split())
     found = _parse_bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _parse_sum(words)
-    if len(text) > _LONGEST or found is None or not 0 < found <= _LONGEST_S:
-        raise ValueError(f"{_cut(text)!r} is no length of time; write it like {DURATIONS}")
+    if len(text) > _MAX_CHARS or found is None or not 0 < found <= _MAX_DURATION_S:
+        raise ValueError(f"{_shorten(text)!r} is no length of time; write it like {DURATION_FORMS}")
     return found
 
 
@@ -60,20 +71,20 @@ def _parse_bare(words: str) -> float:
 
 def _parse_sum(words: str) -> float | None:
     total, end = 0.0, 0
-    for match in _LENGTH.finditer(words):
+    for match in _DURATION.finditer(words):
         if words[end : match.start()].strip():
             return None
-        total += _parse_length(match)
+        total += _parse_part(match)
         end = match.end()
     return None if words[end:].strip() or not words else total
 
 
-def _parse_length(match: re.Match[str]) -> float:
+def _parse_part(match: re.Match[str]) -> float:
     count, unit = match[1] or "1", match[2]
-    return (_FEW[count] if count in _FEW else float(count)) * _UNITS[unit]
+    return (_NUMBER_WORDS[count] if count in _NUMBER_WORDS else float(count)) * _UNITS[unit]
 
 
-def format_length(length: float) -> str:
+def format_exact_duration(length: float) -> str:
     """Say a length of time as a person would, exactly."""
     for unit in ("week", "day", "hour", "minute"):
         if length >= _UNITS[unit] and length % _UNITS[unit] == 0:
@@ -85,109 +96,109 @@ def _format_count(number: float, unit: str) -> str:
     return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
-def parse_range(text: str, now: datetime) -> Range:
+def parse_range(text: str, now: datetime) -> TimeRange:
     """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
-    words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_LONGEST].lower())
+    words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_MAX_CHARS].lower())
     words = " ".join(words.split())
     try:
-        found = _match_range(words, now) if len(text) <= _LONGEST else None
+        found = _match_range(words, now) if len(text) <= _MAX_CHARS else None
     except (ValueError, OverflowError):
         found = None
     if found is None:
-        raise ValueError(f"{_cut(text)!r} is no time picoclaw knows; write it like {FORMS}")
-    found = Range(found.begin, min(found.end, now, key=datetime.timestamp))
+        raise ValueError(f"{_shorten(text)!r} is no time picoclaw knows; write it like {RANGE_FORMS}")
+    found = TimeRange(found.begin, min(found.end, now, key=datetime.timestamp))
     if found.seconds <= 0:
-        raise ValueError(f"{_cut(text)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
+        raise ValueError(f"{_shorten(text)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
     return found
 
 
-def _match_range(words: str, now: datetime) -> Range | None:
-    for form, range_of in _KNOWN:
+def _match_range(words: str, now: datetime) -> TimeRange | None:
+    for form, range_of in _RANGE_FORMS:
         if match := form.fullmatch(words):
             return range_of(match, now)
     return None
 
 
-def _make_last(match: re.Match[str], now: datetime) -> Range:
+def _make_last(match: re.Match[str], now: datetime) -> TimeRange:
     length = _parse_sum(match[1])
-    if not length or length > _LONGEST_S:
+    if not length or length > _MAX_DURATION_S:
         raise ValueError
-    return Range((now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo), now)
+    return TimeRange((now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo), now)
 
 
-def _make_since(match: re.Match[str], now: datetime) -> Range:
+def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
     if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
         begin = _get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
-        return Range(begin if begin <= now else _get_yesterday_at(begin, now), now)
+        return TimeRange(begin if begin <= now else _get_yesterday_at(begin, now), now)
     found = _match_range(match[1], now)
     if found is None:
         raise ValueError
-    return Range(found.begin, now)
+    return TimeRange(found.begin, now)
 
 
 def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
     return _get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
 
 
-def _make_between(match: re.Match[str], now: datetime) -> Range:
+def _make_between(match: re.Match[str], now: datetime) -> TimeRange:
     first, last = _match_range(match[1], now), _match_range(match[2], now)
     if first is None or last is None:
         raise ValueError
-    return Range(first.begin, last.end)
+    return TimeRange(first.begin, last.end)
 
 
-def _make_day(ahead: int) -> Callable[[re.Match[str], datetime], Range]:
+def _make_day(ahead: int) -> Callable[[re.Match[str], datetime], TimeRange]:
     return lambda _, now: _make_days(now.date() + timedelta(ahead), 1, now)
 
 
-def _make_ago(match: re.Match[str], now: datetime) -> Range:
+def _make_ago(match: re.Match[str], now: datetime) -> TimeRange:
     length = _parse_sum(match[1])
     if not length:
         raise ValueError
     if length < _UNITS["day"]:
         moment = (now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo)
-        return Range(moment - _AROUND, moment + min(_AROUND, timedelta(seconds=length)))
+        return TimeRange(moment - _AGO_TOLERANCE, moment + min(_AGO_TOLERANCE, timedelta(seconds=length)))
     return _make_days(now.date() - timedelta(seconds=length), 1, now)
 
 
-def _make_weekday(match: re.Match[str], now: datetime) -> Range:
+def _make_weekday(match: re.Match[str], now: datetime) -> TimeRange:
     """The latest such day, which may be today unless it is the last one."""
     back = (now.weekday() - _DAYS.index(match[2])) % 7
     back += 7 if match[1] == "last" and not back else 0
     return _make_days(now.date() - timedelta(back), 1, now)
 
 
-def _make_date(match: re.Match[str], now: datetime) -> Range:
+def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(date.fromisoformat(match[1]), 1, now)
 
 
-def _make_night(_: re.Match[str], now: datetime) -> Range:
+def _make_night(_: re.Match[str], now: datetime) -> TimeRange:
     """From six to six."""
     evening = _get_midnight(now.date() - timedelta(1), now).replace(hour=18)
-    return Range(evening, _get_midnight(now.date(), now).replace(hour=6))
+    return TimeRange(evening, _get_midnight(now.date(), now).replace(hour=6))
 
 
-def _make_part_of_day(match: re.Match[str], now: datetime) -> Range:
+def _make_part_of_day(match: re.Match[str], now: datetime) -> TimeRange:
     """Six hours of a day; an evening ends with its day."""
     day = now.date() - timedelta(match[1] == "yesterday")
-    begin = _PARTS[match[2]]
+    begin = _PARTS_OF_DAY[match[2]]
     end = _get_midnight(day + timedelta(1), now) if begin == 18 else _get_midnight(day, now).replace(hour=begin + 6)
-    return Range(_get_midnight(day, now).replace(hour=begin), end)
+    return TimeRange(_get_midnight(day, now).replace(hour=begin), end)
 
 
-def _make_month(match: re.Match[str], now: datetime) -> Range:
+def _make_month(match: re.Match[str], now: datetime) -> TimeRange:
     today, back = now.date(), match[1] in {"last", "previous"}
     if match[2] == "week":
         return _make_days(today - timedelta(today.weekday() + (7 if back else 0)), 7, now)
     if match[2] == "year":
         year = today.year - back
-        return Range(_get_midnight(date(year, 1, 1), now), _get_midnight(date(year + 1, 1, 1), now))
+        return TimeRange(_get_midnight(date(year, 1, 1), now), _get_midnight(date(year + 1, 1, 1), now))
     month = 12 * today.year + today.month - 1 - back
-    return Range(*(_get_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
+    return TimeRange(*(_get_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
 
 
-def _make_days(first: date, count: int, now: datetime) -> Range:
-    return Range(_get_midnight(first, now), _get_midnight(first + timedelta(count), now))
+def _make_days(first: date, count: int, now: datetime) -> TimeRange:
+    return TimeRange(_get_midnight(first, now), _get_midnight(first + timedelta(count), now))
 
 
 def _get_midnight(day: date, now: datetime) -> datetime:
@@ -197,18 +208,18 @@ def _get_midnight(day: date, now: datetime) -> datetime:
     return start.replace(tzinfo=now.tzinfo) if named else start.astimezone()
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
 
 
-_Form = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Range]]
-_KNOWN: list[_Form] = [
+_RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
+_RANGE_FORMS: list[_RangeForm] = [
     (re.compile(r"today|so far today"), _make_day(0)),
     (re.compile(r"yesterday"), _make_day(-1)),
     (re.compile(r"day before yesterday|day before"), _make_day(-2)),
     (re.compile(r"last night"), _make_night),
     (re.compile(r"(this|last|previous) (week|month|year)"), _make_month),
-    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS)})"), _make_part_of_day),
+    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
     (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _make_weekday),
     (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
@@ -219,10 +230,10 @@ _KNOWN: list[_Form] = [
 
 # When something is due, and in whose time zone: arithmetic on moments that are handed in.
 
-LONGEST = timedelta(days=3660)
-_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
+MAX_AHEAD = timedelta(days=3660)
+_MAX_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
-SCHEDULE_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
+MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -233,8 +244,8 @@ def parse_moment(text: str, now: datetime) -> datetime:
     accepted forms.
     """
     words = " ".join(text.lower().split())
-    text = _cut(text)
-    if moment := _schedule_date(words):
+    text = _shorten(text)
+    if moment := _parse_iso(words):
         return _localize(moment, now)
     if words.endswith(" o'clock"):
         return _get_next_half_day(_parse_clock(words.removesuffix(" o'clock"), text), now)
@@ -246,7 +257,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     day = f" {day}".removesuffix(" at").strip()
     ahead = _count_days_ahead(day, now, text)
     moment = _make_wall_time(now, ahead or 0, hour_minute)
-    if seconds_until(moment, now) > 0:
+    if get_seconds_until(moment, now) > 0:
         return moment
     if ahead is None:
         return _make_wall_time(now, 1, hour_minute)
@@ -257,7 +268,7 @@ def _get_next_half_day(hour_minute: tuple[int, int], now: datetime) -> datetime:
     """The next moment at which a clock with twelve hours shows a time."""
     hour, minute = hour_minute
     moments = (_make_wall_time(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
-    return min((moment for moment in moments if seconds_until(moment, now) > 0), key=datetime.timestamp)
+    return min((moment for moment in moments if get_seconds_until(moment, now) > 0), key=datetime.timestamp)
 
 
 def add_seconds(now: datetime, seconds: float) -> datetime:
@@ -265,12 +276,12 @@ def add_seconds(now: datetime, seconds: float) -> datetime:
     return (now.astimezone(UTC) + timedelta(seconds=seconds)).astimezone(now.tzinfo)
 
 
-def seconds_until(due: datetime, now: datetime) -> float:
+def get_seconds_until(due: datetime, now: datetime) -> float:
     """Seconds from one moment to another. Python itself subtracts the clocks of one zone, not the moments."""
     return due.timestamp() - now.timestamp()
 
 
-def _schedule_date(words: str) -> datetime | None:
+def _parse_iso(words: str) -> datetime | None:
     try:
         return datetime.fromisoformat(words.upper().replace(" ", "T", 1))
     except ValueError:
@@ -286,16 +297,16 @@ def _localize(moment: datetime, now: datetime) -> datetime:
     if moment.tzinfo:
         return moment
     first, second = (_localize_to_board(moment.replace(fold=fold), now) for fold in (0, 1))
-    repeated_after = seconds_until(second, first)
+    repeated_after = get_seconds_until(second, first)
     if repeated_after >= 0:
-        return second if repeated_after and seconds_until(first, now) <= 0 else first
+        return second if repeated_after and get_seconds_until(first, now) <= 0 else first
     shown = first.astimezone(UTC).astimezone(first.tzinfo)
     return second if moment < now.replace(tzinfo=None) < shown.replace(tzinfo=None) else shown
 
 
 def _localize_to_board(moment: datetime, now: datetime) -> datetime:
     own_rules = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")
-    if now.tzinfo is None or own_rules or abs(moment.year - now.year) > _YEARS_OF_RULES:
+    if now.tzinfo is None or own_rules or abs(moment.year - now.year) > _MAX_YEARS_OF_RULES:
         return moment.replace(tzinfo=now.tzinfo)
     # an offset called CET stands for the system's zone, whose rules apply on that day
     return datetime.fromtimestamp(moment.timestamp(), UTC).astimezone()
@@ -309,7 +320,7 @@ def _make_wall_time(now: datetime, days: int, hour_minute: tuple[int, int]) -> d
 def _parse_clock(words: str, text: str) -> tuple[int, int]:
     found = _CLOCK.fullmatch(words)
     if found is None or (found[2] is None and found[3] is None):
-        raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
+        raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
     hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
     if half:
         hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
@@ -327,7 +338,7 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         return known[day]
     if day.removeprefix("on ") in _DAYS:
         return (_DAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
-    raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {SCHEDULE_FORMS}")
+    raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
 
 
 def format_duration(seconds: float) -> str:
@@ -342,14 +353,14 @@ def format_duration(seconds: float) -> str:
 
 
 _OFFSET = pattern(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
-_WIDEST_H = 14
+_MAX_OFFSET_H = 14
 _NAME = pattern(r"(?=.{2,50}\Z)[A-Z][\w+-]*(?:/[\w+-]+)*", re.ASCII)
-_MARKS = pattern("[.'’\u0300-\u036f]")
+_ACCENTS = pattern("[.'’\u0300-\u036f]")
 _WORDS = pattern(r"[^\W_]+")
 _NOT_A_PLACE = {"EST", "MST", "HST", "Factory"}
 """Zones that know no summer time where people have it, and one that is whatever its board's maker left there."""
 
-_ALSO_CALLED = {
+_CITY_ALIASES = {
     "buenos_aires": "america/argentina/buenos_aires",
     "calcutta": "kolkata",
     "canberra": "sydney",
@@ -363,7 +374,7 @@ _ALSO_CALLED = {
     "saigon": "ho_chi_minh",
     "tel_aviv": "jerusalem",
 }
-_COUNTRY_ALSO_CALLED = {
+_COUNTRY_ALIASES = {
     "britain": "GB",
     "czechia": "CZ",
     "england": "GB",
@@ -377,10 +388,10 @@ _COUNTRY_ALSO_CALLED = {
     "us": "US",
     "usa": "US",
 }
-_ALSO_A_STATE = "georgia"
+_AMBIGUOUS_COUNTRY = "georgia"
 _UNSET = {"", "-"}
-_SHORT = 4  # letters; EST is no misspelt West, nor East a misspelt Easter
-_MOST_NAMED = 4
+_MAX_SHORT_NAME = 4  # letters; EST is no misspelt West, nor East a misspelt Easter
+_MAX_NAMED = 4
 ZONE_FORMS = "a city such as Berlin, the biggest one that has your time, or an offset such as UTC+1"
 
 
@@ -414,7 +425,7 @@ def parse_zone(text: str) -> tzinfo:
     """
     text = " ".join(text.replace("−", "-").split())
     offset = _OFFSET.fullmatch(text) if text else None
-    if offset and int(offset[2] or 0) <= _WIDEST_H:
+    if offset and int(offset[2] or 0) <= _MAX_OFFSET_H:
         east = timedelta(hours=int(offset[2] or 0), minutes=int(offset[3] or 0))
         return timezone(-east if offset[1] == "-" else east)
     try:
@@ -435,11 +446,11 @@ def _find_in_database(text: str) -> tzinfo:
     found = _find_names(text, zones, TZPATH)
     if not found:
         raise ValueError(
-            f"{_cut(text)!r} is not a time zone picoclaw knows{_suggest_city(text, zones)}; write {ZONE_FORMS}"
+            f"{_shorten(text)!r} is not a time zone picoclaw knows{_suggest_city(text, zones)}; write {ZONE_FORMS}"
         )
     if any(_compute_offsets(name) != _compute_offsets(found[0]) for name in found[1:]):
-        which = f"may be {' or '.join(found)}" if len(found) <= _MOST_NAMED else "has several time zones"
-        raise ValueError(f"{_cut(text)!r} {which}; write {ZONE_FORMS}")
+        which = f"may be {' or '.join(found)}" if len(found) <= _MAX_NAMED else "has several time zones"
+        raise ValueError(f"{_shorten(text)!r} {which}; write {ZONE_FORMS}")
     return ZoneInfo(found[0])
 
 
@@ -459,13 +470,13 @@ def _find_names(text: str, zones: Sequence[_ZoneRow], folders: Iterable[str]) ->
     """The names of the zones that a text may mean: those of a city, or else those of a country."""
     before, comma, last = text.rpartition(",")
     city, place = (_normalize_name(before), _normalize_name(last)) if comma else (_normalize_name(last), "")
-    named = [zone for zone in zones if _is_called(zone, _ALSO_CALLED.get(city, city))]
+    named = [zone for zone in zones if _is_called(zone, _CITY_ALIASES.get(city, city))]
     if named and not place:
         return [zone.name for zone in named]
     country = _find_country(place or city, folders)
     there = [zone.name for zone in named if zone.country == country]
     there += [zone.name for zone in zones if zone.parts[-1] == city and place in zone.parts[1:-1]]
-    if there or (place or city) == _ALSO_A_STATE:
+    if there or (place or city) == _AMBIGUOUS_COUNTRY:
         return there
     return [zone.name for zone in zones if zone.country == country]
 
@@ -478,14 +489,12 @@ def _is_called(zone: _ZoneRow, city: str) -> bool:
 def _find_country(words: str, folders: Iterable[str]) -> str:
     """A country's code, '' for what is none; the code itself is not understood, because CA is California as well."""
     rows = (row.partition("\t") for row in _load_table(folders, "iso3166.tab"))
-    return _COUNTRY_ALSO_CALLED.get(words) or next(
-        (code for code, _, name in rows if _normalize_name(name) == words), ""
-    )
+    return _COUNTRY_ALIASES.get(words) or next((code for code, _, name in rows if _normalize_name(name) == words), "")
 
 
 def _normalize_name(name: str) -> str:
     """A name without case and accents; what is between its words does not matter."""
-    plain = _MARKS.sub("", unicodedata.normalize("NFKD", name)).casefold()
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", name)).casefold()
     return "/".join("_".join(_WORDS.findall(part)) for part in plain.split("/"))
 
 
@@ -500,8 +509,8 @@ def _compute_offsets(name: str) -> tuple[timedelta | None, ...]:
 
 def _suggest_city(text: str, zones: Sequence[_ZoneRow]) -> str:
     """A city that is written nearly like this; a place behind a comma says that another one was meant."""
-    wanted = _normalize_name(text[:_LONGEST_SHOWN])
-    if "," in text or len(wanted) <= _SHORT:
+    wanted = _normalize_name(text[:_MAX_QUOTED])
+    if "," in text or len(wanted) <= _MAX_SHORT_NAME:
         return ""
     import difflib
 
@@ -515,7 +524,7 @@ def _suggest_city(text: str, zones: Sequence[_ZoneRow]) -> str:
 _HOURS = pattern(r"(\d{1,2}):(\d\d)\s*[-–—]\s*(\d{1,2}):(\d\d)")
 
 
-def parse_hours(text: str, where: str) -> tuple[time, time] | None:
+def parse_hour_span(text: str, where: str) -> tuple[time, time] | None:
     """Read a span of hours, which may go over midnight; None for an empty one. Raises ConfigError naming `where`."""
     if not text.strip():
         return None

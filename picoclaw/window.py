@@ -5,20 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from picoclaw.messages import Message, Usage
-from picoclaw.prompts import to_json
+from picoclaw.prompts import serialize_value
 
 _ANSWER, _CONVERSATION, _RESERVE = 4, 3, 16  # so many parts of a window: at most, at least, and for a wrong estimate
 _HEAD, _RESULT = 4, 2  # tokens of the window for a character
 _BYTES_A_TOKEN, _FEWEST_BYTES_A_TOKEN = 4, 1.5
-_TOOLS = 0.6  # of what a turn begins with
-_NOTE = 100
+_TOOL_SHARE = 0.6  # of what a turn begins with
+_HINT_CHARS = 100
 _SUMMARY, _SHORTEST_SUMMARY, _LONGEST_SUMMARY = 3, 1000, 8000  # a byte for so many tokens of the window
 
-READ_ON = "read_result"
-_READING = re.compile(rf"(?:; |\n?\[)?{READ_ON}\(number=\d+, start=\d+\) (?:(?:shows them|reads on)|shows the rest\])")
+READ_ON_TOOL = "read_result"
+_READ_HINT = re.compile(
+    rf"(?:; |\n?\[)?{READ_ON_TOOL}\(number=\d+, start=\d+\) (?:(?:shows them|reads on)|shows the rest\])"
+)
 """The tool that reads on in a result that was cut."""
 
-_NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
+_RESULT_NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
 
 
 class WindowBudget(NamedTuple):
@@ -43,7 +45,7 @@ def split_window(window: int, answer: int = 0, result: int = 0) -> WindowBudget:
     answer = min(answer, window // _ANSWER)
     told = int((window - answer - window // _CONVERSATION) * _BYTES_A_TOKEN)
     request = window - answer - window // _RESERVE
-    return WindowBudget(answer, request, told, int(told * _TOOLS), window // _HEAD, min(result, window // _RESULT))
+    return WindowBudget(answer, request, told, int(told * _TOOL_SHARE), window // _HEAD, min(result, window // _RESULT))
 
 
 def get_summary_bytes(window: int) -> int:
@@ -51,17 +53,17 @@ def get_summary_bytes(window: int) -> int:
     return min(_LONGEST_SUMMARY, max(_SHORTEST_SUMMARY, window // _SUMMARY))
 
 
-FIRST_TO_GO = (
+TOOL_DROP_ORDER = (
     *("subagent", "spawn", "message", "process", "memory_demote", "memory_reinforce", "skill_update", "skill_create"),
     *("append_file", "pulse", "sensor_add", "web_fetch", "list_dir", "rule", "memory_update", "memory_forget"),
     *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c", "spawn_cancel", "spawn_status"),
     *("sensor_history", "memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio"),
-    *("board_status", "sensor_list", "sensor_read", "first_run", READ_ON),
+    *("board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),
 )
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""
 
 
-def choose_dropped(sizes: Mapping[str, int], most: int, order: Sequence[str] = FIRST_TO_GO) -> frozenset[str]:
+def choose_dropped(sizes: Mapping[str, int], most: int, order: Sequence[str] = TOOL_DROP_ORDER) -> frozenset[str]:
     """Name the tools that have to go, in that order, so that the rest fits; those that it does not name go first."""
     rank = {name: place for place, name in enumerate(order)}
     left, gone = sum(sizes.values()), set[str]()
@@ -86,7 +88,7 @@ def cut_result(text: str, most: int, number: int) -> str:
 
 def get_result_part(text: str, start: int, most: int, number: int) -> str:
     """Show what follows in a result from a character on, in about `most` characters, and how to read on."""
-    end = start + max(most - _NOTE, _NOTE)
+    end = start + max(most - _HINT_CHARS, _HINT_CHARS)
     left = len(text) - end
     return (
         f"{text[start:end]}\n[{left} more; {_format_read_call(number, end, 'reads on')}]" if left > 0 else text[start:]
@@ -95,12 +97,12 @@ def get_result_part(text: str, start: int, most: int, number: int) -> str:
 
 def remove_mark(text: str) -> str:
     """Break in a text what only a result that was cut may say."""
-    return text.replace(f"{READ_ON}(number=", f"{READ_ON} (number=")
+    return text.replace(f"{READ_ON_TOOL}(number=", f"{READ_ON_TOOL} (number=")
 
 
 def remove_hints(text: str) -> str:
     """Leave out of a result what tells a model how to read on: for a person, who has no tool to call."""
-    return _READING.sub("", text)
+    return _READ_HINT.sub("", text)
 
 
 def format_rest_hint(number: int, start: int) -> str:
@@ -109,12 +111,12 @@ def format_rest_hint(number: int, start: int) -> str:
 
 
 def _format_read_call(number: int, start: int, does: str) -> str:
-    return f"{READ_ON}(number={number}, start={start}) {does}"
+    return f"{READ_ON_TOOL}(number={number}, start={start}) {does}"
 
 
 def find_result_number(text: str) -> int:
     """Find the number under which a result that is shown cut is kept whole, 0 for none."""
-    found = _NUMBER.findall(text)
+    found = _RESULT_NUMBER.findall(text)
     return int(found[-1]) if found else 0
 
 
@@ -129,24 +131,24 @@ def measure_bytes_a_token(bytes_a_token: float, usage: Usage) -> float:
 # JSON for one. A table of readings or a dump of registers has three times the tokens of a letter of that length.
 
 _AROUND_A_MESSAGE, _AROUND_A_CALL, _AROUND_A_TOOL, _AROUND_A_DIGIT = 16, 60, 75, 5
-_AN_IMAGE = 6400  # 1,600 tokens, the most that servers count for one they have scaled down
+_IMAGE_BYTES = 6400  # 1,600 tokens, the most that servers count for one they have scaled down
 _measured: list[tuple[Sequence[Any], int]] = [((), 0)]
-_NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
+_NON_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 
 
 def count_request_bytes(system: str, messages: Iterable[Message], tools: Sequence[Any]) -> int:
     """Bytes of what a model reads: the texts, digits for more, and about what a server's template puts around them."""
-    return sum(map(count_message_bytes, messages)) + count_bytes(system) + count_tools_bytes(tools)
+    return sum(map(count_message_bytes, messages)) + count_weighted_bytes(system) + count_tools_bytes(tools)
 
 
 def count_message_bytes(message: Message) -> int:
     """Bytes of one message, with what is put around it."""
-    beside = _AN_IMAGE * len(message.images) + sum(map(count_bytes, message.thought.parts))
+    beside = _IMAGE_BYTES * len(message.images) + sum(map(count_weighted_bytes, message.thought.parts))
     return (
-        count_bytes(message.text)
+        count_weighted_bytes(message.text)
         + _AROUND_A_MESSAGE
         + beside
-        + sum(count_bytes(call.arguments) + _AROUND_A_CALL for call in message.calls)
+        + sum(count_weighted_bytes(call.arguments) + _AROUND_A_CALL for call in message.calls)
     )
 
 
@@ -161,10 +163,10 @@ def count_tools_bytes(tools: Sequence[Any]) -> int:
 
 def count_tool_bytes(definition: Any) -> int:
     """Bytes of a tool's description, with what is put around it."""
-    return count_bytes(definition) + _AROUND_A_TOOL
+    return count_weighted_bytes(definition) + _AROUND_A_TOOL
 
 
-def count_bytes(value: Any) -> int:
+def count_weighted_bytes(value: Any) -> int:
     """Bytes of a value as it travels, as many as its tokens suggest: a digit counts as six."""
-    data = to_json(value).encode("utf-8", "replace")
-    return len(data) + _AROUND_A_DIGIT * len(data.translate(None, _NO_DIGITS))
+    data = serialize_value(value).encode("utf-8", "replace")
+    return len(data) + _AROUND_A_DIGIT * len(data.translate(None, _NON_DIGITS))

@@ -81,7 +81,7 @@ def body_of(*messages: Message, **more: Any) -> Json:
 
 def heard(*objects: Any) -> list[Event]:
     """What these events come to."""
-    assembler = openai_wire.Assembler(openai_wire.get_tool_names(request_of()))
+    assembler = openai_wire.AnswerAssembler(openai_wire.get_tool_names(request_of()))
     found = [e for chunk in anthropic.read_chunks(iter(objects)) for e in assembler.feed(chunk)]
     return joined([*found, *assembler.end()])
 
@@ -216,7 +216,7 @@ ANSWERS: dict[str, tuple[Json, ...]] = {
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str, size: int) -> None:
     message = whole(*ANSWERS[name])
-    assert heard(*stream(message, size)) == heard(message, openai_wire.COMPLETE)
+    assert heard(*stream(message, size)) == heard(message, openai_wire.COMPLETE_CHUNK)
 
 
 def test_the_events_of_an_answer() -> None:
@@ -252,7 +252,7 @@ def stream_of(words: str, stop: str = "", **counts: int) -> list[Json]:
 
 def test_what_was_cached_counts_as_sent() -> None:
     counts = {"input_tokens": 7, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 20, "output_tokens": 3}
-    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), openai_wire.COMPLETE]):
+    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), openai_wire.COMPLETE_CHUNK]):
         end = heard(*parts)[-1]
         assert isinstance(end, End)
         assert end.usage == Usage(127, 3)
@@ -260,7 +260,7 @@ def test_what_was_cached_counts_as_sent() -> None:
 
 @pytest.mark.parametrize("usage", [None, [], {"input_tokens": "many"}, {"input_tokens": True}, {"output_tokens": -1}])
 def test_usage_that_says_nothing(usage: Any) -> None:
-    end = heard(whole(text("21.")) | {"usage": usage}, openai_wire.COMPLETE)[-1]
+    end = heard(whole(text("21.")) | {"usage": usage}, openai_wire.COMPLETE_CHUNK)[-1]
     assert isinstance(end, End)
     assert end.usage.total == 0
 
@@ -330,7 +330,7 @@ def test_an_event_that_says_nothing_changes_nothing(odd: Json) -> None:
 )
 def test_what_is_no_answer(parts: list[Any], kind: type[ProviderError]) -> None:
     with pytest.raises(ProviderError) as caught:
-        heard(*parts, openai_wire.COMPLETE)
+        heard(*parts, openai_wire.COMPLETE_CHUNK)
     assert type(caught.value) is kind
 
 

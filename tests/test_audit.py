@@ -306,7 +306,7 @@ def test_a_changed_policy_is_written_once_and_before_what_is_done_by_it(tmp_path
 def test_a_long_file_gets_a_number_and_the_chain_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "MAX_LOG_BYTES", 500)
     written(tmp_path, *map(str, range(60)))
-    files = hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)
+    files = hash_chain.list_chain_files(tmp_path / LOG_NAME, KEPT_FILES)
     assert len(files) == KEPT_FILES + 1
     found = verify_audit(tmp_path)
     assert (found.fault, found.head.number) == ("", 61)
@@ -318,7 +318,7 @@ def test_a_long_file_gets_a_number_and_the_chain_goes_on(tmp_path, monkeypatch):
 def test_files_that_were_taken_away_before_they_were_old(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "MAX_LOG_BYTES", 500)
     written(tmp_path, *map(str, range(12)))
-    files = hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)
+    files = hash_chain.list_chain_files(tmp_path / LOG_NAME, KEPT_FILES)
     assert 2 < len(files) < KEPT_FILES
     files[0].unlink()
     assert "the files before it are gone" in verify_audit(tmp_path).fault
@@ -331,7 +331,7 @@ def test_a_power_cut_while_a_file_gets_its_number(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "MAX_LOG_BYTES", 1)
     audit.write("three")
     assert verify_audit(tmp_path)[::2] == (4, "")
-    assert len(hash_chain.list_files(tmp_path / LOG_NAME, KEPT_FILES)) == 2
+    assert len(hash_chain.list_chain_files(tmp_path / LOG_NAME, KEPT_FILES)) == 2
 
 
 def test_several_processes_make_one_chain(tmp_path):

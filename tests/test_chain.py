@@ -21,12 +21,12 @@ from picoclaw.config.tables import HeartbeatConfig, LimitsConfig, ModelConfig
 from picoclaw.daemon.status import ModelHealth
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import (
+    CircuitOpen,
     ContextOverflow,
     DeadlinePassed,
     KeyRefused,
     KnownDown,
     NoCredit,
-    NotAsked,
     NotServed,
     OverBudget,
     ProviderError,
@@ -56,12 +56,12 @@ from picoclaw.providers.chain import (
     MAX_RETRY_S,
     Chain,
     ConfiguredProvider,
-    Link,
     ModelAccess,
+    ModelLink,
     build_links,
     describe_links,
 )
-from picoclaw.providers.retry import BREAKER_AFTER, MAX_HOLD_S, MAX_WAIT_S, OWNER_S, CircuitBreaker, decide_retry
+from picoclaw.providers.retry import BREAKER_AFTER, MAX_HOLD_S, MAX_WAIT_S, OWNER_RETRY_S, CircuitBreaker, decide_retry
 from picoclaw.providers.sanitize import fit_window, shorten_request
 from picoclaw.workspace import prepare_home
 
@@ -90,13 +90,13 @@ WARM = ToolCall("c1", "measure")
         (Unavailable("odd", retry_after=-3), 0, "retry", 0.5),
         (KnownDown("away"), 0, "next", 0),
         (KnownDown("away"), 1, "retry", 1.5),
-        (NotAsked("not yet"), 0, "next", 0),
-        (NotAsked("not yet"), 1, "next", 0),
+        (CircuitOpen("not yet"), 0, "next", 0),
+        (CircuitOpen("not yet"), 1, "next", 0),
         (OverBudget("the day's tokens are used"), 0, "next", 0),
         (ContextOverflow("too long"), 0, "compact", 0),
-        (KeyRefused("401"), 0, "owner", OWNER_S),
-        (NotServed("404"), 0, "owner", OWNER_S),
-        (NoCredit("402"), 0, "owner", OWNER_S),
+        (KeyRefused("401"), 0, "owner", OWNER_RETRY_S),
+        (NotServed("404"), 0, "owner", OWNER_RETRY_S),
+        (NoCredit("402"), 0, "owner", OWNER_RETRY_S),
         (Refused("400"), 0, "next", 0),
         (ProviderError("odd"), 0, "next", 0),
         (DeadlinePassed("time"), 0, "give up", 0),
@@ -177,7 +177,7 @@ class Bench:
 
 
 def link(name, *answers, **more):
-    return Link(name, Named(f"openai:{name}", *answers), **more)
+    return ModelLink(name, Named(f"openai:{name}", *answers), **more)
 
 
 def first(*answers):
@@ -308,7 +308,7 @@ def test_a_key_that_is_refused_for_a_chosen_model_is_not_shown_again_for_the_usu
     assert bench.asked() == [1, 1]
 
 
-@pytest.mark.parametrize("error", [NotServed("404"), NotAsked("not asked again for 50 s: 404")], ids=["404", "held"])
+@pytest.mark.parametrize("error", [NotServed("404"), CircuitOpen("not asked again for 50 s: 404")], ids=["404", "held"])
 def test_a_chosen_model_that_is_none_leaves_the_usual_one(error):
     bench = Bench(first([error], says("usual")))
     events = bench.ask(model="lama")
@@ -423,7 +423,7 @@ MISHAPS = (
     Unavailable("slow", retry_after=7),
     Unavailable("quota", retry_after=700),
     KnownDown("away"),
-    NotAsked("not yet"),
+    CircuitOpen("not yet"),
     OverBudget("used"),
     Refused("400"),
     KeyRefused("401"),
@@ -604,7 +604,7 @@ class Breaking:
         while self.clock.now - before < 20_000:
             try:
                 self.breaker.heed(model)
-            except NotAsked:
+            except CircuitOpen:
                 self.clock.turn(1)
             else:
                 break
@@ -614,9 +614,9 @@ class Breaking:
 @pytest.mark.parametrize(
     ("error", "seconds"),
     [
-        (KeyRefused("401"), OWNER_S),
-        (NotServed("404"), OWNER_S),
-        (NoCredit("402"), OWNER_S),
+        (KeyRefused("401"), OWNER_RETRY_S),
+        (NotServed("404"), OWNER_RETRY_S),
+        (NoCredit("402"), OWNER_RETRY_S),
         (Unavailable("quota", retry_after=300), 300),
         (Unavailable("quota", retry_after=90_000), MAX_HOLD_S),
         (Unavailable("slow", retry_after=5), 0),
@@ -668,10 +668,10 @@ def test_it_says_how_often_and_for_how_long():
     bench = Breaking()
     for _ in range(BREAKER_AFTER):
         bench.breaker.failed("", BUSY)
-    with pytest.raises(NotAsked, match=r"^not asked again for 60 s, 10 times in a row: the model server .*busy$"):
+    with pytest.raises(CircuitOpen, match=r"^not asked again for 60 s, 10 times in a row: the model server .*busy$"):
         bench.breaker.heed("")
     bench.breaker.failed("", Unavailable("quota", retry_after=600))
-    with pytest.raises(NotAsked, match=r"^not asked again for 10 min: quota$"):
+    with pytest.raises(CircuitOpen, match=r"^not asked again for 10 min: quota$"):
         bench.breaker.heed("")
 
 
@@ -679,7 +679,7 @@ def test_a_model_that_is_none_holds_up_no_other_of_its_server():
     bench = Breaking()
     bench.breaker.failed("lama", NotServed("404"))
     assert bench.held("") == 0
-    assert bench.held("lama") == OWNER_S
+    assert bench.held("lama") == OWNER_RETRY_S
 
 
 # --- a server as the chain reaches it
@@ -804,7 +804,7 @@ def test_a_file_that_was_changed_for_the_worse_is_named(tmp_path, clean):
 def test_a_key_that_no_header_may_hold_lets_the_next_answer(tmp_path):
     with ModelServer([reply("lan")]) as server:
         bad = ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url), "sk\n1"))
-        lan = Link("lan", ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url, name="qwen"), "")))
+        lan = ModelLink("lan", ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url, name="qwen"), "")))
         with closing(Chain(bad, None, 0, then=(lan,))) as chain:
             assert text_of(asked_of(chain)) == "lan"
 
@@ -972,7 +972,7 @@ def turn(provider, notice="", stopped="", steps=1):
 
 def test_the_log_has_a_line_when_another_model_answers_and_when_the_first_does_again():
     notes = []
-    models = ModelHealth("openai:a", (Link("", first()), link("lan")), lambda text, **_: notes.append(text))
+    models = ModelHealth("openai:a", (ModelLink("", first()), link("lan")), lambda text, **_: notes.append(text))
     away = [
         models.heard(turn(*given))
         for given in [
@@ -1064,4 +1064,4 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
 )
 def test_the_manuals_numbers_are_those_of_the_code(said):
     assert said in " ".join(MANUAL.split())
-    assert (BREAKER_AFTER, OWNER_S, MAX_HOLD_S) == (10, 60, 3600)
+    assert (BREAKER_AFTER, OWNER_RETRY_S, MAX_HOLD_S) == (10, 60, 3600)

@@ -18,7 +18,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
-from picoclaw.files import create
+from picoclaw.files import create_file
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
 from picoclaw.memory import notes, versions
@@ -66,7 +66,7 @@ class Home:
         (folder / "workspace/memory").mkdir(parents=True, exist_ok=True)
         self.config = Config(folder, memory=memory or MemoryConfig())
         self.page = folder / "workspace/memory/MEMORY.md"
-        create(self.page, OLD.encode())
+        create_file(self.page, OLD.encode())
         self.database = Database(folder / "state.db")
         self.pulse, self.index, self.skills = Pulse(self.database), Index(), []
         self.provider = provider
@@ -121,7 +121,7 @@ def test_a_night(home):
     assert ("02 03:00", "dream: 20 tokens") in said
     assert not [line for _, line in said if line.startswith("review")]  # it cost 10 tokens, and changed nothing
     assert len(home.provider.requests) == 3  # a review, and the two steps of the dream
-    (line,) = versions.list_dreams(home.config.home)
+    (line,) = versions.read_dream_log(home.config.home)
     assert line.startswith("2026-03-02 03:00 memory/MEMORY.md written anew, ")
 
 
@@ -420,10 +420,10 @@ def test_one_of_two_chats_dreams(home):
 def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
     old = b"# Memory\n\n- the fuse of the pump is 3 A\n- pump\n"
     path = versions.keep_version(home.config.home, "MEMORY.md", old, b"", NIGHT)
-    versions.record_dream(home.config.home, NIGHT, "written anew; dropped: pump; the pump is blue")
+    versions.log_dream(home.config.home, NIGHT, "written anew; dropped: pump; the pump is blue")
     versions.forget_versions(home.config.home, "pump")
     assert path.read_bytes() == b"# Memory\n\n- the fuse of the pump is 3 A\n"
-    assert versions.list_dreams(home.config.home) == [
+    assert versions.read_dream_log(home.config.home) == [
         f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"
     ]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from picoclaw.memory.index import LONGEST_HEADING, Chunk, split_chunks
+from picoclaw.memory.index import MAX_HEADING_CHARS, Chunk, split_chunks
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_heading_that_each_line_stands_under():
 def test_a_heading_is_never_long():
     text = "\n".join(f"{'#' * level} {'x' * 500} {level}" for level in range(1, 7)) + "\nend"
     found = split_chunks(text)
-    assert max(len(chunk.heading) for chunk in found) == LONGEST_HEADING
+    assert max(len(chunk.heading) for chunk in found) == MAX_HEADING_CHARS
     assert found[-1].text.endswith("end")
 
 

@@ -9,7 +9,7 @@ import pytest
 from model_server import ModelServer, reply, silence
 from sandbox_kit import needs_walls
 
-from picoclaw.app import SIMULATED, App
+from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.automation.jobs import JobOutcome
 from picoclaw.automation.wakeup import wake_all
@@ -57,7 +57,7 @@ def job(payload, kind):
 def test_what_a_simulated_board_said_is_marked(app, payload, kind, good, marked):
     app.config = replace(app.config, tools=replace(app.config.tools, exec="allow"))
     outcome = run_job(app, job(payload, kind))
-    assert (outcome.good, outcome.text.endswith(f"\n{SIMULATED}")) == (good, marked)
+    assert (outcome.good, outcome.text.endswith(f"\n{SIMULATED_MARK}")) == (good, marked)
 
 
 def test_a_sensor_that_was_added_meanwhile_is_known_to_a_job(app):
@@ -113,7 +113,7 @@ def test_a_rule_that_asks_in_vain_leaves_one_row_and_says_so_once(tmp_path):
     database.close()
     assert rows == [(1, False, "failed")] * 3
     assert shown[0].startswith("Job 1 (What now? (1)): failed: ")
-    assert shown[1] == f"All is well.\n{SIMULATED}"
+    assert shown[1] == f"All is well.\n{SIMULATED_MARK}"
 
 
 @pytest.mark.parametrize("hangs", [False, True])

@@ -88,7 +88,7 @@ UNDERSTOOD = [
 
 @pytest.mark.parametrize(("text", "given"), UNDERSTOOD)
 def test_what_is_a_command(text, given):
-    assert commands.parse_command(text) == given
+    assert commands.parse_chat_command(text) == given
 
 
 @pytest.mark.parametrize("word", commands.COMMANDS)

@@ -8,10 +8,10 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.config import Config, load_config
-from picoclaw.config.credentials import OPENAI, OPENROUTER
+from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
-from picoclaw.resources import find_shipped, home_folder
+from picoclaw.resources import find_shipped, get_home
 from picoclaw.workspace import load_intent_tables, prepare_home
 
 ELSEWHERE = "https://elsewhere.example/v1"
@@ -197,10 +197,10 @@ def test_a_config_that_cannot_be_read_is_named(home):
         ("[model]\nbase_url = 'http://a'", {"PICOCLAW_BASE_URL": ""}, "http://a", ""),
         ("[model]\nbase_url = 'http://a'", {"OPENAI_BASE_URL": "http://b"}, "http://b", ""),
         ("", {"OPENAI_BASE_URL": "http://b", "PICOCLAW_BASE_URL": "http://c"}, "http://c", ""),
-        ("[model]\nname = 'small'", {"PICOCLAW_MODEL": "big", "OPENAI_API_KEY": "o"}, OPENAI, "big"),
-        ("[model]\nname = 'small'", {"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": ""}, OPENAI, "small"),
-        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r"}, OPENROUTER, "big"),
-        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r", "OPENAI_API_KEY": "o"}, OPENROUTER, "big"),
+        ("[model]\nname = 'small'", {"PICOCLAW_MODEL": "big", "OPENAI_API_KEY": "o"}, OPENAI_URL, "big"),
+        ("[model]\nname = 'small'", {"OPENAI_API_KEY": "o", "OPENROUTER_API_KEY": ""}, OPENAI_URL, "small"),
+        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r"}, OPENROUTER_URL, "big"),
+        ("", {"PICOCLAW_MODEL": "big", "OPENROUTER_API_KEY": "r", "OPENAI_API_KEY": "o"}, OPENROUTER_URL, "big"),
         ("", {"PICOCLAW_MODEL": "big", "PICOCLAW_BASE_URL": "http://b"}, "http://b", "big"),
     ],
 )
@@ -302,22 +302,22 @@ VENDORS = {"OPENAI_API_KEY": "openai-key", "OPENROUTER_API_KEY": "openrouter-key
 @pytest.mark.parametrize(
     ("base_url", "environment", "key"),
     [
-        (OPENAI, VENDORS, "openai-key"),
-        (OPENAI + "/", VENDORS, "openai-key"),
-        (OPENROUTER, VENDORS, "openrouter-key"),
+        (OPENAI_URL, VENDORS, "openai-key"),
+        (OPENAI_URL + "/", VENDORS, "openai-key"),
+        (OPENROUTER_URL, VENDORS, "openrouter-key"),
         (ELSEWHERE, VENDORS, ""),
         (ELSEWHERE, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "ours"),
-        (OPENAI, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "ours"),
+        (OPENAI_URL, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "ours"),
         ("http://127.0.0.1:8080/v1", VENDORS, ""),
         ("http://api.openai.com/v1", VENDORS, ""),
         ("https://api.openai.com.evil.example/v1", VENDORS, ""),
         ("https://api.openai.com@evil.example/v1", VENDORS, ""),
         ("https://evil.example/https://api.openai.com/v1", VENDORS, ""),
         ("https://openrouter.ai.evil.example/api/v1", VENDORS, ""),
-        (OPENAI, {"OPENROUTER_API_KEY": "openrouter-key"}, ""),
-        (OPENROUTER, {"OPENAI_API_KEY": "openai-key"}, ""),
+        (OPENAI_URL, {"OPENROUTER_API_KEY": "openrouter-key"}, ""),
+        (OPENROUTER_URL, {"OPENAI_API_KEY": "openai-key"}, ""),
         ("", VENDORS | {"OPENAI_BASE_URL": ELSEWHERE}, "openai-key"),
-        (OPENROUTER, VENDORS | {"OPENAI_BASE_URL": ELSEWHERE}, "openai-key"),
+        (OPENROUTER_URL, VENDORS | {"OPENAI_BASE_URL": ELSEWHERE}, "openai-key"),
         ("", VENDORS | {"OPENAI_BASE_URL": ELSEWHERE, "PICOCLAW_BASE_URL": "http://pi/v1"}, ""),
     ],
 )
@@ -329,18 +329,18 @@ def test_a_vendors_key_goes_to_that_vendor_alone(home, base_url, environment, ke
 @pytest.mark.parametrize(
     ("base_url", "embedding_url", "environment", "secrets", "key"),
     [
-        (OPENAI, "", VENDORS, "", "openai-key"),
-        (OPENAI, OPENAI, {"PICOCLAW_API_KEY": "ours"}, "", "ours"),
+        (OPENAI_URL, "", VENDORS, "", "openai-key"),
+        (OPENAI_URL, OPENAI_URL, {"PICOCLAW_API_KEY": "ours"}, "", "ours"),
         (ELSEWHERE, "https://elsewhere.example/embed", {}, "api_key = 'theirs'", "theirs"),
         (ELSEWHERE, "https://elsewhere.example:444/v1", {}, "api_key = 'theirs'", ""),
         (ELSEWHERE, "http://elsewhere.example/v1", {"PICOCLAW_API_KEY": "ours"}, "", ""),
         (ELSEWHERE, "http://pi:8080/v1", VENDORS | {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", ""),
-        (ELSEWHERE, OPENAI, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", "openai-key"),
-        (OPENROUTER, OPENAI, VENDORS, "", "openai-key"),
-        ("", OPENAI, VENDORS, "", "openai-key"),
+        (ELSEWHERE, OPENAI_URL, VENDORS | {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", "openai-key"),
+        (OPENROUTER_URL, OPENAI_URL, VENDORS, "", "openai-key"),
+        ("", OPENAI_URL, VENDORS, "", "openai-key"),
         ("", "http://pi:8080/v1", {"PICOCLAW_API_KEY": "ours"}, "api_key = 'theirs'", ""),
         ("", "http://pi:8080/v1", VENDORS, "api_key = 'theirs'\nembedding_key = 'for pi'", "for pi"),
-        (OPENAI, OPENAI, VENDORS, "embedding_key = 'for pi'", "openai-key"),
+        (OPENAI_URL, OPENAI_URL, VENDORS, "embedding_key = 'for pi'", "openai-key"),
     ],
 )
 def test_the_embedding_servers_key_is_one_that_is_meant_for_it(
@@ -351,7 +351,7 @@ def test_the_embedding_servers_key_is_one_that_is_meant_for_it(
 
 
 def test_without_an_embedding_server_there_is_no_key_for_one(home):
-    assert not settings(home, f"[model]\nbase_url = '{OPENAI}'", **VENDORS).embedding_key
+    assert not settings(home, f"[model]\nbase_url = '{OPENAI_URL}'", **VENDORS).embedding_key
 
 
 # --- secrets ---
@@ -440,10 +440,10 @@ def test_a_printed_config_shows_no_key(home):
 
 def test_the_home_is_where_the_variable_says():
     user = Path.home()
-    assert home_folder({}) == home_folder({"PICOCLAW_HOME": ""}) == user / ".picoclaw"
-    assert home_folder({"PICOCLAW_HOME": "~/claw"}) == user / "claw"
-    assert home_folder({"PICOCLAW_HOME": "/srv/claw"}) == Path("/srv/claw")
-    assert home_folder({"PICOCLAW_HOME": "claw"}) == Path.cwd() / "claw"
+    assert get_home({}) == get_home({"PICOCLAW_HOME": ""}) == user / ".picoclaw"
+    assert get_home({"PICOCLAW_HOME": "~/claw"}) == user / "claw"
+    assert get_home({"PICOCLAW_HOME": "/srv/claw"}) == Path("/srv/claw")
+    assert get_home({"PICOCLAW_HOME": "claw"}) == Path.cwd() / "claw"
 
 
 def test_a_home_of_nobody_is_an_error():

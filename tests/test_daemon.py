@@ -888,7 +888,7 @@ def test_a_home_that_lies_deep_has_a_socket_for_its_owner_alone(tmp_path):
     home.mkdir()
     assert ipc.connect(home) is None
     listener = ipc.listen(home)
-    assert (home / ipc.NAME).stat().st_mode & 0o777 == 0o600
+    assert (home / ipc.SOCKET_NAME).stat().st_mode & 0o777 == 0o600
     client = ipc.connect(home, 1)
     server, _ = listener.accept()
     assert ipc.is_same_user(server)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from picoclaw.providers.text_calls import InlineCalls
+from picoclaw.providers.text_calls import TextCallParser
 
 KNOWN = frozenset({"exec", "measure", "write_file"})
 LS = ("exec", {"command": "ls"})
@@ -139,7 +139,7 @@ WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
 
 
 def read(text: str, size: int, *, cut: bool = False) -> tuple[str, list[Any]]:
-    inline = InlineCalls(KNOWN)
+    inline = TextCallParser(KNOWN)
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=cut)
     return shown + rest, found

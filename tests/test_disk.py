@@ -220,9 +220,9 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(tmp_path, before, mo
 
 
 def test_what_is_not_there_is_removed_already(tmp_path):
-    files.remove(tmp_path / "nothing")
+    files.remove_file(tmp_path / "nothing")
     (tmp_path / "there").write_text("x")
-    files.remove(tmp_path / "there")
+    files.remove_file(tmp_path / "there")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -37,7 +37,7 @@ OLD = """\
 
 ## Later
 """
-SHOWN = dream.rewritable_text(OLD)
+SHOWN = dream.extract_rewritable(OLD)
 NEW = """\
 # House
 - 2026-01-05: the boiler's valve opens at 3.5 bar
@@ -277,7 +277,7 @@ def test_many_nights_of_a_careless_model_lose_nothing_and_do_not_pile_up(home):
     home.page.write_text(WHOLE)
     for night, (before, after) in enumerate(REWORDED * 2):
         notes.add_note(home.workspace, f"it rained {night} mm", NIGHT + night * DAY)
-        shown = dream.rewritable_text(home.page.read_text())
+        shown = dream.extract_rewritable(home.page.read_text())
         home.memory(says(shown.replace(before, after, 1)), now=NIGHT + (night + 1) * DAY)
     text = home.page.read_text()
     assert all(line in text.split("\n") for fact in FACTS for line in fact.split("\n"))
@@ -526,7 +526,7 @@ def test_two_boxes_whose_screws_change_places_are_lost():
 
 def test_front_matter_and_fields_without_a_value_stay():
     old = "---\ntags: [me]\n---\n- Name: Ada\n- Phone:\n<!-- a -->\n\n# Empty\n"
-    assert "tags" not in dream.rewritable_text(old)
+    assert "tags" not in dream.extract_rewritable(old)
     assert dream.rewrite_text(old, "- Name: Ada Lovelace") == (
         "---\ntags: [me]\n---\n<!-- a -->\n- Name: Ada Lovelace\n- Phone:\n# Empty\n"
     )
@@ -560,14 +560,14 @@ def test_comments_stay_with_what_they_are_about():
 - 1.2 bar
 """
     )
-    assert dream.rewrite_text(old, dream.rewritable_text(old)) == old
+    assert dream.rewrite_text(old, dream.extract_rewritable(old)) == old
 
 
 def test_a_line_that_introduces_code_is_shown_and_stays_where_it_is():
     old = "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n\n## Empty\n"
-    assert dream.rewritable_text(old) == "- start the pump so:\n\n```sh\npump on\n```"
+    assert dream.extract_rewritable(old) == "- start the pump so:\n\n```sh\npump on\n```"
     assert (
-        dream.rewrite_text(old, dream.rewritable_text(old))
+        dream.rewrite_text(old, dream.extract_rewritable(old))
         == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
     )
 
@@ -740,8 +740,8 @@ def test_what_is_too_long_is_said_once_and_again_when_it_has_grown(home):
 
 def test_the_record_of_dreams_is_capped(home):
     for number in range(1500):
-        versions.record_dream(home.home, NIGHT, f"dream {number}\n{'x' * 60}")
-    found = versions.list_dreams(home.home)
+        versions.log_dream(home.home, NIGHT, f"dream {number}\n{'x' * 60}")
+    found = versions.read_dream_log(home.home)
     assert found[0] == f"2026-03-02 03:00 dream 1499 {'x' * 60}"
     assert (home.home / versions.HISTORY_FOLDER / "dreams.log").stat().st_size < 70_000
     assert all(line.startswith("2026-03-02 03:00 dream ") for line in found)

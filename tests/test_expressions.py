@@ -12,10 +12,10 @@ from timing import least_seconds
 from picoclaw.automation.checklist import list_item_files, parse_checklist
 from picoclaw.automation.heartbeat import is_ok
 from picoclaw.errors import SkillError, ToolError
-from picoclaw.markdown import visible_text
+from picoclaw.markdown import remove_hidden
 from picoclaw.memory.entries import parse_entries
 from picoclaw.providers.http import limit_stream
-from picoclaw.providers.text_calls import InlineCalls
+from picoclaw.providers.text_calls import TextCallParser
 from picoclaw.security.redaction import Redactor
 from picoclaw.skills import frontmatter
 from picoclaw.tools.exec import parse_command
@@ -101,7 +101,7 @@ KEY = "-----BEGIN PRIVATE KEY-----"
 
 
 def inline(text: str) -> None:
-    calls = InlineCalls(frozenset({"exec"}))
+    calls = TextCallParser(frozenset({"exec"}))
     calls.feed(text)
     calls.end(cut=False)
 
@@ -130,11 +130,11 @@ def server(text: str) -> None:
 LONG = [
     (skill, ["k: \"' \n", "k: a: b\n", "key: '" + "x " * 40 + "\n"]),
     (
-        visible_text,
+        remove_hidden,
         ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "],
     ),
     (
-        visible_text,
+        remove_hidden,
         ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"],
     ),
     (lambda s: extract_text(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),

@@ -12,7 +12,7 @@ from model_server import ModelServer, call, reply, status
 from sandbox_kit import needs_walls
 
 from picoclaw import cli
-from picoclaw.app import SIMULATED, App
+from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.config import Config
@@ -107,10 +107,10 @@ def test_silence_then_nothing_new_then_news(home, model, capsys):
     assert decided(capsys, "--if-due")[1]["rule"] == "interval"
     assert len(server.requests) == 1
     code, said = decided(capsys)
-    assert (code, said["outcome"], said["text"]) == (0, "said", f"The tank leaks.\n{SIMULATED}")
-    assert letters(home) == [f"The tank leaks.\n{SIMULATED}"]
+    assert (code, said["outcome"], said["text"]) == (0, "said", f"The tank leaks.\n{SIMULATED_MARK}")
+    assert letters(home) == [f"The tank leaks.\n{SIMULATED_MARK}"]
     code, out, err = run(capsys)
-    assert (code, out.splitlines()[-2:]) == (0, ["21 °C.", SIMULATED])
+    assert (code, out.splitlines()[-2:]) == (0, ["21 °C.", SIMULATED_MARK])
     assert "tokens" in err
 
 
@@ -214,7 +214,7 @@ def test_a_heart_over_the_real_briefing_and_a_condition_on_a_real_sensor(home, m
         heart.step(HeartbeatTime(now, 3601.0, "boot"))
     assert len(server.requests) == 1
     assert "- Warn me (greenhouse.temperature is " in server.requests[0].said
-    assert letters(home) == [f"It is warm.\n{SIMULATED}"]
+    assert letters(home) == [f"It is warm.\n{SIMULATED_MARK}"]
 
 
 def test_the_history_tells_the_past(home):
@@ -249,7 +249,7 @@ def test_heartbeats_beside_a_chat(home, model):
         deadline = time.monotonic() + 20
         while not letters(home) and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert (letters(home), complaints, len(server.requests)) == ([f"The tank leaks.\n{SIMULATED}"], [], 1)
+    assert (letters(home), complaints, len(server.requests)) == ([f"The tank leaks.\n{SIMULATED_MARK}"], [], 1)
     assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
 
 

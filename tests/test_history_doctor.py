@@ -37,9 +37,9 @@ from picoclaw.errors import Refused
 from picoclaw.messages import Message, Notice, Request, Text, ToolCall, Turn, TurnContext, Usage
 from picoclaw.providers import openai_wire
 from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.openai_wire import WANTS
+from picoclaw.providers.openai_wire import QUIRKS
 from picoclaw.providers.sanitize import (
-    BRIDGE,
+    FILLER_TEXT,
     make_encodable,
     sanitize_history,
     separate_content_and_calls,
@@ -230,7 +230,7 @@ BOTH = Message("assistant", "", TWO)
 )
 def test_treatment(broken: tuple[Message, ...], mended: str) -> None:
     assert " | ".join(map(shown, sanitize_history(broken, "lost"))) == mended
-    assert complaints(body_of(*broken, wants=frozenset(WANTS))) == []
+    assert complaints(body_of(*broken, wants=frozenset(QUIRKS))) == []
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_any_history_is_taken_and_nothing_that_a_person_said_is_missing() -> Non
     with StrictServer(*JUDGES, *ODD) as server, closing(provider_at(server)) as provider:
         first = [ASKED, BOTH._replace(text="I look."), FIRST, SECOND]
         assert text_of(list(provider.events(request_of(*first)))) == "Good."  # after which its wants are known
-        assert len(server.requests) == 1 + len(WANTS)
+        assert len(server.requests) == 1 + len(QUIRKS)
         known = len(server.refused)
         for seed in seeds:
             history = any_history(seed)
@@ -478,11 +478,11 @@ def test_what_was_said_beside_calls_is_said_once() -> None:
         sanitize_history([*round_, ANSWERED, *round_, CALLED._replace(text="Once more."), RESULT, AGAIN, ANSWERED])
     )
     answers = [m.text for m in talk if m.role == "assistant" and not m.calls]
-    assert answers == [f"Let me see.\n\n{ANSWERED.text}", f"Let me see.\n\nOnce more.\n\n{BRIDGE}", ANSWERED.text]
+    assert answers == [f"Let me see.\n\n{ANSWERED.text}", f"Let me see.\n\nOnce more.\n\n{FILLER_TEXT}", ANSWERED.text]
 
 
 def test_a_server_that_is_given_all_that_it_wants_and_refuses_is_not_asked_for_ever() -> None:
-    wanting = refusal(400, " ".join(WANTS))
+    wanting = refusal(400, " ".join(QUIRKS))
     with StrictServer(answer=wanting) as server, closing(provider_at(server)) as provider, pytest.raises(Refused):
         list(provider.events(request_of(ASKED)))
     assert len(server.requests) == 2
@@ -499,7 +499,7 @@ def test_calls_are_made_one_by_one_where_the_server_takes_only_one_at_once(statu
 
 def test_all_of_that_at_once() -> None:
     answers, sent, refused = turns_at(*JUDGES, *ODD)
-    assert (answers, refused) == (["Good."] * 2, len(WANTS))
+    assert (answers, refused) == (["Good."] * 2, len(QUIRKS))
     assert [m["content"] for m in sent[-1][1:]][-2:] == [f"Let me see.\n\n{ANSWERED.text}", AGAIN.text]
 
 
@@ -556,4 +556,4 @@ def test_a_poisoned_turn_does_not_break_the_next(poison: str, tmp_path: Path) ->
     heard = "\n\n".join(m["content"] for m in sent if m["role"] == "user")
     spoken = [escape_control_tokens(make_encodable(m.text)) for m in messages if m.role == "user"]
     assert in_order([*spoken, "and now?", "and then?"], heard), poison
-    assert BRIDGE not in [m["content"] for m in sent[-2:]]
+    assert FILLER_TEXT not in [m["content"] for m in sent[-2:]]

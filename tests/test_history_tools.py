@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from picoclaw.app import SIMULATED
+from picoclaw.app import SIMULATED_MARK
 from picoclaw.automation import rules as automation_rules
 from picoclaw.automation.clock import read_boot_id
 from picoclaw.automation.rule_engine import RuleState
@@ -299,7 +299,7 @@ def test_history_lists_what_there_is(filled, capsys):
     assert cli("history") == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[1].startswith("greenhouse temperature: last 20")
-    assert rows[-1] == SIMULATED
+    assert rows[-1] == SIMULATED_MARK
 
 
 def test_history_draws_a_chart(filled, capsys):
@@ -308,7 +308,7 @@ def test_history_draws_a_chart(filled, capsys):
     assert "min 10.00 °C at " in out
     assert "█" in out
     assert max(map(len, out.splitlines()[3:])) <= 80
-    assert out.endswith(f"{SIMULATED}\n")
+    assert out.endswith(f"{SIMULATED_MARK}\n")
 
 
 def test_history_as_json(filled, capsys):

@@ -19,7 +19,7 @@ from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import keep_pages, prepare_home, template_diff
+from picoclaw.workspace import diff_templates, keep_pages, prepare_home
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 TEMPLATES = find_shipped("templates") / "workspace"
@@ -166,15 +166,15 @@ def test_patch_brings_what_is_new_into_an_owners_page(tmp_path, newer_, mine, na
     prepare_home(home, templates=templates)
     page = home / "workspace" / name
     page.write_bytes(MINE[mine](OLD))
-    assert template_diff(home, templates) == b""
+    assert diff_templates(home, templates) == b""
     (templates / name).write_bytes(NEWER[newer_])
-    done = patched(home / "workspace", template_diff(home, templates))
+    done = patched(home / "workspace", diff_templates(home, templates))
     assert done.returncode == 0, done.stdout
     assert page.read_bytes() == MINE[mine](NEWER[newer_].removesuffix(b"\n") + b"\n")
-    assert template_diff(home, templates) == b""
+    assert diff_templates(home, templates) == b""
     prepare_home(home, restore=True, templates=templates)
     page.write_bytes(b"My own alone.\n")
-    assert template_diff(home, templates) == b""
+    assert diff_templates(home, templates) == b""
 
 
 def test_a_list_of_digests_is_understood(tmp_path):
@@ -184,7 +184,7 @@ def test_a_list_of_digests_is_understood(tmp_path):
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in known.items()}
     (home / "seeds.json").write_text(json.dumps(digests))
     (home / "workspace/SOUL.md").unlink()
-    assert (template_diff(home), prepare_home(home)) == (b"", ([], ""))
+    assert (diff_templates(home), prepare_home(home)) == (b"", ([], ""))
     assert prepare_home(home, restore=True).made == [
         home / name for name in ("workspace/SOUL.md", "config.toml", "policy.toml")
     ]

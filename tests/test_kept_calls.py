@@ -14,7 +14,7 @@ from page_house import Client
 from person import Person, picoclaw
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.channel import NOT_YOURS, OVER, TelegramChannel
+from picoclaw.channels.telegram.channel import NOT_OWNER, QUESTION_CLOSED, TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
@@ -88,7 +88,7 @@ def bench(tmp_path, server):
 @pytest.mark.parametrize("word", ["yes", "no", "always"])
 def test_the_owners_button_is_posted_as_what_they_would_type(bench, word):
     keys = bench.asks(question())
-    assert bench.pressed(OWNER, keys[word]) not in {OVER, NOT_YOURS}
+    assert bench.pressed(OWNER, keys[word]) not in {QUESTION_CLOSED, NOT_OWNER}
     (came,) = bench.posted
     assert (came.key, came.text) == (CHAT, f"/{word} 3 {3:024x}")
     assert (came.origin, came.who, came.foreign) == ("owner", CHAT, ())
@@ -101,7 +101,7 @@ def test_nobody_else_and_no_other_button_counts(bench):
     for who in (STRANGER, GUEST, 0):
         for chat in (0, OWNER, GROUP):
             if who:
-                assert bench.pressed(who, keys["yes"], chat) == NOT_YOURS
+                assert bench.pressed(who, keys["yes"], chat) == NOT_OWNER
     for data in (
         "",
         "y",
@@ -113,9 +113,9 @@ def test_nobody_else_and_no_other_button_counts(bench):
         "y" * 64,
         f" {keys['yes']}",
     ):
-        assert bench.pressed(OWNER, data) == OVER
-    assert bench.pressed(OWNER, keys["yes"], GROUP) == OVER
-    assert bench.pressed(OWNER, other["yes"]) == OVER
+        assert bench.pressed(OWNER, data) == QUESTION_CLOSED
+    assert bench.pressed(OWNER, keys["yes"], GROUP) == QUESTION_CLOSED
+    assert bench.pressed(OWNER, other["yes"]) == QUESTION_CLOSED
     assert not bench.posted
     bench.pressed(OWNER, other["no"], GROUP)
     assert [came.key for came in bench.posted] == [f"telegram:{GROUP}"]
@@ -125,7 +125,7 @@ def test_nobody_else_and_no_other_button_counts(bench):
 def test_what_is_no_longer_open_takes_no_answer(bench, state):
     keys = bench.asks(question())
     bench.kept[3] = bench.kept[3]._replace(state=state)
-    assert bench.pressed(OWNER, keys["yes"]) == OVER
+    assert bench.pressed(OWNER, keys["yes"]) == QUESTION_CLOSED
     assert not bench.posted
 
 

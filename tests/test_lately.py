@@ -2,7 +2,7 @@
 
 import pytest
 
-from picoclaw.memory.notes import note_lines, split_told
+from picoclaw.memory.notes import format_note_lines, split_told
 from picoclaw.messages import Message
 from picoclaw.prompts import Page
 
@@ -40,7 +40,7 @@ YESTERDAY = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
     ],
 )
 def test_lines(notes, most, told):
-    assert note_lines(notes, most) == told
+    assert format_note_lines(notes, most) == told
 
 
 def test_a_line_that_was_told_is_not_told_again_and_one_that_the_model_said_is():

@@ -87,10 +87,10 @@ def test_what_nobody_waits_for_stops_first(cause, stops_at):
     refused = [
         percent
         for percent in (79, 80, 89, 90, 99, 100, 130)
-        if ledger.explain_refusal(DailyUse(percent * 10), COSTS, cause)
+        if ledger.explain_cap(DailyUse(percent * 10), COSTS, cause)
     ]
     assert refused == [percent for percent in (79, 80, 89, 90, 99, 100, 130) if percent >= stops_at]
-    assert not ledger.explain_refusal(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
+    assert not ledger.explain_cap(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from picoclaw.memory.dates import Days, extract_days, find_days
+from picoclaw.memory.dates import DateRange, extract_days, find_days
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 
@@ -75,7 +75,7 @@ SAID = {
 def days(text):
     """'2026-03-01 2026-03-04..2026-03-09' as rows of days."""
     ends = (part.partition("..") for part in text.split())
-    return [Days(date.fromisoformat(first), date.fromisoformat(last or first)) for first, _, last in ends]
+    return [DateRange(date.fromisoformat(first), date.fromisoformat(last or first)) for first, _, last in ends]
 
 
 @pytest.mark.parametrize(("said", "meant"), SAID.items())

@@ -40,7 +40,7 @@ def workspace(tmp_path):
 
 @pytest.fixture(autouse=True)
 def every_write_has_a_time_of_its_own(monkeypatch):
-    monkeypatch.setattr(memory_files, "_YOUNG_NS", 0)
+    monkeypatch.setattr(memory_files, "_RACY_NS", 0)
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ def vector(text, dims=4):
 def all_vectors(index, most=34):
     kept = {}
     for block, there, rows in (row for some in index.vectors(most) for row in some):
-        dims = len(rows) // memory_index.SLOTS
-        slots = (slot for slot in range(memory_index.SLOTS) if there >> slot & 1)
-        kept |= {block * memory_index.SLOTS + slot: rows[slot * dims : (slot + 1) * dims] for slot in slots}
+        dims = len(rows) // memory_index.SLOTS_PER_BLOCK
+        slots = (slot for slot in range(memory_index.SLOTS_PER_BLOCK) if there >> slot & 1)
+        kept |= {block * memory_index.SLOTS_PER_BLOCK + slot: rows[slot * dims : (slot + 1) * dims] for slot in slots}
     return kept
 
 
@@ -306,7 +306,7 @@ def test_an_unchanged_sync_writes_nothing(index, workspace, path):
 def test_two_writes_in_one_tick_are_both_seen(index, workspace, monkeypatch):
     file, now = workspace / "memory/tick.md", time.time_ns()
     real = memory_files.time.time_ns
-    monkeypatch.setattr(memory_files, "_YOUNG_NS", 2_000_000_000)
+    monkeypatch.setattr(memory_files, "_RACY_NS", 2_000_000_000)
     for word in ("lamp", "door"):
         file.write_text(word)
         os.utime(file, ns=(now, now))
@@ -860,7 +860,7 @@ def test_a_disk_that_is_full_from_the_start(tiny_disk, workspace):
 
 
 def test_a_file_larger_than_what_is_read_is_cut(index, workspace, monkeypatch):
-    monkeypatch.setattr(memory_files, "MAX_FILE", 1000)
+    monkeypatch.setattr(memory_files, "MAX_READ_BYTES", 1000)
     (workspace / "memory/a.md").write_text("é" * 499 + " x" + "é" * 500 + " hippopotamus")
     assert index.sync().problems[0].startswith("memory/a.md: only its first")
     assert found(index, "hippopotamus") == []

@@ -9,11 +9,11 @@ import pytest
 
 from picoclaw.errors import Unavailable
 from picoclaw.memory import search
-from picoclaw.memory.dates import Days
-from picoclaw.memory.embedding import StaticTable, quantise
+from picoclaw.memory.dates import DateRange
+from picoclaw.memory.embedding import StaticEmbedder, quantise
 from picoclaw.memory.index import IndexFile, MemoryRow
-from picoclaw.memory.search import MemoryHit, find_words, make_snippet, search_terms
-from picoclaw.memory.search import search as search_search
+from picoclaw.memory.search import MemoryHit, extract_terms, find_words, make_snippet
+from picoclaw.memory.search import search_memory as search_search
 from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -97,7 +97,7 @@ def embed(index, embedder):
 
 @cache
 def table():
-    return StaticTable(find_shipped("templates") / "embeddings")
+    return StaticEmbedder(find_shipped("templates") / "embeddings")
 
 
 class Squeezed:
@@ -128,7 +128,7 @@ class Meanings:
         self.asked.append(list(texts))
         rows = np.zeros((len(texts), self.dims), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            for word in search_terms(text):
+            for word in extract_terms(text):
                 group = next((i for i, group in enumerate(self.GROUPS) if word in group.split()), None)
                 row[20 + sum(map(ord, word)) % 44 if group is None else group] += 0.2 if group is None else 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
@@ -354,11 +354,11 @@ def test_one_note(tmp_path):
 
 
 def test_fusion_weighs_the_sides():
-    deviations = search.DEVIATIONS
+    deviations = search.VECTOR_DEVIATIONS
     assert search.combine_scores({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
     assert search.combine_scores({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
     both = search.combine_scores({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
-    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * search.DATED})
+    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * search.DAY_BONUS})
 
 
 def test_neighbours_lend_each_other_a_part():
@@ -367,7 +367,9 @@ def test_neighbours_lend_each_other_a_part():
 
     rows = [row(1, "a", 1, 9), row(2, "a", 11, 20), row(3, "a", 40, 50), row(4, "b", 51, 60)]
     lent = search.add_neighbours({1: 1.0, 2: 0.5, 3: 0.7, 4: -1.0}, rows)
-    assert lent == pytest.approx({1: 1 + 0.5 * search.BESIDE, 2: 0.5 + search.BESIDE, 3: 0.7, 4: -1.0})
+    assert lent == pytest.approx(
+        {1: 1 + 0.5 * search.NEIGHBOUR_SHARE, 2: 0.5 + search.NEIGHBOUR_SHARE, 3: 0.7, 4: -1.0}
+    )
 
 
 @pytest.mark.parametrize(
@@ -382,7 +384,7 @@ def test_neighbours_lend_each_other_a_part():
 )
 def test_days_as_the_headings_of_notes_have_them(days, words):
     first, last = map(date.fromisoformat, days.split())
-    assert search.day_words([Days(first, last)]) == words.split()
+    assert search.list_day_terms([DateRange(first, last)]) == words.split()
 
 
 DAY = """# 2026-11-21

@@ -15,7 +15,7 @@ from rights import ordinary_user
 
 from picoclaw.errors import StoreError
 from picoclaw.memory import notes, versions
-from picoclaw.memory.entries import MAX_ENTRY, parse_entries
+from picoclaw.memory.entries import MAX_ENTRY_CHARS, parse_entries
 from picoclaw.workspace.pages import clean_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -208,9 +208,9 @@ def test_nothing_is_no_note(workspace, text):
 
 
 def test_what_is_too_long_for_a_note_is_refused_whole(workspace):
-    notes.add_note(workspace, "x" * MAX_ENTRY, NOON)
-    assert f"has {MAX_ENTRY + 1} characters, and a note at most {MAX_ENTRY}" in refused(
-        notes.add_note, workspace, "x" * (MAX_ENTRY + 1), NOON
+    notes.add_note(workspace, "x" * MAX_ENTRY_CHARS, NOON)
+    assert f"has {MAX_ENTRY_CHARS + 1} characters, and a note at most {MAX_ENTRY_CHARS}" in refused(
+        notes.add_note, workspace, "x" * (MAX_ENTRY_CHARS + 1), NOON
     )
     assert "has 1000000 characters" in refused(notes.add_note, workspace, "x" * 1_000_000, NOON)
 
@@ -265,9 +265,9 @@ def test_a_week_of_notes_over_midnights_and_a_change_of_the_clock(workspace, zon
         noted = notes.add_note(workspace, f"entry {number}.", now)
         written.append((noted.path, f"- {now:%H:%M} entry {number}."))
         assert noted.path == f"memory/{now:%Y%m}/{now:%Y%m%d}.md"
-        shown = notes.recent_notes(workspace, now.date())
+        shown = notes.read_recent_notes(workspace, now.date())
         days = [now.date() - timedelta(back) for back in range(3)]
-        expected = [notes.day_file(day) for day in days if (workspace / notes.day_file(day)).exists()]
+        expected = [notes.get_day_file(day) for day in days if (workspace / notes.get_day_file(day)).exists()]
         assert [page.name for page in shown] == expected
         assert shown[0].text.endswith(f"entry {number}.")
     assert len(offsets) == 2, "the clock was changed in this week"
@@ -296,7 +296,7 @@ def test_the_last_minute_of_a_day_and_the_first_of_the_next(workspace):
 
 def test_the_first_day_of_the_calendar_has_no_yesterday(workspace):
     assert notes.add_note(workspace, "a", datetime(1, 1, 1, tzinfo=UTC)).known is False
-    assert len(notes.recent_notes(workspace, date(1, 1, 1))) == 1
+    assert len(notes.read_recent_notes(workspace, date(1, 1, 1))) == 1
 
 
 # --- what the prompt shows ---
@@ -307,7 +307,7 @@ def test_recent_notes_are_shown_clean_the_newest_first(workspace):
     put(workspace, YESTERDAY, "\n<!-- nothing -->\n")
     put(workspace, "memory/202606/20260629.md", "- b\n")
     put(workspace, "memory/202606/20260628.md", "- too old\n")
-    assert notes.recent_notes(workspace, NOON.date()) == [
+    assert notes.read_recent_notes(workspace, NOON.date()) == [
         (TODAY, "# 2026-07-01\n\n## Full\n- a"),
         ("memory/202606/20260629.md", "- b"),
     ]
@@ -319,7 +319,7 @@ def test_what_cannot_be_shown_is_left_out_and_what_is_long_ends_with_the_newest(
     (workspace / "memory/202606/20260629.md").symlink_to(outside / "secret.md")
     os.mkfifo(workspace / "memory/202606/20260628.md")
     (workspace / "memory/202606/20260627.md").mkdir()
-    (page,) = notes.recent_notes(workspace, NOON.date(), 5)
+    (page,) = notes.read_recent_notes(workspace, NOON.date(), 5)
     assert len(page.text) < 65_000
     assert page.text.startswith("- 12:00 entry ")
     assert page.text.endswith("entry 19999")
@@ -736,7 +736,7 @@ def test_the_locale_does_not_matter(workspace):
     code = (
         "import sys; from datetime import datetime; from pathlib import Path; from picoclaw.memory import notes;"
         "w = Path(sys.argv[1]); notes.add_note(w, 'gr\\xfcn', datetime(2026, 7, 1, 12, 0));"
-        "print(ascii(notes.recent_notes(w, datetime(2026, 7, 1).date())[0].text[-10:]))"
+        "print(ascii(notes.read_recent_notes(w, datetime(2026, 7, 1).date())[0].text[-10:]))"
     )
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-W", "error", "-X", "warn_default_encoding", "-c", code, workspace],

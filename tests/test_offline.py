@@ -204,7 +204,7 @@ def test_a_model_that_comes_back_is_asked_again_at_once():
 
 
 def test_a_long_silence_is_not_tried_again(monkeypatch):
-    monkeypatch.setattr("picoclaw.providers.chain._PATIENCE_S", 0.3)
+    monkeypatch.setattr("picoclaw.providers.chain._MAX_FAILED_REQUEST_S", 0.3)
     with ModelServer([silence()] * 3) as server:
         model = OpenAI(ModelConfig(base_url=server.url, name="qwen", idle_seconds=1.0))
         with closing(Chain(model, Here, 2, lambda _: None)) as chain:

@@ -10,8 +10,8 @@ from page_house import PaperHouse, later, served
 
 from picoclaw.channels.dashboard.backend import ChatEntry, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
-from picoclaw.channels.dashboard.live import NAME as LETTERS
-from picoclaw.channels.dashboard.login import CODE, LOGINS, Logins, make_code
+from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE as LETTERS
+from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import find_shipped
@@ -64,9 +64,9 @@ def test_who_has_the_code_comes_in_once_with_a_cookie_that_scripts_cannot_read(t
         assert (status, body) == (200, b"{}")
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(headers["set-cookie"].split("; "))
         assert client.ask("/api/login", {"code": code})[0] == 403
-        kept = (tmp_path / LOGINS).read_text()
+        kept = (tmp_path / LOGINS_FILE).read_text()
         assert headers["set-cookie"][9:40] not in kept
-        assert (tmp_path / LOGINS).stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / LOGINS_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_restart_forgets_no_browser_and_a_logout_does(tmp_path):
@@ -96,16 +96,16 @@ def test_a_restart_forgets_no_browser_and_a_logout_does(tmp_path):
 )
 def test_a_code_is_good_for_ten_minutes_of_this_boot(tmp_path, change, good):
     code = make_code(tmp_path)
-    kept = json.loads((tmp_path / CODE).read_text())
+    kept = json.loads((tmp_path / CODE_FILE).read_text())
     if isinstance(change.get("at"), int):
         change = {"at": kept["at"] + change["at"]}
-    (tmp_path / CODE).write_text(json.dumps(kept | change))
+    (tmp_path / CODE_FILE).write_text(json.dumps(kept | change))
     assert bool(Logins(tmp_path).enter(code, "browser", "::1")) is good
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": {"seen": "x"}}', "[" * 100_000, "\x00"])
 def test_a_torn_file_of_logins_lets_nobody_in_and_is_mended_by_a_new_code(tmp_path, text):
-    (tmp_path / LOGINS).write_text(text)
+    (tmp_path / LOGINS_FILE).write_text(text)
     logins = Logins(tmp_path)
     assert not logins.knows("a")
     secret = logins.enter(make_code(tmp_path), "browser", "::1")

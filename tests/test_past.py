@@ -12,7 +12,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw import drivers
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.past import find_past_turns, past_documents
+from picoclaw.memory.past import find_past_turns, list_past_turns
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import UNTRUSTED_TOOLS
@@ -45,7 +45,7 @@ def keep(stores, said, *answers, calls=()):
 
 
 def texts(stores):
-    return [document.read() for document in past_documents(stores.history)]
+    return [document.read() for document in list_past_turns(stores.history)]
 
 
 READ = ("read_file", {"path": "letter.txt"})

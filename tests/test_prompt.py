@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from picoclaw.prompts import (
-    MODES,
-    Facts,
+    PROMPT_MODES,
     Page,
+    PromptFacts,
     add_header,
     build_sections,
     count_bytes,
@@ -22,7 +22,7 @@ from picoclaw.prompts import (
 )
 from picoclaw.resources import find_shipped
 
-ALL = Facts(
+ALL = PromptFacts(
     name="Fern",
     first_run="ask for the name",
     skills="- wiring: pins",
@@ -66,14 +66,14 @@ def names(mode, facts=ALL, templates=None):
     return [part.name for part in build_sections(mode, facts, templates or SHIPPED)]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PROMPT_MODES)
 def test_the_sections_of_a_mode_in_their_order(mode):
     assert names(mode) == ORDER[mode].split()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PROMPT_MODES)
 def test_without_facts_only_the_rules_are_left(mode):
-    few = names(mode, Facts(tools=False))
+    few = names(mode, PromptFacts(tools=False))
     assert few == [name for name in ("identity", "safety") if mode != "none"]
 
 
@@ -98,12 +98,12 @@ def test_without_facts_only_the_rules_are_left(mode):
     ],
 )
 def test_what_is_not_known_vanishes(field, empty, gone):
-    facts = Facts(**{**{f: getattr(ALL, f) for f in Facts.__dataclass_fields__}, field: empty})
+    facts = PromptFacts(**{**{f: getattr(ALL, f) for f in PromptFacts.__dataclass_fields__}, field: empty})
     assert set(names("coordinator")) - set(names("coordinator", facts)) == gone
 
 
 def test_many_skills_are_searched_for_instead_of_listed():
-    parts = build_sections("full", Facts(many_skills=60), SHIPPED)
+    parts = build_sections("full", PromptFacts(many_skills=60), SHIPPED)
     text = next(part.text for part in parts if part.name == "skills_search")
     assert "60" in text
     assert "skill_search" in text
@@ -117,7 +117,7 @@ def test_the_same_values_give_the_same_bytes():
     assert join_sections(build_sections("full", ALL, SHIPPED)) == join_sections(build_sections("full", ALL, SHIPPED))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PROMPT_MODES)
 def test_no_word_of_the_system_text_comes_from_the_code(mode):
     """With wording that is nothing but marks, what is left is marks, values and the space between them."""
     text = join_sections(build_sections(mode, ALL, Marked()))
@@ -230,7 +230,7 @@ def test_sizes_are_those_that_travel():
 
 def test_the_rules_fit_a_small_budget():
     """The default's own words; the owner's files and the skills come on top."""
-    facts = Facts(memory=True, citations=True, workspace="w", zone="Europe/Berlin", runtime=ALL.runtime)
+    facts = PromptFacts(memory=True, citations=True, workspace="w", zone="Europe/Berlin", runtime=ALL.runtime)
     assert count_bytes(join_sections(build_sections("full", facts, SHIPPED))) < 1300
 
 

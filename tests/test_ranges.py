@@ -85,8 +85,8 @@ def test_the_day_on_which_the_clocks_change_has_its_own_length(now, hours):
     ],
 )
 def test_lengths_of_time(text, seconds, shown):
-    assert times.parse_seconds(text) == seconds
-    assert times.format_length(seconds) == shown
+    assert times.parse_duration(text) == seconds
+    assert times.format_exact_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_lengths_of_time(text, seconds, shown):
 )
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is no length of time"):
-        times.parse_seconds(text)
+        times.parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_a_long_text_is_no_time_and_found_so_at_once(text):
     with pytest.raises(ValueError, match="no time picoclaw knows"):
         times.parse_range(text, NOW)
     with pytest.raises(ValueError, match="no length of time"):
-        times.parse_seconds(text)
+        times.parse_duration(text)
     assert time.process_time() - began < 0.5

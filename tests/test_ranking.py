@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from picoclaw.text import bm25, fold, list_query_terms, list_terms, reduce_to_vocabulary
+from picoclaw.text import bm25, fold_case, list_query_terms, list_terms, reduce_to_vocabulary
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_vocabulary_finds_what_its_text_does():
     ],
 )
 def test_texts_that_read_alike_are_folded_alike(one, other):
-    assert fold(one) == fold(other)
+    assert fold_case(one) == fold_case(other)
 
 
 def test_bm25_by_hand():

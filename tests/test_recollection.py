@@ -26,10 +26,10 @@ from picoclaw.errors import ProviderError, StoreError, Unavailable
 from picoclaw.memory import embedding, index, search
 from picoclaw.memory import files as memory_files
 from picoclaw.memory import memory as memory_memory
-from picoclaw.memory.embedding import RemoteEmbedder, StaticTable
+from picoclaw.memory.embedding import RemoteEmbedder, StaticEmbedder
 from picoclaw.memory.files import Document
 from picoclaw.memory.memory import MemoryIndex
-from picoclaw.memory.search import search_terms
+from picoclaw.memory.search import extract_terms
 from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
@@ -40,7 +40,7 @@ DAY = f"# 2026-11-21\n\n{FUSE}\n- 15:30 watered the ferns\n- 15:40 the tank was\
 
 @cache
 def table():
-    return StaticTable(find_shipped("templates") / "embeddings")
+    return StaticEmbedder(find_shipped("templates") / "embeddings")
 
 
 class Words:
@@ -55,14 +55,14 @@ class Words:
             raise Unavailable(self.failing)
         rows = np.zeros((len(texts), self.dims), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            for word in search_terms(text):
+            for word in extract_terms(text):
                 row[zlib.crc32(word.encode("utf-8", "replace")) % self.dims] += 1
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
 @pytest.fixture(autouse=True)
 def every_write_has_a_time_of_its_own(monkeypatch):
-    monkeypatch.setattr(memory_files, "_YOUNG_NS", 0)
+    monkeypatch.setattr(memory_files, "_RACY_NS", 0)
 
 
 @pytest.fixture
@@ -331,9 +331,9 @@ def test_without_numpy_the_words_find(place):
         "import sys; sys.modules['numpy'] = None\n"
         "from datetime import datetime, UTC; from pathlib import Path\n"
         "from picoclaw.memory.memory import MemoryIndex\n"
-        "from picoclaw.memory.embedding import StaticTable\n"
+        "from picoclaw.memory.embedding import StaticEmbedder\n"
         "from picoclaw.resources import find_shipped\n"
-        "choose = lambda: StaticTable(find_shipped('templates') / 'embeddings')\n"
+        "choose = lambda: StaticEmbedder(find_shipped('templates') / 'embeddings')\n"
         "memory = MemoryIndex(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
         "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"
         "print(memory.stats()['problem'])"
@@ -480,7 +480,7 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
     """What was indexed before the disk failed still answers."""
     with closing(opened(place)) as memory:
         memory.refresh()
-        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
+        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY_BYTES", 10)
         monkeypatch.setattr(index, "_BUSY_MS", 10)
         memory.close()
         write(place, "memory/new.md", "the attic window is broken\n")
@@ -496,7 +496,7 @@ def test_many_notes_are_not_indexed_in_memory(place, monkeypatch):
 def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypatch, log):
     with closing(opened(place, Words())) as memory:
         memory.refresh()
-        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
+        monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY_BYTES", 10)
         memory.close()
         if not log:
             for end in ("-wal", "-shm"):
@@ -525,7 +525,7 @@ def test_many_notes_are_found_on_a_disk_that_may_not_be_written(place, monkeypat
 
 
 def test_many_notes_without_an_index_on_a_disk_that_may_not_be_written(place, monkeypatch):
-    monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY", 10)
+    monkeypatch.setattr(memory_memory, "_MAX_IN_MEMORY_BYTES", 10)
     (place / "home").mkdir()
     (place / "home").chmod(0o500)
     with ordinary_user(), closing(opened(place)) as memory, pytest.raises(StoreError, match=r"memory\.db"):

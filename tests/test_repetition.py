@@ -83,7 +83,7 @@ def test_an_answer_that_repeats_itself_ends_and_calls_nothing(pieces):
 
 
 def test_nothing_counts_after_the_end():
-    assembler = openai_wire.Assembler(KNOWN)
+    assembler = openai_wire.AnswerAssembler(KNOWN)
     first = list(assembler.feed(chunk(content="no " * 1000)))
     assert isinstance(first[-1], End)
     assert list(assembler.feed(chunk(content="yes"))) == list(assembler.end()) == []

@@ -51,7 +51,7 @@ def test_whoever_knocks_while_no_file_can_be_opened_is_let_in_as_soon_as_one_can
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, usual[1]))
         try:
-            knocks.connect(str(shared.folder / ipc.NAME))
+            knocks.connect(str(shared.folder / ipc.SOCKET_NAME))
             time.sleep(0.2)
         finally:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
@@ -118,7 +118,7 @@ def raw(daemon):
     """A connection that speaks bytes."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(daemon.folder, os.O_RDONLY)
-    connection.connect(f"/proc/self/fd/{folder}/{ipc.NAME}")
+    connection.connect(f"/proc/self/fd/{folder}/{ipc.SOCKET_NAME}")
     os.close(folder)
     connection.settimeout(5)
     return connection
@@ -152,7 +152,7 @@ def hung_up(connection):
 def test_a_line_without_an_end_is_hung_up_on(shared):
     with raw(shared) as connection:
         with suppress(ConnectionError):
-            connection.sendall(b"x" * (ipc.LONGEST_LINE + 200_000))
+            connection.sendall(b"x" * (ipc.MAX_LINE_BYTES + 200_000))
         assert hung_up(connection)
     assert shared.asked("status")["running"]
 
@@ -278,7 +278,7 @@ def test_it_ends_cleanly_in_the_middle_of_a_turn(tmp_path, how):
         assert end["turn"]["stopped"] == "stopped"
         assert daemon.ends() == 0
         assert time.monotonic() - began < 4
-        assert not (daemon.folder / ipc.NAME).exists()
+        assert not (daemon.folder / ipc.SOCKET_NAME).exists()
         assert not (daemon.folder / "run.begun").exists()
     database = Database(tmp_path / "picoclaw/state.db")
     assert database.connection.execute("SELECT stopped, inbox FROM turns").fetchall() == [("stopped", 1)]

@@ -261,7 +261,7 @@ def test_calls_that_nobody_needs_are_refused(bench):
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64", "armv7l", "riscv64"])
 def test_a_filter_is_well_formed(machine):
     """Every jump stays inside, and nothing runs past the end (what the kernel itself checks)."""
-    program = sandbox.build_filter((1, 2, 10, 16), machine)
+    program = sandbox.build_seccomp_filter((1, 2, 10, 16), machine)
     steps = [program[at : at + 8] for at in range(0, len(program), 8)]
     assert bool(steps) == (machine != "riscv64")
     for at, step in enumerate(steps):

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from picoclaw.times import add_seconds, find_zone, format_duration, parse_moment, parse_zone, seconds_until
+from picoclaw.times import add_seconds, find_zone, format_duration, get_seconds_until, parse_moment, parse_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
@@ -114,7 +114,7 @@ def test_a_time_is_the_next_one_also_when_the_clocks_change(zone, shown, fold, t
     now = clock(zone, shown, fold)
     found = parse_moment(text, now)
     assert found.timestamp() - now.timestamp() == minutes * 60
-    assert seconds_until(found, now) == minutes * 60
+    assert get_seconds_until(found, now) == minutes * 60
     there_and_back = datetime.fromtimestamp(found.timestamp(), now.tzinfo)
     assert there_and_back.replace(tzinfo=None) == found.replace(tzinfo=None), "it is shown as no clock there shows it"
 
@@ -142,7 +142,7 @@ def test_later_counts_hours_not_what_clocks_show(zone, shown, hours, then):
     now = clock(zone, shown, 0)
     found = add_seconds(now, hours * 3600)
     assert f"{found:%Y-%m-%d %H:%M}" == then
-    assert found.timestamp() - now.timestamp() == seconds_until(found, now) == hours * 3600
+    assert found.timestamp() - now.timestamp() == get_seconds_until(found, now) == hours * 3600
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from picoclaw.schema import (
     Span,
     build_json_schema,
     check_arguments,
-    convert,
+    convert_value,
     read_parameter,
     read_parameters,
 )
@@ -25,7 +25,7 @@ Mode = Literal["", "read", "write"]
 
 def converted(kind, value):
     try:
-        return convert(value, read_parameter("value", kind))
+        return convert_value(value, read_parameter("value", kind))
     except InvalidArgument:
         return REFUSED
 
@@ -145,17 +145,17 @@ def test_other_kinds(kind, value, expected):
 def test_a_span_includes_both_ends(value, fits):
     p = read_parameter("address", Annotated[int, Span(0x08, 0x77), "0x08-0x77"])
     if fits:
-        assert 8 <= convert(value, p) <= 119
+        assert 8 <= convert_value(value, p) <= 119
     else:
         with pytest.raises(InvalidArgument, match=r"'address' is .* outside 8 to 119; 0x08-0x77"):
-            convert(value, p)
+            convert_value(value, p)
 
 
 def test_a_span_holds_for_each_item_of_a_list():
     p = read_parameter("data", Annotated[list[int], Span(0, 255)])
-    assert convert([0, 255], p) == [0, 255]
+    assert convert_value([0, 255], p) == [0, 255]
     with pytest.raises(InvalidArgument, match=r"'data' is 256, outside 0 to 255"):
-        convert([0, 256], p)
+        convert_value([0, 256], p)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_span_holds_for_each_item_of_a_list():
 def test_a_complaint_stays_short_whatever_was_given(value):
     for kind in (bool, Mode, Annotated[int, Span(0, 1)], list[int]):
         with pytest.raises(InvalidArgument) as caught:
-            convert(value, read_parameter("value", kind))
+            convert_value(value, read_parameter("value", kind))
         assert len(str(caught.value)) < 200
 
 

@@ -18,7 +18,7 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import DeadlinePassed, PicoclawError, Refused, Unavailable
 from picoclaw.messages import Message, Request, Text
 from picoclaw.providers import http
-from picoclaw.providers.http import DONE, LARGEST_BODY, LARGEST_LINE, LARGEST_STREAM, decompress, limit_stream
+from picoclaw.providers.http import DONE_MARK, LARGEST_LINE, LARGEST_STREAM, MAX_BODY_BYTES, decompress, limit_stream
 from picoclaw.providers.openai import OpenAI
 from picoclaw.providers.retry import parse_retry_after, parse_wait
 
@@ -230,8 +230,8 @@ def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("size", "count", "streamed", "good"),
     [
-        (LARGEST_BODY, 1, False, True),
-        (LARGEST_BODY + 1, 1, False, False),
+        (MAX_BODY_BYTES, 1, False, True),
+        (MAX_BODY_BYTES + 1, 1, False, False),
         (LARGEST_LINE // 2, 2, True, True),
         (LARGEST_LINE // 2 + 1, 2, True, False),
     ],
@@ -249,7 +249,7 @@ def test_a_stream_may_be_longer_than_a_body_but_not_endless() -> None:
     line = b"data: " + b"x" * 999_992 + b"\n\n"
     count = LARGEST_STREAM // len(line)
     stream = limit_stream(iter([line] * 1000), deadline=time.monotonic() + 60, patience=20.0, streamed=True)
-    assert sum(len(next(stream)) for _ in range(count)) == count * len(line) > LARGEST_BODY
+    assert sum(len(next(stream)) for _ in range(count)) == count * len(line) > MAX_BODY_BYTES
     with pytest.raises(Refused, match=f"more than {LARGEST_STREAM}"):
         next(stream)
 
@@ -289,16 +289,16 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize(
     ("sent", "values"),
     [
-        (b'data: {"a": 1}\n\ndata: [1]\n\ndata: [DONE]\n\n', [{"a": 1}, [1], DONE]),
-        (b'data: {"a": 1}\r\n\r\ndata: [1]\r\n\r\ndata: [DONE]\r\n\r\n', [{"a": 1}, [1], DONE]),
-        (b'data: {"a": 1}\r\rdata: [1]\r\rdata: [DONE]\r\r', [{"a": 1}, [1], DONE]),
+        (b'data: {"a": 1}\n\ndata: [1]\n\ndata: [DONE]\n\n', [{"a": 1}, [1], DONE_MARK]),
+        (b'data: {"a": 1}\r\n\r\ndata: [1]\r\n\r\ndata: [DONE]\r\n\r\n', [{"a": 1}, [1], DONE_MARK]),
+        (b'data: {"a": 1}\r\rdata: [1]\r\rdata: [DONE]\r\r', [{"a": 1}, [1], DONE_MARK]),
         (b'data:{"a": 1}\ndata:[1]\n', [{"a": 1}, [1]]),
         (b'data: {"a":\ndata: 1}\n\ndata: [1]\n\n', [{"a": 1}, [1]]),
         (b'data: {\r\ndata: "a": 1\r\ndata: }\r\n\r\n', [{"a": 1}]),
         (b'event: x\nid: 7\nretry: 3\n: hm\ndata: {"a": 1}\n', [{"a": 1}]),
         (b"data:\n\ndata: \n\ndata: 1\n\n", [1]),
         ('data: "a\u2028b\u0085"\n\n'.encode(), ["a\u2028b\u0085"]),
-        (b"data: [DONE]\ndata: {odd\n\n", [DONE]),
+        (b"data: [DONE]\ndata: {odd\n\n", [DONE_MARK]),
         (b'data: {"a": 1}', [{"a": 1}]),
         (b"", []),
     ],
@@ -310,10 +310,10 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_streams_are_read_whatever_their_lines_are_like(sent: bytes, values: list[Any], size: int) -> None:
     parts = (sent[i : i + size] for i in range(0, len(sent), size))
-    assert list(http.read_sse_objects(http.split_lines(parts))) == values
+    assert list(http.read_sse_objects(http.iter_stream_lines(parts))) == values
 
 
 @pytest.mark.parametrize("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
 def test_what_is_not_json_in_a_stream_is_named(sent: bytes) -> None:
     with pytest.raises(Unavailable, match="not JSON"):
-        list(http.read_sse_objects(http.split_lines(iter([sent]))))
+        list(http.read_sse_objects(http.iter_stream_lines(iter([sent]))))

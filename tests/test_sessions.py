@@ -17,7 +17,7 @@ from picoclaw.config.tables import SessionsConfig
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
-from picoclaw.memory.past import past_documents
+from picoclaw.memory.past import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
 from picoclaw.store import migrations, retention
 from picoclaw.store.database import Database
@@ -251,7 +251,7 @@ def test_what_is_taken_back_is_shown_to_no_model_and_stays_in_the_database(home)
     assert home.undo() == "c"
     assert home.shown() == ["a", "b"]
     assert [strip_context_header(said[0].text) for _, said in home.sessions.unsummarised("home")] == ["a", "b"]
-    assert not any("c" in document.read() for document in past_documents(home.history))
+    assert not any("c" in document.read() for document in list_past_turns(home.history))
     assert home.results.read("home", number) is None
     assert [(row.text, row.undone) for row in home.sessions.transcript(1)][-2:] == [
         ("<moment>noon\n</moment>\nc", True),

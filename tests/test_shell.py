@@ -15,7 +15,7 @@ import pytest
 from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
 from picoclaw.messages import Stop, ToolCall
-from picoclaw.security.sandbox import PATH, build_environment
+from picoclaw.security.sandbox import SANDBOX_PATH, build_environment
 from picoclaw.tools.exec import ExecTools, parse_command
 from picoclaw.tools.registry import Toolset
 
@@ -172,7 +172,7 @@ def test_a_yes_is_bound_to_the_folder_the_variables_and_the_files(bench):
     [asked] = bench.asked
     assert asked.bound == {
         "in": str(bench.workspace / "sub"),
-        "environment": f"PATH={PATH} HOME=/tmp TERM=dumb LANG=C.UTF-8",
+        "environment": f"PATH={SANDBOX_PATH} HOME=/tmp TERM=dumb LANG=C.UTF-8",
         f"sha256 of {script}": hashlib.sha256(b"print(1)").hexdigest(),
         f"sha256 of {other}": hashlib.sha256(b"a").hexdigest(),
     }

@@ -26,8 +26,8 @@ from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.selection import find_triggered, list_skills
-from picoclaw.skills.skill import SkillContext, find_unmet
+from picoclaw.skills.selection import find_triggered, format_listing
+from picoclaw.skills.skill import SkillContext, describe_unmet_needs
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
@@ -55,7 +55,7 @@ def test_all_load_without_a_remark():
 def test_their_lines_are_few_bytes_in_every_turn():
     assert all(skill.description.startswith("How to ") for skill in LIBRARY.skills.values())
     assert max(len(skill.description) for skill in LIBRARY.skills.values()) <= 75
-    assert len(list_skills(LIBRARY.skills.values()).encode()) <= 520
+    assert len(format_listing(LIBRARY.skills.values()).encode()) <= 520
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -249,7 +249,7 @@ def test_all_can_be_used_where_their_programs_are(picoclaw, tmp_path):
     program.chmod(0o755)
     for path, lacking in ((tmp_path, {}), (tmp_path / "none", {"home-automation": "mosquitto_pub or curl"})):
         here = SkillContext(picoclaw.here().tools, frozenset(), {"PATH": str(path)})
-        told = {name: find_unmet(skill, here) for name, skill in LIBRARY.skills.items()}
+        told = {name: describe_unmet_needs(skill, here) for name, skill in LIBRARY.skills.items()}
         assert {name for name, why in told.items() if why} == set(lacking)
         assert all(lacking[name] in told[name] for name in lacking)
 

@@ -8,9 +8,9 @@ from rights import ordinary_user
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import count_bytes
-from picoclaw.security.guard import Guard, format_ascii, format_question
+from picoclaw.security.guard import Guard, format_ascii, format_call_question
 from picoclaw.security.policy import CallRequest, Policy
-from picoclaw.skills.library import SkillLibrary, skill_tiers
+from picoclaw.skills.library import SkillLibrary, list_tiers
 from picoclaw.skills.skill import SkillContext
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.skills import SkillTools
@@ -30,7 +30,7 @@ class Desk:
         self.built_in = base / "built-in"
         for folder in (self.workspace, self.built_in, base / "outside"):
             folder.mkdir(parents=True)
-        self.library = SkillLibrary(skill_tiers(self.workspace, base / "home", base / "user", self.built_in))
+        self.library = SkillLibrary(list_tiers(self.workspace, base / "home", base / "user", self.built_in))
         self.toolset = Toolset(
             [SkillTools(self.library, lambda: SkillContext(frozenset(), frozenset(), {}), self.workspace)],
             guard=Guard(Policy, self.ask),
@@ -153,9 +153,9 @@ def test_searching_asks_nobody(desk):
 )
 def test_a_text_is_shown_whole_and_nothing_hides_in_it(value, shown):
     call = ToolCall("c1", "write_file", {"x": value})
-    asked = format_question(CallRequest("instruct", call))
+    asked = format_call_question(CallRequest("instruct", call))
     assert asked == f"write_file\n{shown or '  x: a[U+3164][U+115F][U+034F][U+2800][U+FE01][U+E0041][U+E0101]b'}"
-    assert format_question(CallRequest("actuate", call)) == format_ascii(CallRequest("actuate", call), {})
+    assert format_call_question(CallRequest("actuate", call)) == format_ascii(CallRequest("actuate", call), {})
 
 
 # --- creating ---

@@ -12,8 +12,8 @@ from timing import least_seconds
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import selection
-from picoclaw.skills.library import SkillLibrary, read_skill, skill_tiers
-from picoclaw.skills.skill import Skill, SkillContext, SkillNeeds, find_unmet
+from picoclaw.skills.library import SkillLibrary, list_tiers, read_skill
+from picoclaw.skills.skill import Skill, SkillContext, SkillNeeds, describe_unmet_needs
 
 
 def put(folder, name="", description="Does it.", more="", body="text"):
@@ -34,14 +34,14 @@ def found(*roots, names=("workspace", "home", "built-in"), cache=None):
 
 
 def test_the_tiers_in_their_order(tmp_path):
-    assert skill_tiers(Path("/w"), Path("/h"), Path("/u"), Path("/b")) == [
+    assert list_tiers(Path("/w"), Path("/h"), Path("/u"), Path("/b")) == [
         ("workspace", Path("/w/skills")),
         ("workspace/.agents", Path("/w/.agents/skills")),
         ("~/.agents", Path("/u/.agents/skills")),
         ("home", Path("/h/skills")),
         ("built-in", Path("/b")),
     ]
-    assert [tier for tier, _ in skill_tiers(Path("/u"), Path("/u"), Path("/u"), Path("/b"))] == [
+    assert [tier for tier, _ in list_tiers(Path("/u"), Path("/u"), Path("/u"), Path("/b"))] == [
         "workspace",
         "workspace/.agents",
         "built-in",
@@ -598,13 +598,13 @@ UNMET = [
 @pytest.mark.parametrize(("needs", "reason"), UNMET)
 def test_what_is_lacking_is_said(tmp_path, needs, reason):
     here = machine(tmp_path, parts=("bme280",), KEY="1", EMPTY="")
-    assert find_unmet(skill("x")._replace(needs=needs), here) == reason
+    assert describe_unmet_needs(skill("x")._replace(needs=needs), here) == reason
 
 
 def test_programs_need_something_that_runs_them(tmp_path):
     needs = SkillNeeds(programs=(("ask",),))
     assert (
-        find_unmet(skill("x")._replace(needs=needs), machine(tmp_path, tools=()))
+        describe_unmet_needs(skill("x")._replace(needs=needs), machine(tmp_path, tools=()))
         == "needs the tool exec to run programs with"
     )
 
@@ -617,9 +617,9 @@ def skill(name, description="Does it.", triggers=()):
 
 
 def test_the_listing_is_a_line_each_and_ends_at_30_kb():
-    assert selection.list_skills([]) == ""
-    assert selection.list_skills([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
-    many = selection.list_skills([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
+    assert selection.format_listing([]) == ""
+    assert selection.format_listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
+    many = selection.format_listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
     assert many.count("\n") == 29
     assert 29 * 1000 < len(many.encode()) <= 30 * 1024
     assert all(line.endswith("ä") for line in many.split("\n"))
@@ -741,7 +741,7 @@ def test_what_the_shipped_skills_are_about_finds_them(query, name):
 
 def test_one_for_people_alone_comes_by_its_triggers():
     deploy = skill("deploy", "Deploys frost.", ["frost"])._replace(listed=False, keywords="frost")
-    assert selection.list_skills([deploy, FROST]) == "- frost: Does it."
+    assert selection.format_listing([deploy, FROST]) == "- frost: Does it."
     assert [s.name for s, _ in selection.search_skills([deploy, FROST], "frost")] == ["frost"]
     assert selection.find_triggered([deploy, FROST], "frost") == [deploy, FROST]
     assert selection.fits_prompt([deploy] * 30, 4.0)

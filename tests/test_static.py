@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from picoclaw.errors import ProviderError
-from picoclaw.memory.embedding import StaticTable
+from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.resources import find_shipped
 
 FOLDER = find_shipped("templates") / "embeddings"
@@ -22,8 +22,8 @@ SCRIPT = Path(__file__).resolve().parents[1] / "tools/embeddings/distil.py"
 
 
 @pytest.fixture(scope="module")
-def table() -> StaticTable:
-    return StaticTable(FOLDER)
+def table() -> StaticEmbedder:
+    return StaticEmbedder(FOLDER)
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,12 @@ NEARER = [
 
 
 @pytest.mark.parametrize(("asked", "near", "far"), NEARER, ids=[row[0] for row in NEARER])
-def test_finds_by_meaning_where_no_word_is_shared(table: StaticTable, asked: str, near: str, far: str) -> None:
+def test_finds_by_meaning_where_no_word_is_shared(table: StaticEmbedder, asked: str, near: str, far: str) -> None:
     query, *notes = table.embed([asked, near, far])
     assert query @ notes[0] > query @ notes[1] + 0.1
 
 
-def test_vectors_have_unit_length_or_none(table: StaticTable) -> None:
+def test_vectors_have_unit_length_or_none(table: StaticEmbedder) -> None:
     texts = ["warm", "The ferns were misted.", "", "   ", "\u0f04\u0f05", "q\ua66eq" * 30, "東京", "🔥"]
     vectors = table.embed(texts)
     assert vectors.dtype == np.float32
@@ -63,12 +63,12 @@ def test_vectors_have_unit_length_or_none(table: StaticTable) -> None:
     assert table.embed([]).shape == (0, table.dims)
 
 
-def test_a_text_does_not_depend_on_its_company(table: StaticTable) -> None:
+def test_a_text_does_not_depend_on_its_company(table: StaticEmbedder) -> None:
     texts = ["the boiler", "a much longer text about ferns, orchids and the greenhouse"]
     assert (table.embed(texts) == np.concatenate([table.embed([text]) for text in texts])).all()
 
 
-def test_weights_shift_a_query_to_the_words_that_count(table: StaticTable) -> None:
+def test_weights_shift_a_query_to_the_words_that_count(table: StaticEmbedder) -> None:
     (boiler,) = table.pieces.tokens("boiler")
     query, note = "caroline boiler", table.embed(["boiler"])[0]
     plain = table.embed([query])[0] @ note
@@ -78,13 +78,13 @@ def test_weights_shift_a_query_to_the_words_that_count(table: StaticTable) -> No
     assert not table.embed([query], lambda _piece: 0.0).any()
 
 
-def test_frequent_words_count_little(table: StaticTable) -> None:
+def test_frequent_words_count_little(table: StaticEmbedder) -> None:
     plain, dressed, hollow = table.embed(["boiler pressure", "the pressure of the boiler", "the house of the man"])
     assert plain @ dressed > 0.8
     assert plain @ hollow < 0.2
 
 
-def test_the_table_is_what_the_script_makes(table: StaticTable, distil: ModuleType) -> None:
+def test_the_table_is_what_the_script_makes(table: StaticEmbedder, distil: ModuleType) -> None:
     told = json.loads((FOLDER / "table.json").read_bytes())
     for name, expected in told["files"].items():
         assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == expected
@@ -156,7 +156,7 @@ def copy(tmp_path: Path) -> Path:
 def test_damage_is_named(copy: Path, damage: Callable[[Path], object], words: str) -> None:
     damage(copy)
     with pytest.raises(ProviderError) as caught:
-        StaticTable(copy)
+        StaticEmbedder(copy)
     assert str(copy) in str(caught.value)
     assert words in str(caught.value)
     assert "install picoclaw again" in str(caught.value)
@@ -164,7 +164,7 @@ def test_damage_is_named(copy: Path, damage: Callable[[Path], object], words: st
 
 
 def test_a_page_of_zeros_among_the_rows_is_found_when_it_is_needed(copy: Path) -> None:
-    table = StaticTable(copy)
+    table = StaticEmbedder(copy)
     (boiler,) = table.pieces.tokens("boiler")
     with (copy / "rows.int8").open("r+b") as file:
         file.seek(boiler * table.dims // 4096 * 4096)
@@ -177,4 +177,4 @@ def test_a_page_of_zeros_among_the_rows_is_found_when_it_is_needed(copy: Path) -
 def test_without_numpy_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(ProviderError, match="numpy cannot be loaded"):
-        StaticTable(FOLDER)
+        StaticEmbedder(FOLDER)

@@ -148,9 +148,9 @@ def test_request_and_answer_fit_the_window(window, long):
         "summon": "x" * 1500 + "{persona}{tools}{files}",
     }
     model = ModelConfig(context_tokens=window)
-    pages = [Page(name, "y" * long) for name in summon.FILES]
+    pages = [Page(name, "y" * long) for name in summon.SUMMON_FILES]
     request, too_long = summon.build_request(prompts, "a keeper", pages, ["sensor_read"], model, 0.0)
-    assert too_long == (list(summon.FILES) if long > summon.MAX_FILE_BYTES or window == 1024 else [])
+    assert too_long == (list(summon.SUMMON_FILES) if long > summon.MAX_FILE_BYTES or window == 1024 else [])
     assert estimate_tokens(count_bytes(request.messages[0].text), 3.0) + request.answer_tokens <= window
     assert request.answer_tokens >= min(3072, window // 3)
 
@@ -265,7 +265,7 @@ def test_a_file_that_the_answer_lacks_stays_or_comes_from_the_template(tmp_path)
 
 
 def test_without_a_usable_file_the_templates_are_offered(tmp_path):
-    folder = workspace(tmp_path, **{name[:-3]: (TEMPLATES / name).read_bytes() for name in summon.FILES})
+    folder = workspace(tmp_path, **{name[:-3]: (TEMPLATES / name).read_bytes() for name in summon.SUMMON_FILES})
     assert summon.list_changes(folder, TEMPLATES, {}) == ([], [])
     (folder / "SOUL.md").write_text("mine\n")
     [change], _ = summon.list_changes(folder, TEMPLATES, {})
@@ -333,7 +333,7 @@ def home(tmp_path):
 
 
 def texts(home):
-    return {name: (home / "picoclaw/workspace" / name).read_text() for name in summon.FILES}
+    return {name: (home / "picoclaw/workspace" / name).read_text() for name in summon.SUMMON_FILES}
 
 
 def written(home):
@@ -357,7 +357,7 @@ def test_one_call_a_diff_a_yes_and_the_files_are_written(home):
     assert written(home)
     assert texts(home)["SOUL.md"] == f"<!-- mine -->\n{NEW['SOUL.md']}\n"
     after = states(home / "picoclaw/workspace")
-    assert {name for name in after if after[name] != before.get(name)} == set(summon.FILES)
+    assert {name for name in after if after[name] != before.get(name)} == set(summon.SUMMON_FILES)
     assert "tools" not in request.body
     assert [message["role"] for message in request.body["messages"]] == ["user"]
     assert request.said.endswith(f"for: {WHO}")
@@ -502,7 +502,7 @@ def test_the_templates_are_written_on_a_yes_only(home):
         person.types("y\n")
         person.sees("Wrote SOUL.md.")
         assert person.leaves() == 1
-    assert texts(home) == {name: (TEMPLATES / name).read_text() for name in summon.FILES}
+    assert texts(home) == {name: (TEMPLATES / name).read_text() for name in summon.SUMMON_FILES}
 
 
 @pytest.mark.parametrize("environment", [{}, {"PICOCLAW_BASE_URL": "http://127.0.0.1:9/v1", "PICOCLAW_MODEL": "x"}])

@@ -15,7 +15,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.security.approvals import ApprovalAnswer
-from picoclaw.security.sandbox import kill_all
+from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.jobs import Job as Kept
 from picoclaw.workspace import prepare_home
 from picoclaw.workspace.templates import find_onboarding
@@ -57,7 +57,7 @@ def house(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     made = House(tmp_path / "home")
     yield made
-    kill_all()
+    kill_running_commands()
     made.app.close()
 
 

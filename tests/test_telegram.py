@@ -11,7 +11,7 @@ from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import PERHAPS, parse_place
+from picoclaw.channels.telegram.sender import MAYBE_REPEATED, parse_place
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
@@ -421,7 +421,7 @@ def test_a_file_that_cannot_be_sent_takes_nothing_else_with_it(bench, server):
     with pytest.raises(ChannelDown):
         bench.letter("![now](chart.png)", 2)
     bench.letter("![now](chart.png)", 2)
-    assert server.texts()[-2:] == ["now", f"{PERHAPS}\nnow"]
+    assert server.texts()[-2:] == ["now", f"{MAYBE_REPEATED}\nnow"]
 
 
 def test_a_late_letter_still_brings_its_file(bench, server):
@@ -459,7 +459,7 @@ def test_what_broke_off_is_gone_on_with(bench, server):
     with pytest.raises(ChannelDown):
         bench.letter(text)
     bench.letter(f"{text} (was due 5 min ago)")
-    assert [text.removeprefix(f"{PERHAPS}\n")[:6] for text in server.texts()] == [f"part {i}" for i in range(4)]
+    assert [text.removeprefix(f"{MAYBE_REPEATED}\n")[:6] for text in server.texts()] == [f"part {i}" for i in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -495,8 +495,8 @@ def test_what_could_not_be_sent_is_kept_and_what_may_have_been_says_so(bench, se
         return
     bench.letter("water the plants")
     texts = server.texts()
-    assert [text.removeprefix(f"{PERHAPS}\n") for text in texts] == ["water the plants"] * (1 + doubled)
-    assert not doubled or texts[1].startswith(PERHAPS)
+    assert [text.removeprefix(f"{MAYBE_REPEATED}\n") for text in texts] == ["water the plants"] * (1 + doubled)
+    assert not doubled or texts[1].startswith(MAYBE_REPEATED)
 
 
 def test_what_is_said_in_between_takes_no_doubt_away(bench, server):
@@ -510,7 +510,7 @@ def test_what_is_said_in_between_takes_no_doubt_away(bench, server):
     bench.channel.send(merge_messages(others, time.time()))
     _, moment, again = server.texts()
     assert moment == "one moment"
-    assert again.startswith(PERHAPS)
+    assert again.startswith(MAYBE_REPEATED)
 
 
 def test_a_pause_that_telegram_wants_is_made(bench, server):

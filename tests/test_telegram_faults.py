@@ -14,7 +14,7 @@ from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.connection import Timing
-from picoclaw.channels.telegram.sender import PERHAPS
+from picoclaw.channels.telegram.sender import MAYBE_REPEATED
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon import delivery
@@ -81,7 +81,9 @@ def judged(written, answered, texts):
     """Count what was lost, and what came twice without saying that it may have."""
     questions = [f"question {number}" for number in range(1, written + 1)]
     told = Counter(q for text in texts for q in questions if f"answer to {q}." in text)
-    sure = Counter(q for text in texts if not text.startswith(PERHAPS) for q in questions if f"answer to {q}." in text)
+    sure = Counter(
+        q for text in texts if not text.startswith(MAYBE_REPEATED) for q in questions if f"answer to {q}." in text
+    )
     lost = [q for q in questions if not told[q]]
     return lost, Counter(answered) - Counter(questions), {q: n for q, n in sure.items() if n > 1}
 

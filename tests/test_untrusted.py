@@ -17,11 +17,11 @@ from picoclaw.security.untrusted import (
     MAX_NAME_LENGTH,
     OWN_TEXT_MARK,
     UNTRUSTED_TOOLS,
+    find_taints,
     is_known_text,
     is_plain_name,
     is_untrusted_call,
     limit_taints,
-    list_taints,
     remove_untrusted,
     sanitize_file_name,
     sanitize_name,
@@ -194,7 +194,7 @@ def test_what_was_heard_is_named_in_few_words() -> None:
     assert limit_taints(names) == (*(f"read_file {n:02}.txt" for n in range(12)), "28 more")
     assert len(limit_taints(["x" * 1000])[0]) == 100
     made = (ToolCall("1", "read_file", {"path": "x", "line": 0}), ToolCall("2", "sensor_read", {}))
-    assert list(list_taints([Message("assistant", "", made)])) == ["read_file x"]
+    assert list(find_taints([Message("assistant", "", made)])) == ["read_file x"]
     assert "sensor_read" not in UNTRUSTED_TOOLS
     assert not is_untrusted_call(ToolCall("1", "read_file", {"path": "skills/ferns/SKILL.md"}))
     for path in ("inbox/skills/x/SKILL.md", "skills/x/../../inbox/SKILL.md", "skills/x/notes.md", None):

@@ -24,7 +24,7 @@ from picoclaw.store.database import Database
 from picoclaw.tools.registry import Toolset, tool
 from picoclaw.tools.results import ResultTool, find_opened_tools
 from picoclaw.window import (
-    FIRST_TO_GO,
+    TOOL_DROP_ORDER,
     choose_dropped,
     count_request_bytes,
     cut_result,
@@ -353,7 +353,7 @@ def test_a_window_that_is_large_enough_gives_nothing_up(tmp_path: Path) -> None:
 
 def test_the_order_names_every_tool(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", 32_768)
-    assert not home.app.toolset.names - {*FIRST_TO_GO}
+    assert not home.app.toolset.names - {*TOOL_DROP_ORDER}
     home.app.close()
 
 

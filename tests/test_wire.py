@@ -22,9 +22,9 @@ from picoclaw.errors import (
 )
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
 from picoclaw.providers import openai_wire
-from picoclaw.providers.openai_wire import REASONED, THOUGHTLESS
+from picoclaw.providers.openai_wire import NO_THOUGHTS, REASONED
 from picoclaw.providers.retry import make_error
-from picoclaw.providers.text_calls import InlineCalls, get_user_text, parse_arguments
+from picoclaw.providers.text_calls import TextCallParser, get_user_text, parse_arguments
 
 KNOWN = frozenset(str(t["name"]) for t in TOOLS)
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -44,8 +44,8 @@ def sent(*messages: Message) -> list[dict[str, Any]]:
 
 def heard(*parts: Any, known: frozenset[str] = KNOWN) -> list[Event]:
     """What an answer of these chunks comes to."""
-    assembler = openai_wire.Assembler(known)
-    events = [event for part in (*parts, openai_wire.COMPLETE) for event in assembler.feed(part)]
+    assembler = openai_wire.AnswerAssembler(known)
+    events = [event for part in (*parts, openai_wire.COMPLETE_CHUNK) for event in assembler.feed(part)]
     return joined([*events, *assembler.end()])
 
 
@@ -247,13 +247,13 @@ def test_a_split_at_any_place_gives_the_same_events(name: str) -> None:
 
 
 def test_text_is_shown_as_it_comes() -> None:
-    assembler = openai_wire.Assembler(KNOWN)
+    assembler = openai_wire.AnswerAssembler(KNOWN)
     shown = [text_of(list(assembler.feed(chunk(content=piece)))) for piece in ("It", " is", " 21", ".\n", "`ok`")]
     assert shown == ["It", " is", " 21", ".\n", "`ok`"]
 
 
 def test_text_after_a_thought_is_shown_as_it_comes() -> None:
-    assembler = openai_wire.Assembler(KNOWN)
+    assembler = openai_wire.AnswerAssembler(KNOWN)
     pieces = ("<think>", "Hm.", "</think>", "\n\n", "It", " is")
     assert [text_of(list(assembler.feed(chunk(content=piece)))) for piece in pieces] == ["", "", "", "", "It", " is"]
 
@@ -566,7 +566,7 @@ def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
 )
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_call_that_is_only_talked_about_is_not_made(text: str, size: int) -> None:
-    inline = InlineCalls(KNOWN)
+    inline = TextCallParser(KNOWN)
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=False)
     assert (shown + rest, found) == (text, [])
@@ -577,7 +577,7 @@ def test_attributes_are_arguments(size: int) -> None:
     text = """Look:\n<tools>
   <sensor_read sensor="porch" quantity='the "air"' />
   <exec command="echo &lt;a&gt; && ls"/><sensor_list/>\n</tools>"""
-    inline = InlineCalls(frozenset({"sensor_read", "exec", "sensor_list"}))
+    inline = TextCallParser(frozenset({"sensor_read", "exec", "sensor_list"}))
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     assert (shown, inline.end(cut=False)) == (
         "Look:\n",
@@ -594,7 +594,7 @@ def test_attributes_are_arguments(size: int) -> None:
 
 @pytest.mark.parametrize("piece", ['<exec a="', '<exec a="b" ', ' a="b"', "<a\n", '<exec a="b"\n'])
 def test_an_element_without_end_costs_no_time(piece: str) -> None:
-    inline = InlineCalls(KNOWN)
+    inline = TextCallParser(KNOWN)
     began = time.process_time()
     inline.feed(piece + piece * 2000)
     inline.end(cut=False)
@@ -605,7 +605,7 @@ def test_an_element_without_end_costs_no_time(piece: str) -> None:
 @pytest.mark.parametrize("field", ["content", "reasoning_content"])
 def test_blanks_without_end_cost_no_time(before: str, field: str) -> None:
     text = before + "\n" + "".join(random.Random(1).choices(" \t", k=60_000)) + "."
-    assembler = openai_wire.Assembler(KNOWN)
+    assembler = openai_wire.AnswerAssembler(KNOWN)
     began = time.process_time()
     for start in range(0, len(text), 40):
         list(assembler.feed(chunk(**{field: text[start : start + 40]})))
@@ -743,7 +743,7 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
 def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written: str) -> None:
     text = f'{{"a": {"[" * depth}{"]" * depth}}}'
     assert parse_arguments(text) == ({}, text)
-    calls = InlineCalls(frozenset({"exec"}))
+    calls = TextCallParser(frozenset({"exec"}))
     answer = written.format(text)
     assert (calls.feed(answer) + calls.end(cut=False)[0], calls.end(cut=False)[1]) == (answer, [])
 
@@ -773,7 +773,7 @@ def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written:
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_calls_as_small_models_write_them(text: str, size: int) -> None:
-    inline = InlineCalls(frozenset({"sensor_read"}))
+    inline = TextCallParser(frozenset({"sensor_read"}))
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=False)
     assert (shown + rest, found) == ("", [("sensor_read", {"sensor": ""})])
@@ -804,7 +804,7 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown: str, found: Any) -> None:
-    inline = InlineCalls(frozenset({"sensor_read"}))
+    inline = TextCallParser(frozenset({"sensor_read"}))
     told = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, calls = inline.end(cut=False)
     assert (told + rest, calls) == (shown, found)
@@ -822,13 +822,13 @@ def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown
 )
 def test_a_tag_around_an_answer_is_dropped_unless_it_is_wanted(said: str, text: str, shown: str) -> None:
     request = request_of(Message("user", said), Message("assistant", "", (READ,)), Message("tool", "21", call_id="x"))
-    assembler = openai_wire.Assembler(KNOWN, get_user_text(request))
+    assembler = openai_wire.AnswerAssembler(KNOWN, get_user_text(request))
     assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == shown
 
 
 def test_what_was_asked_for_a_hundred_times_is_said_so_often() -> None:
     text = "I shall label my wires.\n" * 100
-    assembler = openai_wire.Assembler(KNOWN, "Write 'I shall label my wires.' 100 times")
+    assembler = openai_wire.AnswerAssembler(KNOWN, "Write 'I shall label my wires.' 100 times")
     assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == text
 
 
@@ -889,7 +889,7 @@ MINE = Message("assistant", "", (READ,), thought=Thought("m", ({"reasoning": "Hm
         ("another", (), {}),
         ("m", (REASONED,), {"reasoning": "Hm < |x|>", "reasoning_content": ""}),
         ("another", (REASONED,), {"reasoning_content": ""}),
-        ("m", (REASONED, THOUGHTLESS), {}),
+        ("m", (REASONED, NO_THOUGHTS), {}),
     ],
 )
 def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, fields: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from picoclaw.memory.embedding import WordPiece
+from picoclaw.memory.embedding import WordPieceTokenizer
 from picoclaw.resources import find_shipped
 
 # The name of each, the text, and the reference's numbers without those of [UNK].
@@ -150,31 +150,31 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def pieces() -> WordPiece:
+def pieces() -> WordPieceTokenizer:
     path: Path = find_shipped("templates") / "embeddings/vocabulary.txt"
-    return WordPiece(path.read_text(encoding="utf-8").split("\n")[:-1])
+    return WordPieceTokenizer(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
 @pytest.mark.parametrize(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
-def test_agrees_with_the_reference(pieces: WordPiece, text: str, numbers: list[int]) -> None:
+def test_agrees_with_the_reference(pieces: WordPieceTokenizer, text: str, numbers: list[int]) -> None:
     assert pieces.tokens(text) == numbers
 
 
-def test_words_come_with_their_pieces(pieces: WordPiece) -> None:
+def test_words_come_with_their_pieces(pieces: WordPieceTokenizer) -> None:
     told = list(pieces.words("Café hygrometer, \ua66eq"))
     assert told == [("cafe", [7668]), ("hygrometer", [1044, 2100, 16523, 18721]), (",", [1010]), ("\ua66eq", [])]
 
 
-def test_half_characters_are_passed_over(pieces: WordPiece) -> None:
+def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
     assert pieces.tokens("hot\ud83d wa\udc00ter") == pieces.tokens("hot water")
 
 
-def test_names_of_special_pieces_are_words_like_others(pieces: WordPiece) -> None:
+def test_names_of_special_pieces_are_words_like_others(pieces: WordPieceTokenizer) -> None:
     """A note cannot smuggle in what only a model's own input may hold."""
     assert pieces.tokens("[CLS] [MASK]") == [1031, 18856, 2015, 1033, 1031, 7308, 1033]
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "\u6771" * 100_000, "".join(map(chr, range(0x20, 0xD800)))])
-def test_long_and_strange_texts_end_soon(pieces: WordPiece, text: str) -> None:
+def test_long_and_strange_texts_end_soon(pieces: WordPieceTokenizer, text: str) -> None:
     assert len(pieces.tokens(text)) <= len(text)
     assert len(pieces._characters) <= 10_000

@@ -19,7 +19,7 @@ from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links
 from picoclaw.schema import find_nearest
 from picoclaw.security.approvals import ApprovalAnswer
-from picoclaw.security.untrusted import list_taints
+from picoclaw.security.untrusted import find_taints
 from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo, ProviderUsage
 from picoclaw.store.tasks import Task
@@ -161,8 +161,8 @@ def show_approval(one: Approval) -> str:
 
 # The commands about the model: what its window is filled with, what it has cost, and which one is asked.
 
-_LONGEST_NAME = 200
-_EVER = 1 << 30
+_MAX_MODEL_NAME = 200
+_NO_LIMIT = 1 << 30
 DEFAULT_MODEL = "default"
 """What is said instead of a model's name to go back to the configured one."""
 
@@ -217,7 +217,7 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
 def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
     ours, everyones = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
-    helpers = sum(task.used.tokens for task in chat.app.helpers.newest(chat.key, _EVER))
+    helpers = sum(task.used.tokens for task in chat.app.helpers.newest(chat.key, _NO_LIMIT))
     rows = [("this chat", *_sum_usage(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
     if not everyones and not helpers:
         return CommandResult("No model was used yet.")
@@ -267,7 +267,7 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
             else ""
         )
         return CommandResult("\n".join([f"{chat.model}{back}.", *_list_model_order(chat)]))
-    if len(rest) > _LONGEST_NAME or len(rest.split()) > 1 or not rest.isprintable():
+    if len(rest) > _MAX_MODEL_NAME or len(rest.split()) > 1 or not rest.isprintable():
         return CommandResult(f"{shorten_line(rest, 40)!r} is no name of a model: that is one word.", good=False)
     name = "" if rest in {DEFAULT_MODEL, chat.usual} else rest
     if name or chat.model != chat.usual:
@@ -279,7 +279,7 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
 # The command about what helpers were given to do.
 
 _MAX_TASKS = 20
-_CANCEL = "cancel"
+_CANCEL_WORD = "cancel"
 
 
 def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
@@ -289,7 +289,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
         return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
     word, _, number = rest.partition(" ")
-    if word.lower() != _CANCEL or not parse_number(number):
+    if word.lower() != _CANCEL_WORD or not parse_number(number):
         return CommandResult(
             f"{shorten_line(rest, 40)!r} is not understood; /tasks cancel NUMBER cancels one.", good=False
         )
@@ -310,7 +310,7 @@ def _cancel_task(chat: CommandContext, number: int) -> CommandResult:
 # The commands about what was said: begin anew, erase, take back, ask again, go on with an older conversation.
 
 _MAX_LISTED = 20
-_YES = "yes"
+_CONFIRM_WORD = "yes"
 
 
 def begin_conversation(chat: CommandContext, _rest: str) -> CommandResult:
@@ -328,7 +328,7 @@ def begin_conversation(chat: CommandContext, _rest: str) -> CommandResult:
 
 def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     """Show what would be erased, and erase it once that is confirmed."""
-    if rest.lower() not in {"", _YES}:
+    if rest.lower() not in {"", _CONFIRM_WORD}:
         return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
     before, tasks = chat.open_one(), chat.app.helpers.ended(chat.key)
     if before is None and not tasks:
@@ -380,7 +380,7 @@ def retry_turn(chat: CommandContext, _rest: str) -> CommandResult:
     said = _get_user_text(chat, turn)
     if not said:
         return CommandResult("There is nothing to ask again: a model is shown no earlier turn.", good=False)
-    history, read = chat.stores.history, set(list_taints(turn))
+    history, read = chat.stores.history, set(find_taints(turn))
     foreign = tuple(name for name in history.heard_by(number) if name not in read)  # what it reads, it reads anew
     history.replace(chat.key, number)
     return CommandResult(_describe_acts(chat, turn), again=said, foreign=foreign)
@@ -444,7 +444,7 @@ class _CommandSpec(NamedTuple):
 
 
 def _show_help(_chat: CommandContext, _rest: str) -> CommandResult:
-    return CommandResult(list_commands())
+    return CommandResult(format_command_list())
 
 
 def _explain_stop(_chat: CommandContext, _rest: str) -> CommandResult:
@@ -470,13 +470,13 @@ COMMANDS = {
 }
 
 
-def parse_command(text: str) -> ParsedCommand | None:
+def parse_chat_command(text: str) -> ParsedCommand | None:
     """Take a text apart that is a command, known or not; None for another one, such as a path."""
     found = _COMMAND.fullmatch(text.strip())
     return ParsedCommand(found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-def run_command(given: ParsedCommand, chat: CommandContext) -> CommandResult:
+def run_chat_command(given: ParsedCommand, chat: CommandContext) -> CommandResult:
     """Do what a command says. Raises nothing: what goes wrong is said."""
     known = COMMANDS.get(given.word)
     if known is None:
@@ -491,7 +491,7 @@ def run_command(given: ParsedCommand, chat: CommandContext) -> CommandResult:
         return CommandResult(f"/{given.word} was not done: {error}", good=False)
 
 
-def list_commands(more: Iterable[tuple[str, str]] = ()) -> str:
+def format_command_list(more: Iterable[tuple[str, str]] = ()) -> str:
     """List the commands, and `more` that a channel has itself: words and what they do."""
     rows = [(f"/{word} {row.takes}".rstrip(), row.does) for word, row in COMMANDS.items()]
     rows += [(f"/{word}", does) for word, does in more]

@@ -14,7 +14,7 @@ from picoclaw.agent.context import AgentApp, BuiltContext, ContextBuilder
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.memory.dream import DreamModel, ModelAnswer
+from picoclaw.memory.dream import DreamAnswer, DreamModel
 from picoclaw.messages import (
     Caller,
     End,
@@ -43,7 +43,7 @@ KEPT_MESSAGES = 4
 
 _RESERVE, _LARGE = 24_000, 48_000
 _SOFT_SHARE, _LEAST_SHARE = 0.5, 0.25
-_LONGEST_REST = 16  # turns
+_MAX_PAUSE_TURNS = 16  # turns
 
 CompactionReason = Literal["", "messages", "window"]
 NumberedTurns = Sequence[tuple[int, tuple[Message, ...]]]
@@ -100,7 +100,7 @@ class RetryPause(NamedTuple):
     def after(self, held: OpenConversation) -> "RetryPause":
         """The rest after one more failure: twice as long, and one turn after the first."""
         oldest = held.turns[0][0]
-        awaited = min(self.awaited * 2, _LONGEST_REST) if oldest == self.oldest else 1
+        awaited = min(self.awaited * 2, _MAX_PAUSE_TURNS) if oldest == self.oldest else 1
         return RetryPause(oldest, len(held.turns), awaited)
 
 
@@ -160,7 +160,7 @@ FLUSH_TOOLS = frozenset(
     }
 )
 FLUSH_STEPS, FLUSH_SECONDS = 5, 90.0
-_LEFT_OUT = "[…]"
+_ELLIPSIS = "[…]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
             said = "\n".join(
                 remove_untrusted(strip_context_header(message.text)) for message in messages if message.role == "user"
             ).strip()
-            found.append((Message("user", said or _LEFT_OUT), Message("assistant", _LEFT_OUT)))
+            found.append((Message("user", said or _ELLIPSIS), Message("assistant", _ELLIPSIS)))
         else:
             found.append(tuple(messages))
     return found
@@ -252,7 +252,7 @@ def _discard_text(_text: str) -> None:
 # another way, or has corrected, shares its words and is not.
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s*\n\s*")
-_SPOKEN_OF = 0.5
+_MIN_SHARED_WORDS = 0.5
 _LONGEST_EXCUSE, _SHARED = 300, 0.1
 
 
@@ -261,7 +261,7 @@ def carry_over(earlier: str, text: str, most: int) -> str:
     said, left, lost = set(list_terms(text)), most - count_bytes(text), []
     for sentence in filter(None, _SENTENCE.split(earlier)):
         used = set(list_terms(sentence))
-        if len(used & said) < _SPOKEN_OF * len(used) and count_bytes(sentence) < left:
+        if len(used & said) < _MIN_SHARED_WORDS * len(used) and count_bytes(sentence) < left:
             left -= count_bytes(sentence) + 1
             lost.append(sentence)
     return "\n".join([*lost, text])
@@ -282,8 +282,8 @@ def is_unrelated(text: str, sources: Iterable[str]) -> bool:
 
 # A conversation as it is shown to a model that is to summarise it. Pure.
 
-_HEAD = re.compile(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
-_WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_CONTEXT_HEADER = re.compile(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
+_HEADER_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _REPORT = re.compile(r"<report\b.*?</report>", re.DOTALL)
 _LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
 
@@ -312,11 +312,11 @@ def _render_message(message: Message, most: int) -> Iterator[str]:
 
 def _render_user_message(text: str, most: int) -> Iterator[str]:
     """The person's words, with the time and the helpers' reports that their head held; the rest is told anew."""
-    found = _HEAD.match(text)
+    found = _CONTEXT_HEADER.match(text)
     head = found[1] if found else ""
     for report in _REPORT.findall(head):
         yield _format_line("Report", cut_bytes(report, most))
-    when = _WHEN.search(head)
+    when = _HEADER_TIME.search(head)
     yield _format_line(f"User, {when[0]}" if when else "User", cut_bytes(text[found.end() :] if found else text, most))
 
 
@@ -327,8 +327,8 @@ def _format_line(who: str, text: str) -> str:
 # A summary of a conversation's older part, which takes in the summary before it.
 
 _NONE, _BETWEEN = "-", "\n\n"
-_LEAST_ROOM = 500
-_LONG = 2  # times as long as the summary before: there must be something new in it
+_MIN_ROOM = 500
+_LONG_HISTORY_FACTOR = 2  # times as long as the summary before: there must be something new in it
 MIN_NOVELTY = 0.25
 """Share of a summary's words that the one before does not have; a small model copies that, and adds a line."""
 
@@ -381,7 +381,7 @@ class Summariser:
     def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
         """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
         room = self._model.room(self._prompts["summary"]) - count_bytes(earlier or _NONE)
-        if room < _LEAST_ROOM:
+        if room < _MIN_ROOM:
             raise Refused(f"a window of {self._model.window} tokens is too small for it")
         texts = [render_turn(turn, int(room * _OF_A_TURN)) for turn in turns]
         ends = list(accumulate(count_bytes(text) + count_bytes(_BETWEEN) for text in texts))
@@ -399,7 +399,7 @@ class Summariser:
         history = _BETWEEN.join(texts)
         text = self._ask("summary", {"summary": earlier or _NONE, "history": history})
         new = measure_novelty(text, earlier)
-        if new >= MIN_NOVELTY or (new and count_bytes(history) < _LONG * count_bytes(earlier)):
+        if new >= MIN_NOVELTY or (new and count_bytes(history) < _LONG_HISTORY_FACTOR * count_bytes(earlier)):
             return text
         newer = self._ask("summary", {"summary": _NONE, "history": history})
         both = carry_over(earlier, newer, count_bytes(earlier) + 2 * count_bytes(newer))
@@ -422,7 +422,7 @@ class Summariser:
             raise Refused(f"the model did not do it: {cut_bytes(' '.join(answer.text.split()), 120)}")
         return answer.text
 
-    def _request(self, question: str) -> ModelAnswer:
+    def _request(self, question: str) -> DreamAnswer:
         """Ask once more when the line broke: a server may have closed one that was left open from before."""
         try:
             answer = self._model.ask(question)
@@ -438,7 +438,7 @@ class Summariser:
 # Nothing that was said is deleted or changed: a summary stands beside the turns that it is of, and whatever fails leaves
 # all as it was, to be tried again after the next turn, and then ever more rarely.
 
-_RESTS = "summary failed: "
+_PAUSE_MARK = "summary failed: "
 
 
 @dataclass
@@ -487,12 +487,12 @@ class Compaction:
 
     def _rest(self, session: str) -> RetryPause:
         """What was noted of this chat's last failure; kept with the home, because each `chat -m` is a new process."""
-        numbers = Marks(self.app.stores.database).get(_RESTS + session).split()
+        numbers = Marks(self.app.stores.database).get(_PAUSE_MARK + session).split()
         return RetryPause(*map(int, numbers)) if numbers else RetryPause()
 
     def _note_failure(self, session: str, held: OpenConversation) -> None:
         rest = self._rest(session).after(held)
-        Marks(self.app.stores.database).set(_RESTS + session, " ".join(map(str, rest)))
+        Marks(self.app.stores.database).set(_PAUSE_MARK + session, " ".join(map(str, rest)))
 
     def _held(self, session: str) -> OpenConversation:
         sessions = self.app.stores.sessions

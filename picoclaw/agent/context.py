@@ -19,13 +19,13 @@ from picoclaw.hw.board import Board
 from picoclaw.memory import notes as memory_notes
 from picoclaw.memory.entries import is_tainted, remove_tainted
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is_owner
-from picoclaw.prompts import Facts, Mode, Page, Section
+from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.security import untrusted
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.rights import PolicyLoader
 from picoclaw.skills import selection
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.skill import Skill, SkillContext, find_unmet
+from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores
 from picoclaw.text import pattern
@@ -40,9 +40,9 @@ from picoclaw.workspace.templates import ONBOARDING_PAGE
 if TYPE_CHECKING:
     from picoclaw.agent.loop import Agent
     from picoclaw.automation.checklist import Checklist
-    from picoclaw.providers.chain import Link
+    from picoclaw.providers.chain import ModelLink
 
-_FOR_GUESTS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
+_GUEST_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
 TOOLS_FOR_SUBAGENTS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
 
@@ -58,7 +58,7 @@ class BuiltContext(NamedTuple):
     heard: tuple[str, ...] = ()
 
 
-class _HeadTexts(NamedTuple):
+class _HeaderTexts(NamedTuple):
     """Texts for the head of a message: those to be said now, and those that an earlier message has."""
 
     new: list[str]
@@ -66,8 +66,8 @@ class _HeadTexts(NamedTuple):
 
 
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
-_MOST_REPORTS = 8
-_SHARE_OF_LISTING = 4  # bytes of what a turn begins with for one of the skills' listing
+_MAX_REPORTS = 8
+_SKILL_LISTING_SHARE = 4  # bytes of what a turn begins with for one of the skills' listing
 _NAME = pattern(r"[^\W_](?:[^\W_]|[ '’-](?=[^\W_])){0,39}")
 
 
@@ -103,7 +103,7 @@ class AgentApp(Protocol):
         """The tasks of sub-agents."""
 
     @property
-    def links(self) -> "tuple[Link, ...]":
+    def links(self) -> "tuple[ModelLink, ...]":
         """The configured models, in the order in which they are asked."""
 
     @property
@@ -189,7 +189,11 @@ class ContextBuilder:
         open_ = mode in _FULL_MODES and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
         meeting = open_ if not once or self.config.model.base_url else ""
         known = self.app.library.skills.values()
-        usable = [skill for skill in known if not find_unmet(skill, here) and (not reserved or skill.tier == BUILT_IN)]
+        usable = [
+            skill
+            for skill in known
+            if not describe_unmet_needs(skill, here) and (not reserved or skill.tier == BUILT_IN)
+        ]
         held = (
             "" if not meeting or self.app.led(earlier) else meeting
         )  # what the matcher leads, the model need not know
@@ -203,11 +207,13 @@ class ContextBuilder:
         sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
         brought = selection.find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
         skills, unread = self._blocks(brought)
-        told = _HeadTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
+        told = (
+            _HeaderTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
+        )
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
         told.new.extend(reports.values())
         for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
-            (told.held if _was_said(block, earlier) else told.new).append(block)
+            (told.held if _is_in_history(block, earlier) else told.new).append(block)
         only = self._only(brought, here.tools)
         brief = TurnContext(
             prompts.join_sections(sections),
@@ -223,7 +229,7 @@ class ContextBuilder:
         )
         return BuiltContext(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], heard)
 
-    def _mode(self, inbound: Inbound) -> Mode:
+    def _mode(self, inbound: Inbound) -> PromptMode:
         mode = self.config.prompt.mode
         return "minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode
 
@@ -232,15 +238,15 @@ class ContextBuilder:
 
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
-    ) -> Facts:
+    ) -> PromptFacts:
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
-        return Facts(
+        return PromptFacts(
             name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
             first_run=_get_page_text(pages, ONBOARDING_PAGE),
             tools=bool(tools),
-            skills=selection.list_skills(skills) if short and "read_file" in tools else "",
+            skills=selection.format_listing(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
@@ -266,8 +272,10 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
-        listing = prompts.count_bytes(selection.list_skills(skills))
-        return selection.fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SHARE_OF_LISTING <= self._room.told
+        listing = prompts.count_bytes(selection.format_listing(skills))
+        return (
+            selection.fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
+        )
 
     def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
         """The tools that the window has room for, and the bytes that the system text then may have."""
@@ -280,26 +288,26 @@ class ContextBuilder:
         """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
         from picoclaw.automation.checklist import parse_checklist
 
-        return parse_checklist("\n".join(page.text for page in self.pages.pages([prompts.CHECKLIST])))
+        return parse_checklist("\n".join(page.text for page in self.pages.pages([prompts.CHECKLIST_PAGE])))
 
     def left_out(self, inbound: Inbound) -> list[str]:
         """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
         return self.pages.left_out(self._names(self._mode(inbound)))
 
     @staticmethod
-    def _names(mode: Mode, *, reserved: bool = False) -> Sequence[str]:
+    def _names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
         names: Sequence[str] = PAGES if mode in _FULL_MODES else prompts.MINIMAL_PAGES if mode == "minimal" else ()
-        return [name for name in names if name in _FOR_GUESTS or not reserved]
+        return [name for name in names if name in _GUEST_PAGES or not reserved]
 
     def _pages(
-        self, mode: Mode, meeting: str, room: int, *, heartbeat: bool, reserved: bool
+        self, mode: PromptMode, meeting: str, room: int, *, heartbeat: bool, reserved: bool
     ) -> tuple[dict[str, Page], list[str]]:
         """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
         first = [Page(ONBOARDING_PAGE, meeting)] if meeting else []
         limits, template = self.config.prompt, self.prompts["truncated"]
         found = [*first, *self.pages.pages(self._names(mode, reserved=reserved))]
         if heartbeat and (instructions := self.checklist().instructions):
-            found.append(Page(prompts.CHECKLIST, instructions))
+            found.append(Page(prompts.CHECKLIST_PAGE, instructions))
         if not self.foreign:
             found = [page for page in map(_strip_tainted, found) if page.text]
         text = "".join(page.text for page in found)
@@ -319,7 +327,9 @@ class ContextBuilder:
         """The moment's facts, and the texts that come with them, within one tag."""
         return prompts.format_header(self.prompts["moment"], now, notes, blocks)
 
-    def _moment(self, mode: Mode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None) -> list[str]:
+    def _moment(
+        self, mode: PromptMode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None
+    ) -> list[str]:
         """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.app.board.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
@@ -346,15 +356,15 @@ class ContextBuilder:
             )
         return notes
 
-    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeadTexts":
+    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeaderTexts":
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
-        notes = memory_notes.recent_notes(self.config.workspace, now.date())
+        notes = memory_notes.read_recent_notes(self.config.workspace, now.date())
         new, held = memory_notes.split_told(
-            memory_notes.note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
+            memory_notes.format_note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
         )
         block = prompts.fill_template(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
-        return _HeadTexts([block] if block else [], held)
+        return _HeaderTexts([block] if block else [], held)
 
     def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
         """What helpers have reported since, and the conversation does not hold yet, each by whose report it is."""
@@ -363,7 +373,7 @@ class ContextBuilder:
             task: workflow.render_report_block(self.prompts["report"], task, most)
             for task in self._list_reports(session)
         }
-        known = [task.number for task, block in found.items() if _was_said(block, earlier)]
+        known = [task.number for task, block in found.items() if _is_in_history(block, earlier)]
         if known and self.tidy:
             with suppress(StoreError):
                 self.app.helpers.set_heard(known)
@@ -376,11 +386,11 @@ class ContextBuilder:
         if not (self.config.home / "state.db").exists():
             return ()
         try:
-            return self.app.helpers.reports(session, _MOST_REPORTS)
+            return self.app.helpers.reports(session, _MAX_REPORTS)
         except StoreError:
             return ()
 
-    def _open_tasks(self, mode: Mode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
+    def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
         tasks, changed = self.app.stores.tasks() if mode in _FULL_MODES else ("", None)
         if changed is None:
@@ -389,7 +399,7 @@ class ContextBuilder:
             tasks = "\n".join(line for line in tasks.split("\n") if not is_tainted(line))
         known = {"changed": f"{changed:%Y-%m-%d %H:%M:%S}", "content": prompts.escape_closing(tasks) or "-"}
         block = prompts.fill_template(self.prompts["pulse"], known, "content")
-        shown_before = _was_said(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
+        shown_before = _is_in_history(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
         return [block] if block and (tasks or shown_before) else []
 
     def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
@@ -407,7 +417,7 @@ class ContextBuilder:
             blocks.append(prompts.fill_block(self.prompts["skill"], skill.name, text))
         return blocks, problems
 
-    def _doubts(self, mode: Mode, tools: frozenset[str]) -> Iterator[str]:
+    def _doubts(self, mode: PromptMode, tools: frozenset[str]) -> Iterator[str]:
         if problem := find_zone(self._fields("USER.md"))[1]:
             yield problem
         if mode == "coordinator" and "spawn" not in tools:
@@ -421,7 +431,7 @@ class ContextBuilder:
         return theirs | (tools & {"read_file", "first_run"}) if theirs and all(s.tools for s in brought) else None
 
     @staticmethod
-    def _offered(tools: frozenset[str], mode: Mode, *, meeting: bool, search: bool) -> frozenset[str]:
+    def _offered(tools: frozenset[str], mode: PromptMode, *, meeting: bool, search: bool) -> frozenset[str]:
         """The tools that make sense now."""
         whole = {"skill_create", "skill_update", "pulse"}
         away = whole if meeting or mode not in _FULL_MODES else set[str]()
@@ -452,5 +462,5 @@ def _has_name_only(text: str) -> bool:
     return "\n" not in text.strip() and bool(name) and _clean_name(name) == name
 
 
-def _was_said(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:
+def _is_in_history(block: str, earlier: Sequence[tuple[Message, ...]]) -> bool:
     return any(block in message.text for turn in earlier for message in turn if message.role == "user")

@@ -15,7 +15,7 @@ from picoclaw.messages import NO_THOUGHT, End, Event, Image, Message, Notice, Te
 from picoclaw.prompts import BYTES_A_TOKEN, Templates, add_header, estimate_tokens, fill_template
 from picoclaw.repetition import REPEATS, count_repeated
 from picoclaw.security.untrusted import OWN_TEXT_MARK
-from picoclaw.window import READ_ON, count_request_bytes, cut_result, find_result_number, format_rest_hint
+from picoclaw.window import READ_ON_TOOL, count_request_bytes, cut_result, find_result_number, format_rest_hint
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
 
@@ -151,7 +151,7 @@ class Conversation:
         if not (shortest or number):
             return False
         head = text[: len(text) // 2] if shortest else ""
-        before = call.arguments.get("start", 0) if call.name == READ_ON else 0
+        before = call.arguments.get("start", 0) if call.name == READ_ON_TOOL else 0
         how = format_rest_hint(number, before + len(head))
         for shown in (
             fill_template(template, {"head": head}),
@@ -206,7 +206,7 @@ def mark_unmeasured(talk: Conversation, asked: str, system: str, template: str) 
 
 # One answer of a model, as far as it has come.
 
-FILTERED = "content_filter"
+CONTENT_FILTER = "content_filter"
 """How a server says that it has ended an answer that it does not want to give."""
 
 
@@ -235,7 +235,7 @@ class StreamedAnswer:
 
     def worded(self, prompts: Templates, most: int, instead: str) -> str:
         """Its text as it is kept: `instead` where it says nothing, and marked when it was cut, at `most` tokens."""
-        if self.end.finish == FILTERED and not self.calls:
+        if self.end.finish == CONTENT_FILTER and not self.calls:
             return f"{self.said}\n{prompts['filtered']}".strip()
         if not self.said.strip():
             return "" if self.calls else instead

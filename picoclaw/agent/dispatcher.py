@@ -16,7 +16,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.write_behind import UnsavedTurn
 from picoclaw.tools.registry import list_texts
 
-_NOT_STORED = "turns are not being kept"
+_NOT_STORED_NOTICE = "turns are not being kept"
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
@@ -51,14 +51,14 @@ class Dispatcher:
         from picoclaw.agent import commands
         from picoclaw.agent.commands import CommandContext
 
-        if (given := commands.parse_command(replace_surrogates(inbound.text))) is None:
+        if (given := commands.parse_chat_command(replace_surrogates(inbound.text))) is None:
             return self._turn(inbound, around)
         key, usual = replace_surrogates(inbound.session), self._model
         model = self._chosen(key) or usual
         chat = CommandContext(
             self.app, key, self.app.now(), model, usual, who=inbound.who, origin=inbound.origin, stop=around.stop
         )
-        answer = commands.run_command(given, chat)
+        answer = commands.run_chat_command(given, chat)
         if answer.made:
             return self._go_on(answer.made, answer.text, inbound, around)
         if answer.again:
@@ -174,13 +174,13 @@ class Dispatcher:
         missing = len(self.app.stores.unkept)
         doubt = self.app.stores.unkept.keep(owed)
         if missing:
-            self._complaints.discard(_NOT_STORED)
+            self._complaints.discard(_NOT_STORED_NOTICE)
             return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
         return doubt
 
     def _unkept(self, turn: Turn, error: StoreError) -> Turn:
         """Say once that turns are not kept; answers go on from memory meanwhile."""
-        first = self._news([_NOT_STORED])
+        first = self._news([_NOT_STORED_NOTICE])
         why = "" if str(error) in turn.notice.text else f": {error}"
         goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
         return _add_notes(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn

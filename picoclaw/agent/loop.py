@@ -19,7 +19,7 @@ from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
 from picoclaw.tools.registry import Toolset, TurnCalls
 from picoclaw.tools.results import find_opened_tools
-from picoclaw.window import READ_ON, get_summary_bytes, measure_bytes_a_token, split_window
+from picoclaw.window import READ_ON_TOOL, get_summary_bytes, measure_bytes_a_token, split_window
 
 Turns = Sequence[tuple[Message, ...]]
 
@@ -84,7 +84,7 @@ class Agent:
     def calls(self, brief: TurnContext, caller: Caller) -> TurnCalls:
         """Begin to count the calls of a turn, which may be those alone that its brief and its caller allow."""
         allowed = [names for names in (brief.only, caller.may) if names is not None]
-        only = frozenset.intersection(*allowed) | {READ_ON} & self.toolset.names if allowed else None
+        only = frozenset.intersection(*allowed) | {READ_ON_TOOL} & self.toolset.names if allowed else None
         return TurnCalls(self.toolset, self.prompts, only, self.writes, self.clock)
 
     def fit(self, talk: Conversation, brief: TurnContext) -> None:

@@ -15,7 +15,7 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.messages import Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn, TurnHooks
-from picoclaw.security.untrusted import list_taints, strip_invisible
+from picoclaw.security.untrusted import find_taints, strip_invisible
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.times import format_duration
@@ -37,7 +37,7 @@ def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
 
 
 @dataclass
-class _TaskProgress:
+class _TaskRecorder:
     """How far a task is: keeps it after each step, and counts what it takes."""
 
     tasks: Tasks
@@ -71,7 +71,7 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
     """
     tasks = app.helpers
     task = tasks.get(task.number) or task
-    track = _TaskProgress(tasks, task)
+    track = _TaskRecorder(tasks, task)
     for attempt in range(app.config.model.retries + 1):
         try:
             turn = _run_turn(app, task, track, stop)
@@ -87,7 +87,7 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
     return True
 
 
-def _run_turn(app: AgentApp, task: Task, track: _TaskProgress, stop: Stop) -> Turn:
+def _run_turn(app: AgentApp, task: Task, track: _TaskRecorder, stop: Stop) -> Turn:
     """Run the task's turn from where it is."""
     config, now = app.config, app.now()
     told = _make_context_builder(app, task).build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
@@ -100,7 +100,7 @@ def _run_turn(app: AgentApp, task: Task, track: _TaskProgress, stop: Stop) -> Tu
     agent = replace(app.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
     so_far = app.helpers.messages(task) or [Message("user", brief.text)]
     so_far += _finish_awaited(app, task, so_far, stop)
-    heard = {*task.taint, *told.heard, *list_taints(so_far)}
+    heard = {*task.taint, *told.heard, *find_taints(so_far)}
     caller = Caller(task.key, "helper", now, _discard_text, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
     known = app.light_agent.toolset.private

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from picoclaw import prompts as picoclaw_prompts
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
-from picoclaw.files import create, explain_os_error, write_atomic
+from picoclaw.files import create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompts import Page, Templates
@@ -23,17 +23,19 @@ from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens
 from picoclaw.workspace import reading
 
-FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
+SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
 MAX_FILE_BYTES = 8192
 """Bytes of one file that a model may write."""
 
-_LARGEST_OWN = 200_000
+_MAX_OWN_BYTES = 200_000
 _ANSWER_TOKENS, _LEAST_ANSWER = 3072, 768  # 2 KB are 700 tokens; the rest is for a model that thinks first
-_CAUTIOUS = 3.0  # bytes a token, so that the answer fits the window with a vocabulary that is not made for English
+_MIN_BYTES_A_TOKEN = (
+    3.0  # bytes a token, so that the answer fits the window with a vocabulary that is not made for English
+)
 _TAG = re.compile(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
 _NAME = re.compile(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
-_UNSEEN = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
-_JOINERS = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
+_INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
+_ALLOWED_INVISIBLE = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
 
 
 class SummonAnswer(NamedTuple):
@@ -75,7 +77,9 @@ def build_request(
     template = prompts["summon"]
     template += "".join(f"\n{{{name}}}" for name in ("persona", "files") if f"{{{name}}}" not in template)
     text = picoclaw_prompts.fill_template(template, values)
-    left = model.context_tokens - picoclaw_prompts.estimate_tokens(picoclaw_prompts.count_bytes(text), _CAUTIOUS)
+    left = model.context_tokens - picoclaw_prompts.estimate_tokens(
+        picoclaw_prompts.count_bytes(text), _MIN_BYTES_A_TOKEN
+    )
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
     asked = Message("user", text)
     return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
@@ -130,7 +134,7 @@ def check_files(answer: SummonAnswer, too_long: Collection[str] = ()) -> tuple[d
 
     What the answer makes of a file that is `too_long` for it would lose what stands in it.
     """
-    known = {name.casefold(): name for name in FILES}
+    known = {name.casefold(): name for name in SUMMON_FILES}
     blocks = parse_files(answer.text, cut=answer.cut)
     blocks = {name: text for name, text in blocks.items() if known.get(name.casefold()) not in too_long}
     strange = [name for name in blocks if name.casefold() not in known]
@@ -151,7 +155,7 @@ def check_files(answer: SummonAnswer, too_long: Collection[str] = ()) -> tuple[d
         else:
             good[name] = f"{text}\n"
     brought = {name.casefold() for name in blocks}
-    missing = [name for name in FILES if name not in too_long and name.casefold() not in brought]
+    missing = [name for name in SUMMON_FILES if name not in too_long and name.casefold() not in brought]
     if missing:
         problems.append(f"not in the answer: {', '.join(missing)}")
     return good, problems
@@ -172,7 +176,9 @@ def _find_fault(text: str) -> str:
 
 def _find_invisible(text: str) -> str:
     """Name a character that no reader of the diff would see, '' when there is none."""
-    odd = (char for char in text if unicodedata.category(char) in _UNSEEN and char not in _JOINERS)
+    odd = (
+        char for char in text if unicodedata.category(char) in _INVISIBLE_CATEGORIES and char not in _ALLOWED_INVISIBLE
+    )
     return next((f"the invisible character U+{ord(char):04X}" for char in odd), "")
 
 
@@ -183,7 +189,7 @@ def list_changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> t
     answer without any usable file leaves the templates alone.
     """
     wanted, problems = [], []
-    for name in FILES:
+    for name in SUMMON_FILES:
         try:
             found = _read_own_file(workspace / name)
             old = _decode_own_file(workspace / name, found or b"")
@@ -220,7 +226,7 @@ def _read_own_file(path: Path) -> bytes | None:
     """Read a regular file whole, None if there is none; a link in its place is left alone, so that it stays one."""
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link")
-    return reading.read_bytes(path, _LARGEST_OWN)
+    return reading.read_bytes(path, _MAX_OWN_BYTES)
 
 
 def _decode_own_file(path: Path, data: bytes) -> str:
@@ -251,7 +257,7 @@ def write_change(workspace: Path, change: FileChange) -> bool:
     path, data = workspace / change.name, change.new.encode()
     try:
         if change.found is None:
-            return create(path, data)
+            return create_file(path, data)
         if _read_own_file(path) != change.found:
             return False
         write_atomic(path, data)

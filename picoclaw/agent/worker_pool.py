@@ -16,15 +16,15 @@ from picoclaw.messages import Stop
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.tasks import Task, Tasks
 
-_SMALL_BYTES = 1 << 30
+_SMALL_MEMORY_BYTES = 1 << 30
 _FEW, _SOME = 2, 4
-_OTHERS_S = 60.0
-_DISK_S = 30.0
+_CLAIM_CHECK_S = 60.0
+_DISK_RETRY_S = 30.0
 
 
 def get_default_size() -> int:
     """How many helpers work at once on this machine: an answer that is being read takes some megabytes."""
-    return _FEW if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < _SMALL_BYTES else _SOME
+    return _FEW if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < _SMALL_MEMORY_BYTES else _SOME
 
 
 class WorkerPool:
@@ -61,7 +61,7 @@ class WorkerPool:
             self._running[task.number] = thread, stop
             thread.start()
         elsewhere = any(is_held_elsewhere(task) for task in unfinished.values())
-        return _OTHERS_S if elsewhere else None
+        return _CLAIM_CHECK_S if elsewhere else None
 
     @property
     def works(self) -> bool:
@@ -104,7 +104,7 @@ def _run_until_settled(app: AgentApp, task: Task, stop: Stop) -> None:
     tasks, why = app.helpers, "it ended unexpectedly"
     try:
         while not _run_or_put_back(app, task, stop):
-            stop.rest(_DISK_S)
+            stop.rest(_DISK_RETRY_S)
         why = ""
     except PicoclawError as error:
         why = str(error)

@@ -11,7 +11,7 @@ from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_ne
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.times import format_duration
 
-MAX_DEPTH = 3
+MAX_SUBAGENT_DEPTH = 3
 MAX_OPEN_TASKS = 32
 """Tasks of one chat that are not done yet."""
 
@@ -22,7 +22,7 @@ FORBIDDEN_TOOLS = frozenset(
 )
 """Tools that speak with the owner, need their yes, or plan for the chat that a person is in."""
 
-_LONGEST_NAME = 40
+_MAX_NAME = 40
 _LEAST_SECONDS, _LEAST_TOKENS = 1.0, 100
 
 
@@ -34,7 +34,7 @@ class TaskStep(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-_STEP = (
+_STEP_PARAMETERS = (
     Parameter("task", str, "what is to be done, with all that there is to know", None, required=True),
     Parameter("name", str, "", None, required=False, default=""),
     Parameter("needs", list[str], "", None, required=False, default=()),
@@ -48,7 +48,7 @@ def select_tools(
 
     `depth` is the helper's. Raises ToolError for one that there is not, or that it may not be given.
     """
-    away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if depth >= MAX_DEPTH else frozenset())
+    away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if depth >= MAX_SUBAGENT_DEPTH else frozenset())
     possible = frozenset(tools if may is None else may) & frozenset(tools) - away
     for name in asked or ():
         if name not in possible:
@@ -92,7 +92,7 @@ def parse_steps(tasks: Sequence[Mapping[str, Any]]) -> list[TaskStep]:
     for i, given in enumerate(tasks, 1):
         try:
             values = check_arguments(
-                _STEP, {("needs" if key == "depends_on" else key): value for key, value in given.items()}
+                _STEP_PARAMETERS, {("needs" if key == "depends_on" else key): value for key, value in given.items()}
             )
         except InvalidArgument as error:
             raise ToolError(f"tasks, number {i}: {error}") from None
@@ -105,8 +105,8 @@ def make_step(name: str, text: str, needs: Sequence[str]) -> TaskStep:
     name, text = " ".join(name.split()), text.strip()
     if not text:
         raise ToolError("task is empty: say what is to be done, with all that the helper must know")
-    if len(name) > _LONGEST_NAME or not name.isprintable():
-        raise ToolError(f"name must be at most {_LONGEST_NAME} printable characters, such as frost")
+    if len(name) > _MAX_NAME or not name.isprintable():
+        raise ToolError(f"name must be at most {_MAX_NAME} printable characters, such as frost")
     if name.isdecimal():
         raise ToolError(f"name {name!r} looks like a task's number; take a word")
     return TaskStep(name, text, tuple(need.strip() for need in needs if need.strip()))
@@ -158,7 +158,7 @@ MAX_REPORT_CHARS = 4000
 _LONGEST_STEP, _LONGEST_TEXT = 300, 80
 _REPORT = '<report name="{name}">\n{content}\n</report>'
 _CLOSING = re.compile(r"</(?=\s*report\b)", re.IGNORECASE)
-_ENDS = {"failed": "failed", "lost": "was lost", "impossible": "was not begun", "cancelled": "was cancelled"}
+_END_WORDS = {"failed": "failed", "lost": "was lost", "impossible": "was not begun", "cancelled": "was cancelled"}
 
 
 def format_reports(tasks: Sequence[Task], mark: str = "") -> str:
@@ -167,19 +167,19 @@ def format_reports(tasks: Sequence[Task], mark: str = "") -> str:
     A report that another one was made of is only begun. The `mark` says what all of it comes from.
     """
     if len(tasks) == 1:
-        return f"Helper {describe_outcome(tasks[0])} {mark}".rstrip()
+        return f"Helper {describe_task_outcome(tasks[0])} {mark}".rstrip()
     used = {need for task in tasks if task.status == "done" for need in task.needs}
-    counts = [f"{sum(task.status == status for task in tasks)} {words}" for status, words in _ENDS.items()]
+    counts = [f"{sum(task.status == status for task in tasks)} {words}" for status, words in _END_WORDS.items()]
     wrong = ", ".join(count for count in counts if not count.startswith("0 "))
     head = f"{len(tasks)} helpers have ended{f', {wrong}' if wrong else ''}:"
     rows = (
-        cut_report(describe_outcome(task), _LONGEST_STEP) if task.number in used else describe_outcome(task)
+        cut_report(describe_task_outcome(task), _LONGEST_STEP) if task.number in used else describe_task_outcome(task)
         for task in tasks
     )
     return "\n".join([head, *(f"- {row}" for row in rows), *([mark] if mark else [])])
 
 
-def describe_outcome(task: Task) -> str:
+def describe_task_outcome(task: Task) -> str:
     """Say who has ended how, and with what report."""
     how, why = _explain_end(task)
     return f"{task.label}{how and ' '}{how}{why and ': '}{why}"
@@ -188,7 +188,7 @@ def describe_outcome(task: Task) -> str:
 def _explain_end(task: Task) -> tuple[str, str]:
     """How a task ended when it was not done, and what there is to say of it."""
     why = task.result.strip() or ("what it needs was not done" if task.status == "impossible" else "")
-    return _ENDS.get(task.status, ""), why
+    return _END_WORDS.get(task.status, ""), why
 
 
 def cut_report(text: str, most: int) -> str:
@@ -199,7 +199,7 @@ def cut_report(text: str, most: int) -> str:
 def get_report(task: Task) -> str:
     """Give the report to whoever waits for it. Raises ToolError when it was not done."""
     if task.status != "done":
-        raise ToolError(f"helper {describe_outcome(task)}")
+        raise ToolError(f"helper {describe_task_outcome(task)}")
     return render_report_block(_REPORT, task)
 
 

@@ -114,7 +114,7 @@ def parse_condition(text: str, zone: str = "") -> Condition:
         by = _parse_number(match, series)
         if by <= 0:
             raise ValueError(f"a change has to be more than 0, not {by:g}")
-        return ValueChange(series, match["up"] is not None, by, times.parse_seconds(match["hold"]))
+        return ValueChange(series, match["up"] is not None, by, times.parse_duration(match["hold"]))
     if match := _LIMIT.fullmatch(words):
         series = parse_series(match["what"])
         return Threshold(series, _find_operator(match), _parse_number(match, series), _parse_hold(match))
@@ -166,7 +166,7 @@ def _parse_number(match: re.Match[str], series: Series) -> float:
 
 
 def _parse_hold(match: re.Match[str]) -> float:
-    return times.parse_seconds(match["hold"]) if match["hold"] else 0.0
+    return times.parse_duration(match["hold"]) if match["hold"] else 0.0
 
 
 def get_unit(series: Series) -> str:
@@ -266,12 +266,16 @@ def format_condition(found: Condition) -> str:
     if isinstance(found, Calendar):
         return found.text
     what = f"the {found.series.quantity} of {found.series.sensor}"
-    held = f" for {times.format_length(found.hold_s)}" if not isinstance(found, ValueChange) and found.hold_s else ""
+    held = (
+        f" for {times.format_exact_duration(found.hold_s)}"
+        if not isinstance(found, ValueChange) and found.hold_s
+        else ""
+    )
     if isinstance(found, Threshold):
         return f"{what} is {_OPERATOR_NAMES[found.op]} {format_amount(found.limit, found.series)}{held}"
     if isinstance(found, ValueChange):
         way = "rises" if found.rises else "falls"
-        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_length(found.within_s)}"
+        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_exact_duration(found.within_s)}"
     return f"{what} gives no value to be believed{held}"
 
 

@@ -17,7 +17,7 @@ from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.markdown import remove_invisible
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
-from picoclaw.times import format_duration, parse_moment, seconds_until
+from picoclaw.times import format_duration, get_seconds_until, parse_moment
 
 MAX_QUESTION = 8000
 """Characters; lines that have no room stay due."""
@@ -151,7 +151,7 @@ def _compute_wait(s: Situation, rule: str) -> float | None:
     if rule == "interval":
         waits = [s.pause_s - (s.since_s or 0.0), *_get_condition_waits(s)]
     if rule == "quiet hours" and s.quiet:
-        waits = [s.every_s, seconds_until(parse_moment(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
+        waits = [s.every_s, get_seconds_until(parse_moment(f"{s.quiet[1]:%H:%M}", s.now), s.now)]
     return max(1.0, min(waits))
 
 

@@ -17,11 +17,11 @@ from picoclaw.automation.conditions import Calendar, Gate, Missing, Threshold, V
 from picoclaw.automation.rules import Rule, RuleSet
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
-from picoclaw.occurrences import Spans, add_done, find_due, find_next
+from picoclaw.occurrences import DoneSpans, add_done, find_due, find_next
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, SampleSpan, Series
 from picoclaw.text import pattern
-from picoclaw.times import format_duration, format_length
+from picoclaw.times import format_duration, format_exact_duration
 
 _GRACE_S = 120.0
 _DAY_S = 86_400.0
@@ -64,7 +64,7 @@ class RuleState:
     recent: tuple[tuple[float, float], ...] = ()
     fired: LastFiring | None = None
     looked: float = 0.0
-    done: Spans = ()
+    done: DoneSpans = ()
 
     def dumped(self) -> str:
         """Write it down; the moment of the last look, which every sample moves, only where something hangs on it."""
@@ -235,7 +235,7 @@ def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
     if state.held:
         return f"{fired}, and it is still so"
     if state.since is not None and state.boot == now.boot:
-        return f"{fired}; it has been so for {format_length(round(state.seen - state.since))}"
+        return f"{fired}; it has been so for {format_exact_duration(round(state.seen - state.since))}"
     return fired
 
 
@@ -258,7 +258,7 @@ class RuleActions(NamedTuple):
     ask: Callable[[str, str], str]
 
 
-HistoryQuery = Callable[[Series, times.Range], SampleSpan | None]
+HistoryQuery = Callable[[Series, times.TimeRange], SampleSpan | None]
 
 
 class RuleEngine:
@@ -444,6 +444,6 @@ def _make_sample(reading: Reading) -> RuleSample:
 
 def _format_actions(rule: Rule, seconds: float | None) -> str:
     written = rule.written
-    lasts = f" for {times.format_length(seconds)}" if seconds else ""
+    lasts = f" for {times.format_exact_duration(seconds)}" if seconds else ""
     switch = [f"switch {written.output} {written.level}{lasts}"] if written.output else []
     return ", ".join([*switch, *(["tell"] if written.notify else []), *(["ask the model"] if written.ask else [])])

@@ -25,7 +25,7 @@ from picoclaw.automation.conditions import (
     parse_gate,
 )
 from picoclaw.config import make_dataclass
-from picoclaw.config.files import read
+from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.schema import Span
@@ -91,14 +91,14 @@ def parse_rule(name: str, table: Any, now: datetime, zone: str = "") -> Rule:
         key = "only_if"
         only_if = parse_gate(written.only_if, now) if written.only_if else None
         key = "lasts"
-        lasts_s = times.parse_seconds(written.lasts) if written.lasts else None
+        lasts_s = times.parse_duration(written.lasts) if written.lasts else None
         key = "instead"
         instead = _parse_instead(written.instead, now) if written.instead else None
         key = "cooldown"
         usual = 0.0 if isinstance(found, Calendar) else _COOLDOWN_S
-        cooldown_s = times.parse_seconds(written.cooldown) if written.cooldown else usual
+        cooldown_s = times.parse_duration(written.cooldown) if written.cooldown else usual
         key = "again"
-        again_s = times.parse_seconds(written.again) if written.again else 0.0
+        again_s = times.parse_duration(written.again) if written.again else 0.0
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from None
     rule = Rule(name, written, found, only_if, lasts_s, instead, cooldown_s, again_s)
@@ -111,7 +111,7 @@ def _parse_instead(text: str, now: datetime) -> tuple[float, Gate]:
     match = _INSTEAD.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:60]!r} is not like '10 minutes if greenhouse.temperature max yesterday > 37'")
-    return times.parse_seconds(match[1]), parse_gate(match[2], now)
+    return times.parse_duration(match[1]), parse_gate(match[2], now)
 
 
 def _find_faults(rule: Rule) -> Iterator[str]:
@@ -143,8 +143,12 @@ def describe_actions(rule: Rule) -> Iterator[str]:
     """Name what a rule does when it fires."""
     written = rule.written
     if written.output:
-        lasts = f"for {times.format_length(rule.lasts_s)}" if rule.lasts_s else "for as long as it may be"
-        other = f" ({times.format_length(rule.instead[0])} if {format_gate(rule.instead[1])})" if rule.instead else ""
+        lasts = f"for {times.format_exact_duration(rule.lasts_s)}" if rule.lasts_s else "for as long as it may be"
+        other = (
+            f" ({times.format_exact_duration(rule.instead[0])} if {format_gate(rule.instead[1])})"
+            if rule.instead
+            else ""
+        )
         yield f"switch {written.output} {written.level} {lasts}{other}"
     if written.notify:
         yield f"tell you {written.notify!r}"
@@ -158,9 +162,9 @@ def _describe_limits(rule: Rule) -> Iterator[str]:
         back = found.limit + (-rule.written.margin if found.op[0] == ">" else rule.written.margin)
         yield f"Fires anew once it has come back to {format_amount(back, found.series)}"
     if rule.again_s:
-        yield f"While it stays so, again every {times.format_length(max(rule.again_s, rule.cooldown_s))}"
+        yield f"While it stays so, again every {times.format_exact_duration(max(rule.again_s, rule.cooldown_s))}"
     if rule.cooldown_s:
-        yield f"Never twice within {times.format_length(rule.cooldown_s)}"
+        yield f"Never twice within {times.format_exact_duration(rule.cooldown_s)}"
     if isinstance(found, Calendar) and not rule.late_ok:
         yield "Not done late when the board was off"
 
@@ -402,7 +406,7 @@ def _lock_file(home: Path) -> Iterator[Path]:
 
 def _read_text(path: Path) -> str:
     try:
-        return read(path).decode("utf-8-sig")  # some editors mark UTF-8 at its beginning
+        return read_regular(path).decode("utf-8-sig")  # some editors mark UTF-8 at its beginning
     except UnicodeError:
         raise ConfigError(f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8") from None
 

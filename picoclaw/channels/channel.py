@@ -13,7 +13,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
-Post = Callable[[InboxMessage], None]
+PostMessage = Callable[[InboxMessage], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
 
 
@@ -29,13 +29,13 @@ class ChannelStatus(NamedTuple):
     last_contact: float = 0.0
 
 
-Kept = Callable[[int], Approval | None]
+FindApproval = Callable[[int], Approval | None]
 """Looks up the question of a call that needs a yes, by the call's number. Raises StoreError."""
 
-Word = Literal["yes", "no", "always"]
+ApprovalAnswer = Literal["yes", "no", "always"]
 
 
-def make_answer_command(approval: Approval, word: Word) -> str:
+def make_answer_command(approval: Approval, word: ApprovalAnswer) -> str:
     """Word what the owner has pressed as the command that they would type, with the sign of the very question."""
     return f"/{word} {approval.number} {approval.nonce}"
 
@@ -67,7 +67,7 @@ class Channel(Protocol):
     def name(self) -> str:
         """What its sessions begin with: "telegram", "page"."""
 
-    def start(self, post: Post) -> None:
+    def start(self, post: PostMessage) -> None:
         """Begin to listen in a thread of its own; returns at once. Raises ChannelError when it cannot be begun."""
 
     def send(self, letter: OutboxMessage) -> None:

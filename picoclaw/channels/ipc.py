@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAME = "run.sock"
-LONGEST_LINE = 1 << 20
-_SEND_S = 2.0
+SOCKET_NAME = "run.sock"
+MAX_LINE_BYTES = 1 << 20
+_SEND_TIMEOUT_S = 2.0
 
 
 class IpcConnection:
@@ -25,7 +25,7 @@ class IpcConnection:
     def __init__(self, connection: socket.socket) -> None:
         """A peer that takes nothing for two seconds is as good as gone."""
         self.connection = connection
-        seconds = struct.pack("ll", int(_SEND_S), 0)
+        seconds = struct.pack("ll", int(_SEND_TIMEOUT_S), 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
         self._lock = threading.Lock()
         self._heard = b""
@@ -51,7 +51,7 @@ class IpcConnection:
         except OSError:
             return None
         *lines, self._heard = (self._heard + said).split(b"\n")
-        if not said or len(self._heard) > LONGEST_LINE:
+        if not said or len(self._heard) > MAX_LINE_BYTES:
             return None
         return [parse_line(line) for line in lines]
 
@@ -98,14 +98,14 @@ def _make_address(home: Path) -> Iterator[str]:
     """A socket's path may have 107 bytes; this one is short, however deep the home lies."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{folder}/{NAME}"
+        yield f"/proc/self/fd/{folder}/{SOCKET_NAME}"
     finally:
         os.close(folder)
 
 
 def listen(home: Path) -> socket.socket:
     """Open the socket anew, for its owner alone; only who holds the daemon's lock may. Raises OSError."""
-    (home / NAME).unlink(missing_ok=True)
+    (home / SOCKET_NAME).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o177)
     try:

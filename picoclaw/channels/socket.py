@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.channels.channel import ChannelStatus, Kept, Post, describe_outcome, turn_to_json
-from picoclaw.channels.ipc import NAME, IpcConnection, is_same_user, listen
+from picoclaw.channels.channel import ChannelStatus, FindApproval, PostMessage, describe_outcome, turn_to_json
+from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user, listen
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
@@ -19,7 +19,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
-_MOST_CLIENTS, _MOST_CHATS, _NO_FILE_MS = 32, 16, 500
+_MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
 
 Ask = Callable[[], dict[str, Any]]
@@ -63,22 +63,22 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: SocketHandlers, kept: Kept = lambda _: None) -> None:
+    def __init__(self, home: Path, daemon: SocketHandlers, kept: FindApproval = lambda _: None) -> None:
         """Nothing is opened yet. `kept` looks up a call that needs a yes."""
         self._home, self._daemon, self._kept = home, daemon, kept
         self._clients: dict[int, SocketClient] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
         self._thread = threading.Thread(target=self._serve, name="socket", daemon=True)
-        self._post: Post = lambda _: None
+        self._post: PostMessage = lambda _: None
 
-    def start(self, post: Post) -> None:
+    def start(self, post: PostMessage) -> None:
         """Begin to listen. Raises ChannelError."""
         self._post = post
         try:
             self._listener = listen(self._home)
         except OSError as error:
-            raise ChannelError(f"{self._home / NAME} cannot be opened: {explain_os_error(error)}") from None
+            raise ChannelError(f"{self._home / SOCKET_NAME} cannot be opened: {explain_os_error(error)}") from None
         self._end, self._ending = os.pipe2(os.O_CLOEXEC)
         self._up, self._since = True, time.time()
         self._thread.start()
@@ -93,7 +93,7 @@ class SocketChannel:
         for client in list(self._clients.values()):
             client.line.hang_up()
         with suppress(OSError):
-            (self._home / NAME).unlink(missing_ok=True)
+            (self._home / SOCKET_NAME).unlink(missing_ok=True)
 
     def status(self) -> ChannelStatus:
         """Say how it is."""
@@ -217,7 +217,7 @@ class SocketChannel:
         if not is_same_user(connection):
             connection.close()
             return
-        if len(self._clients) >= _MOST_CLIENTS:  # there are fewer chats, so one of them is idle
+        if len(self._clients) >= _MAX_CLIENTS:  # there are fewer chats, so one of them is idle
             idle = [client for client in self._clients.values() if not client.has_chat]
             self._drop(min(idle, key=lambda client: client.last_heard), poller)
         self._numbers += 1
@@ -241,8 +241,8 @@ class SocketChannel:
 
     def _may_chat(self, client: SocketClient) -> bool:
         """Give a client one of the places for chats; it is told why, and sent away, when there is none."""
-        if not client.has_chat and sum(one.has_chat for one in self._clients.values()) >= _MOST_CHATS:
-            self._tell(client, {"error": f"{_MOST_CHATS} terminals have a chat open, which is the most: close one"})
+        if not client.has_chat and sum(one.has_chat for one in self._clients.values()) >= _MAX_CHATS:
+            self._tell(client, {"error": f"{_MAX_CHATS} terminals have a chat open, which is the most: close one"})
             client.line.hang_up()
             return False
         client.has_chat = True

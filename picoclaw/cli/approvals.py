@@ -8,11 +8,11 @@ from picoclaw.agent.commands import describe_approval, show_approval
 from picoclaw.cli.common import add_board_option, open_app, require_terminal
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import DEFAULT_SESSION, Inbound
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ _SUBCOMMANDS = {
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if given.act not in {"yes", "no", "always"}:
         if not (home / "state.db").exists():
             print("nothing waits for your yes")
@@ -59,7 +59,7 @@ def _show_approvals(approvals: Approvals, number: int) -> int:
     for one in (waiting := approvals.waiting()):
         print(escape_unprintable(describe_approval(one)))
     for one in approvals.ended():
-        at = f"{owner_time(home_folder(os.environ), one.at):%Y-%m-%d %H:%M}"
+        at = f"{get_owner_time(get_home(os.environ), one.at):%Y-%m-%d %H:%M}"
         print(escape_unprintable(f"{one.number}  {one.state}, {at}: {one.shortly}"))
     if not waiting:
         print("nothing waits for your yes")
@@ -72,7 +72,7 @@ def _answer_approval(given: argparse.Namespace) -> int:
     from picoclaw.cli import remote
     from picoclaw.cli.chat import print_notice
 
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
     running = not given.board and (home / "run.sock").exists()
     if running and (line := connect(home)):

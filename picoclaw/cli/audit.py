@@ -11,12 +11,12 @@ from typing import Any
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit as outputs
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditCheck, AuditHead, verify_audit
 from picoclaw.text import escape_unprintable
 from picoclaw.times import parse_range
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _DEFAULT_RECORDS = 20
 _HEAD_FORMAT = re.compile(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
@@ -46,11 +46,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when something is wrong, with the reason in words."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     try:
         if given.verify:
             return _print_verification(home, given.head)
-        zone = owner_time(home).tzinfo
+        zone = get_owner_time(home).tzinfo
         for line, said in _select_records(home, given):
             text = line.decode("utf-8", "replace")
             print(escape_unprintable(text if given.json or said is None else format_record(said, zone)))
@@ -84,7 +84,7 @@ def _verify_with_retry(home: Path, noted: list[AuditHead]) -> AuditCheck:
 
 
 def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
-    files = hash_chain.list_files(home / LOG_NAME, KEPT_FILES)
+    files = hash_chain.list_chain_files(home / LOG_NAME, KEPT_FILES)
     if given.since:
         since = _parse_since(given.since, home)
         return [pair for pair in _read_records(files) if pair[1] is None or _get_timestamp(pair[1]) >= since]
@@ -94,11 +94,11 @@ def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, 
 
 def _read_records(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     for file in files:
-        yield from hash_chain.read_records(file)
+        yield from hash_chain.read_chain(file)
 
 
 def _parse_since(text: str, home: Path) -> float:
-    now = owner_time(home)
+    now = get_owner_time(home)
     for form in (f"since {text}", text, f"last {text}"):
         try:
             return parse_range(form, now).begin.timestamp()

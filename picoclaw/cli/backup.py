@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from picoclaw.maintenance import backup
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +22,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
-    target = given.file or f"picoclaw-{owner_time(home_folder(os.environ)):%Y%m%d-%H%M%S}.tar.gz"
+    target = given.file or f"picoclaw-{get_owner_time(get_home(os.environ)):%Y%m%d-%H%M%S}.tar.gz"
     if given.check:
         kept = backup.verify_backup(Path(target))
-        made_at = owner_time(home_folder(os.environ), kept.at)
+        made_at = get_owner_time(get_home(os.environ), kept.at)
         print(f"{target} is whole: {kept.files} files, made {made_at:%Y-%m-%d %H:%M} by picoclaw {kept.version}")
         return 0
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if target == "-":
         made = backup.stream_backup(home, sys.stdout.buffer, secrets=not given.without_secrets)
     else:

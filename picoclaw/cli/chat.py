@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from picoclaw.agent.dispatcher import BY_COMMAND, replace_surrogates
 from picoclaw.agent.subagents import has_pending_tasks
-from picoclaw.app import SIMULATED, App, is_simulated
+from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.channels import channel
 from picoclaw.cli.common import add_board_option, check_conversation, open_app, retry_after_repair
 from picoclaw.cli.keyboard import KeyboardReader
-from picoclaw.config.credentials import list_secrets
+from picoclaw.config.credentials import list_stored_secrets
 from picoclaw.daemon.background import BackgroundWorker, IdleThread
 from picoclaw.daemon.heartbeats import run_heartbeats
 from picoclaw.daemon.signals import TurnStopper, block_signals, handle_signals, ignore_signals
@@ -28,8 +28,8 @@ from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.messages import Event as Happening
-from picoclaw.resources import home_folder
-from picoclaw.security.policy import TOGETHER
+from picoclaw.resources import get_home
+from picoclaw.security.policy import JOINT_QUESTION
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.window import remove_hints
 
@@ -56,7 +56,7 @@ def run(given: argparse.Namespace) -> int:
         if line := _connect_to_daemon(given):
             from picoclaw.cli import remote
 
-            return remote.run_remote_chat(line, given, home_folder(os.environ))
+            return remote.run_remote_chat(line, given, get_home(os.environ))
 
         return retry_after_repair(lambda: run_local_chat(given, handle_signals()))
     if not given.message.strip():
@@ -87,7 +87,7 @@ def _answer_locally(given: argparse.Namespace) -> int:
 
 def _connect_to_daemon(given: argparse.Namespace) -> "IpcConnection | None":
     """Reach the picoclaw that runs on this home; one that a board is named for talks to that board itself."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if given.board or not (home / "run.sock").exists():
         return None
     from picoclaw.channels.ipc import connect
@@ -100,7 +100,7 @@ def _answer_once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     say = said.append if given.json else lambda text: print(escape_unprintable(text), flush=True)
     app.changed = lambda asked: say(f"{asked.numbered}\n(it waits: {asked.answers})") if asked.is_new else None
     turn = app.answer(Inbound(given.session, given.message), TurnHooks(say, shield=block_signals, once=True))
-    mark = [SIMULATED] if is_simulated(app, turn) else []
+    mark = [SIMULATED_MARK] if is_simulated(app, turn) else []
     if given.json:
         shown = turn_to_dict(app, turn, "\n\n".join([*said, turn.reply, *mark]))
         done = print_turn_as_json(app, given.session, shown, leaving)
@@ -339,13 +339,13 @@ class Screen:
         rest = "" if shown else reply[len(self._streamed) :] if reply.startswith(self._streamed) else f"\n{reply}"
         print(escape_unprintable(rest))
         if simulated:
-            self._dim(SIMULATED)
+            self._dim(SIMULATED_MARK)
 
     def ask(self, call: str) -> bool:
         """Ask the person for a yes to exactly this call."""
         self._break()
         with self._typing.paused():
-            several = call.partition("\n")[0].endswith(TOGETHER)
+            several = call.partition("\n")[0].endswith(JOINT_QUESTION)
             print(f"Allow {'these calls' if several else 'this call'}? {escape_unprintable(call)}", flush=True)
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
             try:
@@ -459,16 +459,16 @@ def print_help_if_asked(line: str) -> bool:
     """Tell what can be typed, if a line asks for that; tells whether it did."""
     if line.lower() != "/help":
         return False
-    from picoclaw.agent.commands import list_commands
+    from picoclaw.agent.commands import format_command_list
 
-    print(f"Type a question, or one of:\n{list_commands(_TERMINAL_COMMANDS)}\n{_TYPE_AHEAD_HELP}")
+    print(f"Type a question, or one of:\n{format_command_list(_TERMINAL_COMMANDS)}\n{_TYPE_AHEAD_HELP}")
     return True
 
 
 def _load_known_secrets(home: Path) -> frozenset[str]:
     """Read the secrets of a home; none where that is not possible, and what looks like one is known all the same."""
     try:
-        return list_secrets(home, os.environ)
+        return list_stored_secrets(home, os.environ)
     except ConfigError:
         return frozenset()
 

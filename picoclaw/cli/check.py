@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from picoclaw.maintenance import check
 from picoclaw.maintenance.check import Finding
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable, format_json
 
 
@@ -18,7 +18,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something is wrong, with --mend when it still is."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     done = check.repair_findings(home) if given.mend else []
     found = list(check.check_home(home))
     _print_findings([*done, *found], as_json=given.json)

@@ -65,9 +65,9 @@ def open_app(
 
 def ensure_outputs_safe(options: argparse.Namespace) -> None:
     """Make safe what was left on when every process that could do it was killed: before anything that can fail."""
-    from picoclaw.resources import home_folder
+    from picoclaw.resources import get_home
 
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if not (home / "outputs.live").exists():
         return
     from picoclaw.cli.stop import detect_board_kind
@@ -127,9 +127,9 @@ def retry_after_repair(act: Callable[[], int]) -> int:
         return act()
     except StoreDamaged:
         from picoclaw.maintenance import repair
-        from picoclaw.resources import home_folder
+        from picoclaw.resources import get_home
 
-        if not (lines := repair.repair_home(home_folder(os.environ), tell=False)):
+        if not (lines := repair.repair_home(get_home(os.environ), tell=False)):
             raise
     for line in lines:
         print(f"picoclaw: {escape_unprintable(line)}", file=sys.stderr)

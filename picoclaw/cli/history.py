@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from picoclaw import chart, times
-from picoclaw.app import SIMULATED, App
+from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.conditions import get_unit
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.errors import ConfigError
@@ -80,10 +80,10 @@ def _show_history(app: App, samples: Samples, given: argparse.Namespace) -> int:
 def _print_simulated_note(app: App) -> None:
     """Say that the values are not real ones."""
     if app.board.simulated:
-        print(SIMULATED)
+        print(SIMULATED_MARK)
 
 
-def _parse_range(text: str, now: datetime) -> times.Range:
+def _parse_range(text: str, now: datetime) -> times.TimeRange:
     try:
         return times.parse_range(text, now)
     except ValueError as error:

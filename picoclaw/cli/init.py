@@ -67,7 +67,7 @@ def _may_ask(given: argparse.Namespace, new: object) -> bool:
 
 def _show_diff(home: Path) -> int:
     """Print what `patch -p0` in the workspace takes; to a person's terminal so that it cannot drive it."""
-    shown = workspace.template_diff(home)
+    shown = workspace.diff_templates(home)
     if sys.stdout.isatty():
         print(escape_unprintable(shown.decode(errors="replace")), end="")
     else:

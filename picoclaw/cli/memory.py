@@ -15,15 +15,15 @@ from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory import index, search, versions
 from picoclaw.memory.dream import Dream, DreamModel
 from picoclaw.memory.dream import restore_version as put_back
-from picoclaw.memory.files import FOLDER, ROOT_FILE, MemoryFiles, MemorySource
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, MemoryFiles, MemorySource
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import Purpose
 from picoclaw.schema import find_nearest
-from picoclaw.skills.skill import Skill, find_unmet
+from picoclaw.skills.skill import Skill, describe_unmet_needs
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
 
@@ -59,7 +59,7 @@ def run_review(stores: Stores, given: argparse.Namespace) -> int:
 
 def list_dreams(stores: Stores, _: argparse.Namespace) -> int:
     """Print what dreams did, and what can be restored: versions of MEMORY.md, and notes as they were."""
-    _print_lines(versions.list_dreams(stores.config.home))
+    _print_lines(versions.read_dream_log(stores.config.home))
     for number, path in enumerate(versions.list_restorable(stores.config.home), 1):
         _print_lines([f"{number:>3}  {path}{_describe_correction(path)}"])
     return 0
@@ -78,7 +78,7 @@ def _describe_correction(path: Path) -> str:
 def restore_version(stores: Stores, given: argparse.Namespace) -> int:
     """Put an earlier MEMORY.md or note back; the present one is kept as the newest version."""
     config = stores.config
-    path = put_back(config.home, config.workspace, Marks(stores.database), given.number, owner_time(config.home))
+    path = put_back(config.home, config.workspace, Marks(stores.database), given.number, get_owner_time(config.home))
     if path.suffix == ".md":
         said = f"MEMORY.md is {path.name} again"
     else:
@@ -94,7 +94,7 @@ def _make_review_model(app: App) -> DreamModel:
 
 def _list_usable_skills(app: App) -> Iterator[Skill]:
     here = app.here()
-    return (skill for skill in app.library.skills.values() if not find_unmet(skill, here))
+    return (skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here))
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -178,7 +178,7 @@ def _search_notes(stores: Stores, given: argparse.Namespace) -> int:
     if not query.strip():
         raise StoreError("the question is empty; say what to look for")
     try:
-        hits = stores.memory.search(query, owner_time(stores.config.home), given.most, given.least, _draw_progress)
+        hits = stores.memory.search(query, get_owner_time(stores.config.home), given.most, given.least, _draw_progress)
     finally:
         _clear_progress()
     _print_notes(filter(None, [stores.memory.problem]))
@@ -301,7 +301,7 @@ def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
 def _format_index_time(home: Path) -> str:
     """When the index was last written; what is newest of it lies in its log."""
     times = [path.stat().st_mtime for path in (home / "memory.db", home / "memory.db-wal") if path.exists()]
-    return f"{owner_time(home, max(times)):%Y-%m-%d %H:%M:%S}" if times else ""
+    return f"{get_owner_time(home, max(times)):%Y-%m-%d %H:%M:%S}" if times else ""
 
 
 def _check_memory(stores: Stores, _: argparse.Namespace) -> int:
@@ -340,7 +340,7 @@ def _format_size(count: int) -> str:
 _PURPOSES = {
     "search": "find what the notes say about something, as the agent does",
     "get": "print a note, some of its lines, or what a search found",
-    "notes": f"list the files: {ROOT_FILE} or memory.md, and {FOLDER}/**/*.md in the workspace",
+    "notes": f"list the files: {ROOT_FILE} or memory.md, and {MEMORY_FOLDER}/**/*.md in the workspace",
     "index": "bring the index up to the notes, and give vectors to what is new",
     "stats": "how much there is, and which notes cannot be read",
     "check": "compare the index with the notes and mend it; exit code 1 when something stays wrong",

@@ -21,10 +21,10 @@ from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.rescue import open_board
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
 from picoclaw.workspace import find_outputs_file
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _DEFAULT_RECORDS = 20
 _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
@@ -58,7 +58,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it was refused or failed, with the reason on stderr."""
-    return _SUBCOMMANDS[given.act or "list"](home_folder(os.environ), given)
+    return _SUBCOMMANDS[given.act or "list"](get_home(os.environ), given)
 
 
 def _make_client(home: Path, given: argparse.Namespace) -> OutputsClient:
@@ -165,7 +165,7 @@ def _show_audit(home: Path, given: argparse.Namespace) -> int:
 def _format_record(record: Mapping[str, Any], home: Path) -> str:
     at = str(record.get("at"))
     with suppress(ValueError):
-        at = f"{owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"
+        at = f"{get_owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"
     rest = (f"{key} {value}" for key, value in record.items() if key not in {"at", "boot", "t", "act", "name", "chain"})
     return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
 

@@ -6,14 +6,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from picoclaw.channels.dashboard.login import CODE_S, Logins, make_code
+from picoclaw.channels.dashboard.login import CODE_LIFETIME_S, Logins, make_code
 from picoclaw.cli.common import require_terminal
 from picoclaw.config import load_config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ConfigError
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 
@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     return {"code": _print_code, "logout": _log_out_browsers}.get(given.act, _show_status)(home)
 
 
@@ -40,7 +40,9 @@ def _print_code(home: Path) -> int:
     if not page.enabled:
         raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
     print(make_code(home))
-    print(f"Enter it within {CODE_S / 60:.0f} minutes at {' or '.join(_list_urls(page))}; it lets one browser in.")
+    print(
+        f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {' or '.join(_list_urls(page))}; it lets one browser in."
+    )
     return 0
 
 
@@ -48,7 +50,7 @@ def _show_status(home: Path) -> int:
     page = load_config().page
     print(f"the page is {'at ' + ' or '.join(_list_urls(page)) if page.enabled else 'off'}")
     for login in Logins(home).listed():
-        since, seen = (f"{owner_time(home, float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))
+        since, seen = (f"{get_owner_time(home, float(login[key])):%Y-%m-%d %H:%M}" for key in ("at", "seen"))
         print(escape_unprintable(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}"))
     return 0
 

@@ -14,16 +14,16 @@ from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.config import load_config
 from picoclaw.errors import PicoclawError, explain_syntax
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, ToolCall
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.schema import find_nearest
 from picoclaw.security.audit import AuditLog
-from picoclaw.security.guard import format_question
+from picoclaw.security.guard import format_call_question
 from picoclaw.security.policy import EFFECTS, Policy, VerdictRow, compute_digest, decide
 from picoclaw.security.rights import PolicyLoader, load_policy
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
@@ -50,7 +50,7 @@ def run(given: argparse.Namespace) -> int:
     if given.act == "explain":
         return _explain_call(given)
     if given.act in {"always", "revoke"}:
-        return _manage_standing_approvals(home_folder(os.environ), given)
+        return _manage_standing_approvals(get_home(os.environ), given)
     return _show_policy()
 
 
@@ -107,7 +107,11 @@ def _explain_call(given: argparse.Namespace) -> int:
         decision = decide(policy, asked, given.origin, given.tainted)
         print(escape_unprintable(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}"))
         if asked.effect != "read":
-            print(escape_unprintable(f"a yes would be given to, and hold for, exactly this:\n{format_question(asked)}"))
+            print(
+                escape_unprintable(
+                    f"a yes would be given to, and hold for, exactly this:\n{format_call_question(asked)}"
+                )
+            )
             print(f"sum: {compute_digest(asked)}")
         if problem := app.rights.problem():
             print(escape_unprintable(f"picoclaw: {problem}"), file=sys.stderr)
@@ -131,7 +135,7 @@ def _manage_standing_approvals(home: Path, given: argparse.Namespace) -> int:
             print(f"rule {given.number} is taken back: it is asked about again")
             return 0
         for rule in (rules := approvals.always()):
-            at = f"{owner_time(home, rule.at):%Y-%m-%d %H:%M}"
+            at = f"{get_owner_time(home, rule.at):%Y-%m-%d %H:%M}"
             print(
                 escape_unprintable(f"rule {rule.number}, {at}{f', by {rule.by}' if rule.by else ''}:\n{rule.question}")
             )

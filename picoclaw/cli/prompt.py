@@ -12,7 +12,7 @@ from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
-from picoclaw.prompts import BYTES_A_TOKEN, MODES, count_bytes, estimate_tokens
+from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai_wire
 from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
@@ -22,7 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation that it goes on with")
-    parser.add_argument("--mode", choices=MODES, help="instead of the configured one")
+    parser.add_argument("--mode", choices=PROMPT_MODES, help="instead of the configured one")
     parser.add_argument(
         "--origin",
         choices=["owner", "cron", "heartbeat"],

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any
 
-from picoclaw.app import SIMULATED
+from picoclaw.app import SIMULATED_MARK
 from picoclaw.channels.ipc import IpcConnection, connect
 from picoclaw.cli.chat import Screen, keep_line_history, print_help_if_asked, print_notice
 from picoclaw.cli.common import open_app
@@ -252,7 +252,7 @@ class RemoteChat(Screen):
 
     def _ended(self, end: RemoteEvent) -> None:
         turn = parse_turn(end)
-        self.end(turn, simulated=end.get("mark") == SIMULATED)
+        self.end(turn, simulated=end.get("mark") == SIMULATED_MARK)
         print_notice(turn._replace(stopped=turn.stopped.replace("stopped", "")))
 
 

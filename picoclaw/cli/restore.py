@@ -7,9 +7,9 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import backup
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +20,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Restore after a yes; exit code 1 when nothing was changed."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if not given.yes and not _confirm(home):
         print("Nothing was changed.")
         return 1
     kept, before = backup.restore_backup(Path(given.file), home)
-    made = f"{owner_time(home, kept.at):%Y-%m-%d %H:%M}"
+    made = f"{get_owner_time(home, kept.at):%Y-%m-%d %H:%M}"
     print(escape_unprintable(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}"))
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")

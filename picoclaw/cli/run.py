@@ -13,7 +13,7 @@ from picoclaw.daemon.service import DaemonService
 from picoclaw.daemon.watchdog import MEGABYTE, get_default_memory_limit, get_total_memory
 from picoclaw.errors import StoreDamaged
 from picoclaw.maintenance import repair
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.store.database import DAMAGE_DETECTED
 from picoclaw.text import escape_unprintable
 
@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
     watchdog.limit_malloc_arenas()
     ensure_outputs_safe(given)
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     try:
         again = _run_daemon(given, home)
     except StoreDamaged as error:

@@ -200,7 +200,7 @@ def _prepare_system(given: argparse.Namespace, root: Path) -> None:
     run_command("udevadm", "control", "--reload")
     run_command("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _UDEV_SUBSYSTEMS))
     files.make_folder((root / _ENVIRONMENT_FILE).parent, 0o755)
-    files.create(root / _ENVIRONMENT_FILE, service_unit.read_unit_file("environment.example").encode(), 0o600)
+    files.create_file(root / _ENVIRONMENT_FILE, service_unit.read_unit_file("environment.example").encode(), 0o600)
 
 
 def _print_next_steps(given: argparse.Namespace, root: Path) -> None:

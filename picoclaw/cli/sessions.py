@@ -14,7 +14,7 @@ from picoclaw.store import retention
 from picoclaw.store.sessions import ConversationInfo, TranscriptRow, strip_context_header
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _NO_LIMIT = 1 << 40
 _MAX_RESULT_CHARS = 500  # of a tool's result, for a person
@@ -198,7 +198,7 @@ def _fence(text: str) -> str:
 
 def _prune_sessions(stores: Stores, given: argparse.Namespace) -> int:
     """Delete now what the settings, or the words, say; the date counts as it is."""
-    now, limits = owner_time(stores.config.home), stores.config.sessions
+    now, limits = get_owner_time(stores.config.home), stores.config.sessions
     days, mb = given.days or limits.keep_days, given.mb or limits.keep_mb
     if given.dry_run:
         turns, results = retention.select_prunable(stores.database, now, days, mb, 0)

@@ -15,7 +15,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
 from picoclaw.skills.selection import search_skills
-from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, find_unmet
+from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs
 from picoclaw.text import escape_unprintable, format_json
 
 
@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
 def _list_skills(app: App, given: argparse.Namespace) -> int:
     library, here = app.library, app.here()
     skills = list(library.skills.values())
-    missing = {skill.name: find_unmet(skill, here) for skill in skills}
+    missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
     if given.json:
         print(format_json(_library_to_dict(library, missing)))
         return 0
@@ -101,7 +101,7 @@ def _format_broken(broken: BrokenSkill) -> str:
 def _show_skill(app: App, given: argparse.Namespace) -> int:
     skill = _find_skill(app.library, given.name)
     text = app.library.text(skill.name)
-    missing = find_unmet(skill, app.here())
+    missing = describe_unmet_needs(skill, app.here())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
         "triggers": ", ".join(skill.triggers),
@@ -137,7 +137,7 @@ def _format_needs(needs: SkillNeeds) -> str:
 
 def _search_skills(app: App, given: argparse.Namespace) -> int:
     here = app.here()
-    usable = [skill for skill in app.library.skills.values() if not find_unmet(skill, here)]
+    usable = [skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here)]
     query = " ".join(given.query)
     found = search_skills(usable, query)
     _print_lines(_truncate_line(f"{score:6.2f}  {skill.name}: {skill.description}") for skill, score in found)
@@ -187,7 +187,7 @@ def _load_path(path: str) -> _CheckedSkills:
 def _list_notes(skill: Skill, here: SkillContext) -> Iterator[str]:
     """What its writer may want to know: nothing of it keeps the skill from being used elsewhere."""
     yield from skill.notes
-    if missing := find_unmet(skill, here):
+    if missing := describe_unmet_needs(skill, here):
         yield f"not usable here: it {missing}"
     for name in skill.tools:
         if name not in here.tools:

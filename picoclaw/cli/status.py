@@ -11,7 +11,7 @@ from picoclaw.channels.ipc import ask_daemon
 from picoclaw.daemon import lock
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable, format_json
 
 _STATUS_TIMEOUT_S = 5.0
@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print it; 0 when all is well, 1 when something is not, 3 when picoclaw does not run."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     status = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S) or _collect_without_daemon(
         _describe_silent_daemon(home)
     )

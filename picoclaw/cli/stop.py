@@ -5,7 +5,7 @@ import os
 
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.workspace import find_outputs_file
 
 
@@ -15,7 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(_: argparse.Namespace) -> int:
     """Stop; where nothing was ever declared there is nothing to stop."""
-    home = home_folder(os.environ)
+    home = get_home(os.environ)
     if not find_outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():
         print("no output is declared: there is nothing to stop")
         return 0

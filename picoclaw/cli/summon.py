@@ -53,7 +53,7 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     model = app.config.model
     if not model.base_url:
         return {}, "no model is configured (base_url under [model] in config.toml)"
-    pages = Pages(app.config.home).pages(summon.FILES)
+    pages = Pages(app.config.home).pages(summon.SUMMON_FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
     _print_note(f"asking {app.models.name}; Ctrl-C ends it")

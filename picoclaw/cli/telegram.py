@@ -6,7 +6,7 @@ from contextlib import closing
 
 from picoclaw import workspace
 from picoclaw.channels.telegram.api import TelegramApi
-from picoclaw.channels.telegram.pairing import MINUTES, Pairing
+from picoclaw.channels.telegram.pairing import CODE_MINUTES, Pairing
 from picoclaw.channels.telegram.updates import identify_bot
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ChannelError, ConfigError
@@ -50,7 +50,7 @@ def _pair_user(config: Config, _given: argparse.Namespace) -> int:
         where = f"@{name} (https://t.me/{name})"
     print(
         escape_unprintable(
-            f"Send this to {where} within {MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n"
+            f"Send this to {where} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n"
         )
     )
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"

@@ -5,7 +5,7 @@ import json
 import sys
 
 from picoclaw.agent.dispatcher import replace_surrogates
-from picoclaw.app import SIMULATED
+from picoclaw.app import SIMULATED_MARK
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.daemon.signals import handle_signals
 from picoclaw.errors import explain_syntax
@@ -43,5 +43,5 @@ def run(given: argparse.Namespace) -> int:
             app.stores.settle(caller.session)
         print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
         if app.board.simulated and good:
-            print(SIMULATED)
+            print(SIMULATED_MARK)
     return 0 if good else 1

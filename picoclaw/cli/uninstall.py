@@ -12,7 +12,7 @@ from picoclaw.maintenance import install as places
 from picoclaw.maintenance import service as units
 from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
 from picoclaw.maintenance.install import Installation
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 
 _INSTALLED_NAMES = ("versions", "current", "previous", "source", "link", "trial", "lock")
 _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Say what will go, ask, and remove it; exit code 1 when nothing was."""
-    place, home = places.find_installation(), home_folder(os.environ)
+    place, home = places.find_installation(), get_home(os.environ)
     _check_can_uninstall(given, place, home)
     unit = find_own_unit(place)
     going = [str(unit)] if unit else []

@@ -9,7 +9,7 @@ from picoclaw.maintenance import install as places
 from picoclaw.maintenance import service, update
 from picoclaw.maintenance.errors import MaintenanceError
 from picoclaw.maintenance.install import Installation, UpdateTrial
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
 
 _WATCH_SECONDS = 60.0
@@ -44,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
         )
     unit = service.find_service(str(place.root), place.note("link"))
     running = unit if unit and unit.runs() else None
-    home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or home_folder(os.environ))
+    home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or get_home(os.environ))
     with place.locked():
         if given.back or given.keep:
             return _end_trial(place, home, running, keep=given.keep)

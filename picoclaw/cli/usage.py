@@ -11,7 +11,7 @@ from picoclaw.providers import ledger
 from picoclaw.store.ledger import RETENTION_DAYS, LedgerRows
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _DEFAULT_DAYS = 7
 
@@ -21,7 +21,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--days", type=int, default=_DEFAULT_DAYS, metavar="N", help=f"the last N days; {_DEFAULT_DAYS} unless given"
     )
-    parser.add_argument("--by", choices=ledger.WAYS, default="day", help="what to add it up by; day unless given")
+    parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="what to add it up by; day unless given")
     parser.add_argument("--json", action="store_true", help="print it for programs")
 
 
@@ -30,7 +30,7 @@ def run(given: argparse.Namespace) -> int:
     if not 1 <= given.days <= RETENTION_DAYS:
         raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")
     config = load_config()
-    now, stores = owner_time(config.home), Stores(config)
+    now, stores = get_owner_time(config.home), Stores(config)
     last = now.date()
     with closing(stores):
         there = (config.home / "state.db").exists()
@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
         print(format_json(_usage_to_dict(rows, of_today, given.by, now, config.costs)))
         return 0
     if not rows:
-        print(ledger.NONE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
+        print(ledger.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
         return 0
     for line in (*ledger.format_table(rows, given.by, config.costs), *ledger.format_today(of_today, config.costs)):
         print(escape_unprintable(line))
@@ -56,7 +56,7 @@ def _usage_to_dict(
     limits = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
     return {
         "by": by,
-        "rows": ledger.to_json(rows, by),
+        "rows": ledger.list_usage_rows(rows, by),
         "all": ledger.sum_all(rows)._asdict(),
         "today": day | limits,
         "currency": costs.currency,

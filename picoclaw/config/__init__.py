@@ -39,14 +39,14 @@ from picoclaw.config.tables import (
     TelegramConfig,
     ToolsConfig,
     WebConfig,
-    check_order,
+    check_model_order,
     redact_url,
 )
 from picoclaw.errors import ConfigError
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest, read_parameter
 from picoclaw.schema import Span as Span
-from picoclaw.times import parse_hours
+from picoclaw.times import parse_hour_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Config:
         return self.home / "workspace"
 
 
-_TABLES: dict[str, type[Any]] = {
+_CONFIG_TABLES: dict[str, type[Any]] = {
     "model": ModelConfig,
     "limits": LimitsConfig,
     "prompt": PromptConfig,
@@ -113,7 +113,7 @@ _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
 def load_config(environment: Mapping[str, str] | None = None) -> Config:
     """Read config.toml, secrets.toml and the environment; raises ConfigError naming file, key and fix."""
     environment = os.environ if environment is None else environment
-    home = home_folder(environment)
+    home = get_home(environment)
     path = home / "config.toml"
     config = _make_config(home, read_toml(path), path)
     sensors = load_added_sensors(home)
@@ -127,18 +127,18 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models = tables.pop("sensors", {}), tables.pop("models", {})
     settings: dict[str, Any] = {}
     for name, table in tables.items():
-        if name not in _TABLES:
+        if name not in _CONFIG_TABLES:
             raise ConfigError(
-                f"{path}: unknown table [{name}]{find_nearest(name, _TABLES | {'sensors': 0, 'models': 0})}"
+                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | {'sensors': 0, 'models': 0})}"
             )
-        settings[name] = make_dataclass(_TABLES[name], table, f"{path}: [{name}]")
+        settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         _check_folder(folder, f"{path}: [tools]: extra_folders")
-    parse_hours(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
+    parse_hour_span(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
     named = _make_named_tables(ModelConfig, models, path, "models")
-    check_order(settings.get("model", ModelConfig()), named, path)
+    check_model_order(settings.get("model", ModelConfig()), named, path)
     return Config(
         home=home, sensors=_make_named_tables(SensorConfig, sensors, path, "sensors"), models=named, **settings
     )
@@ -183,15 +183,15 @@ def make_dataclass(kind: type[Any], given: Any, where: str) -> Any:
 
 
 def _collect_keys(kind: type[Any]) -> tuple[Parameter, ...]:
-    return tuple(read_parameter(f.name, f.type, *(() if _get_required(f) else (None,))) for f in fields(kind))
+    return tuple(read_parameter(f.name, f.type, *(() if _is_required(f) else (None,))) for f in fields(kind))
 
 
-def _get_required(f: Any) -> bool:
+def _is_required(f: Any) -> bool:
     return f.default is MISSING and f.default_factory is MISSING
 
 
 def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config:
-    _check_text(environment, "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL")
+    _check_environment_text(environment, "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL")
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
@@ -234,12 +234,12 @@ def _check_address(url: str, what: str) -> str:
     url = url.rstrip("/")
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"{what} {redact_url(url)!r} must begin with http:// or https://")
-    if url and not _complete_url(url):
+    if url and not _is_complete_url(url):
         raise ConfigError(f"{what} {redact_url(url)!r} is no address: write it as http://HOST:PORT/v1")
     return url
 
 
-def _complete_url(url: str) -> bool:
+def _is_complete_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and (parts.port or 1) > 0 and url.isprintable() and " " not in url
@@ -247,7 +247,7 @@ def _complete_url(url: str) -> bool:
         return False
 
 
-def _check_text(environment: Mapping[str, str], *names: str) -> None:
+def _check_environment_text(environment: Mapping[str, str], *names: str) -> None:
     """Refuse bytes that are not UTF-8, which Python hands on as lone surrogates and no server takes."""
     for name in names:
         try:

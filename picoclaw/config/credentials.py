@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from picoclaw.config.files import read, read_toml
+from picoclaw.config.files import read_regular, read_toml
 from picoclaw.errors import ConfigError
 from picoclaw.schema import InvalidArgument, check_arguments, read_parameter
 
-OPENAI = "https://api.openai.com/v1"
-OPENROUTER = "https://openrouter.ai/api/v1"
-ANTHROPIC = "https://api.anthropic.com/v1"
-_SECRETS = ("api_key", "embedding_key", "telegram_token", "brave_key")
-_VENDORS = {
-    "openai": {"OPENROUTER_API_KEY": OPENROUTER, "OPENAI_API_KEY": OPENAI},
-    "anthropic": {"ANTHROPIC_API_KEY": ANTHROPIC},
+OPENAI_URL = "https://api.openai.com/v1"
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+ANTHROPIC_URL = "https://api.anthropic.com/v1"
+_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key")
+_VENDOR_VARIABLES = {
+    "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
+    "anthropic": {"ANTHROPIC_API_KEY": ANTHROPIC_URL},
 }
 """The variable of each vendor's key and its server, by what is spoken there."""
 
@@ -24,7 +24,7 @@ def find_vendor(name: str, api: str, environment: Mapping[str, str], how: str) -
 
     Raises ConfigError, which says `how` a server is set.
     """
-    for variable, base_url in _VENDORS[api].items():
+    for variable, base_url in _VENDOR_VARIABLES[api].items():
         if environment.get(variable):
             return base_url
     raise ConfigError(f"there is no server for the model {name!r}: {how}")
@@ -35,7 +35,7 @@ def read_api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> s
     if key := environment.get("PICOCLAW_API_KEY"):
         return _check_characters(key)
     return _check_characters(
-        _is_vendors_own(base_url, environment)
+        _get_vendor_key(base_url, environment)
         or _read_credential(environment, "api_key")
         or _read_secret(home / "secrets.toml", "api_key")
     )
@@ -47,7 +47,7 @@ def read_model_keys(home: Path, base_urls: Mapping[str, str], environment: Mappi
     return {
         name: _check_characters(
             environment.get(f"PICOCLAW_API_KEY_{name.upper()}")
-            or _is_vendors_own(base_url, environment)
+            or _get_vendor_key(base_url, environment)
             or _read_credential(environment, f"api_key_{name}")
             or str(kept.get(name, ""))
         )
@@ -59,7 +59,7 @@ def read_embedding_key(home: Path, url: str, base_url: str, environment: Mapping
     """The key of the embedding server: the model's own when both are one server, else one that is meant for it."""
     if url.split("/")[:3] == base_url.split("/")[:3]:
         return read_api_key(home, base_url, environment)
-    return _check_characters(_read_secret(home / "secrets.toml", "embedding_key") or _is_vendors_own(url, environment))
+    return _check_characters(_read_secret(home / "secrets.toml", "embedding_key") or _get_vendor_key(url, environment))
 
 
 def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
@@ -80,7 +80,7 @@ def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
     )
 
 
-def list_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
+def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
     """Collect every secret that this home has been given, also one that another takes the place of. Raises ConfigError.
 
     Which of them is sent out is one question; that none of them is shown is another.
@@ -90,8 +90,8 @@ def list_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
         there = []
-    names = [name for name in there if name in _SECRETS or name.startswith("api_key_")]
-    found = {*(str(kept[name]) for name in _SECRETS), *map(str, kept["keys"].values())}
+    names = [name for name in there if name in _SECRET_KEYS or name.startswith("api_key_")]
+    found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
     found |= {value for name, value in environment.items() if _is_secret(name)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}
@@ -101,10 +101,10 @@ def _is_secret(variable: str) -> bool:
     return variable.endswith("_API_KEY") or variable.startswith(("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN"))
 
 
-def _is_vendors_own(base_url: str, environment: Mapping[str, str]) -> str:
+def _get_vendor_key(base_url: str, environment: Mapping[str, str]) -> str:
     if base_url and base_url == environment.get("OPENAI_BASE_URL", "").rstrip("/"):
         return environment.get("OPENAI_API_KEY", "")
-    theirs = (pair for vendors in _VENDORS.values() for pair in vendors.items())
+    theirs = (pair for vendors in _VENDOR_VARIABLES.values() for pair in vendors.items())
     return next((environment.get(variable, "") for variable, url in theirs if base_url.startswith(url)), "")
 
 
@@ -121,7 +121,7 @@ def _read_credential(environment: Mapping[str, str], name: str) -> str:
         return ""
     path = Path(folder) / name
     try:
-        return read(path).decode()
+        return read_regular(path).decode()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} cannot be read: it is not text") from None
 
@@ -132,13 +132,13 @@ def _read_secret(path: Path, name: str) -> str:
 
 def _load_secrets(path: Path) -> dict[str, Any]:
     table = read_toml(path, private=True)
-    wanted = [read_parameter(known, str, "") for known in _SECRETS]
+    wanted = [read_parameter(known, str, "") for known in _SECRET_KEYS]
     try:
         found = check_arguments((*wanted, read_parameter("keys", dict, {})), table)
         _check_texts(found["keys"].values())
         return found
     except InvalidArgument:
-        lines = ", ".join(f'{known} = "..."' for known in _SECRETS)
+        lines = ", ".join(f'{known} = "..."' for known in _SECRET_KEYS)
         raise ConfigError(
             f'{path} may hold {lines}, and below a line [keys] NAME = "..." for each [models.NAME], and nothing else'
         ) from None

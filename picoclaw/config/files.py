@@ -14,7 +14,7 @@ from picoclaw.files import explain_os_error
 
 def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
     """Read a file of the owner's, nothing if there is none; raises ConfigError."""
-    text = read(path, private=private)
+    text = read_regular(path, private=private)
     if not text:
         return {}
     import tomllib
@@ -25,7 +25,7 @@ def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {explain_syntax(error)}") from None
 
 
-def read(path: Path, *, private: bool = False) -> bytes:
+def read_regular(path: Path, *, private: bool = False) -> bytes:
     """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
@@ -63,7 +63,7 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int]) -
         changed = f"{text}{gap}\n[{table}]\n{line}\n"
     else:
         gap = "" if not start or text[start - 1] == "\n" else "\n"
-        changed = text[:start] + gap + _is_within(text[start:end], key, line) + text[end:]
+        changed = text[:start] + gap + _replace_line(text[start:end], key, line) + text[end:]
     _check_edit(changed, table, key, value)
     return changed
 
@@ -80,7 +80,7 @@ def _find_span(text: str, table: str) -> tuple[int, int]:
     return -1, -1
 
 
-def _is_within(body: str, key: str, line: str) -> str:
+def _replace_line(body: str, key: str, line: str) -> str:
     for prefix in ("", r"#[ \t]*"):
         pattern = re.compile(
             rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|[^#\s]*)",
@@ -109,13 +109,13 @@ def _check_edit(text: str, table: str, key: str, value: object) -> None:
 
 # Notices that the owner has written a file of settings anew, by its time and size.
 
-_FILES = ("config.toml", "secrets.toml")
-Stamp = tuple[tuple[int, int, int] | None, ...]
+_STAMPED_FILES = ("config.toml", "secrets.toml")
+FilesStamp = tuple[tuple[int, int, int] | None, ...]
 
 
-def read_stamp(home: Path) -> Stamp:
+def read_stamp(home: Path) -> FilesStamp:
     """What tells the files of a home as they are now from those of another moment."""
-    return tuple(_read_stamp(home / name) for name in _FILES)
+    return tuple(_read_stamp(home / name) for name in _STAMPED_FILES)
 
 
 def _read_stamp(path: Path) -> tuple[int, int, int] | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.schema import Span, find_nearest
-from picoclaw.times import parse_hours
+from picoclaw.times import parse_hour_span
 
 MILLION = 1_000_000
 
@@ -185,7 +185,7 @@ class HeartbeatConfig:
     @property
     def quiet_hours(self) -> tuple[time, time] | None:
         """When nobody is to be disturbed."""
-        return parse_hours(self.quiet, "[heartbeat]: quiet")
+        return parse_hour_span(self.quiet, "[heartbeat]: quiet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +267,16 @@ class SensorConfig:
 # The order in which models are asked, as the owner wrote it down: every name has its table.
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_TAKEN = {"default", "intents", "model"}
+_RESERVED_NAMES = {"default", "intents", "model"}
 """What is said to go back to [model], the built-in matcher, and [model] itself."""
 
 
-def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Path) -> None:
+def check_model_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Path) -> None:
     """Hold `then` of the first model against the tables of the further ones; raises ConfigError."""
     for name, model in models.items():
-        if not _NAME.fullmatch(name) or name in _TAKEN:
+        if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
             raise ConfigError(
-                f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_find_taken()}"
+                f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_format_reserved_names()}"
             )
         if name == first.name:
             raise ConfigError(f"{path}: [models.{name}]: [model] asks for a model of that name; take another name")
@@ -290,5 +290,5 @@ def check_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Pat
             raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
 
 
-def _find_taken() -> str:
-    return ", ".join(sorted(_TAKEN))
+def _format_reserved_names() -> str:
+    return ", ".join(sorted(_RESERVED_NAMES))

@@ -24,13 +24,13 @@ from picoclaw.maintenance.jobs import Chores
 from picoclaw.messages import Caller, Inbound, Stop, ToolCall, TurnHooks
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
-from picoclaw.security.sandbox import kill_all
+from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import Tasks
-from picoclaw.times import seconds_until
+from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
 
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
@@ -99,7 +99,7 @@ class BackgroundWorker:
         self._leaving = True
         self._stop.say()
         self._waiting.put(None)
-        kill_all()
+        kill_running_commands()
         if self._worker:
             self._worker.join(_JOIN_TIMEOUT_S)
         self._thread.stop()
@@ -383,11 +383,11 @@ class IdleThread:
             if self._answered:
                 return 0.0
             now = self._app.now()
-            if seconds_until(chores.next_due(now), now) <= 0:
+            if get_seconds_until(chores.next_due(now), now) <= 0:
                 for line in chores.run(now):
                     self._tell(line)
             now = self._app.now()
-            return min(max(0.0, seconds_until(chores.next_due(now), now)), _MAX_SLEEP_S)
+            return min(max(0.0, get_seconds_until(chores.next_due(now), now)), _MAX_SLEEP_S)
         except TurnStopped:
             return _INTERRUPTED_RETRY_S
         except StoreError as error:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from picoclaw.app import SIMULATED, App
+from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
@@ -49,7 +49,7 @@ def build_heartbeat(
         bool(config.model.base_url),
         app.prompts["empty"],
         partial(wake_all, config.home),
-        SIMULATED if app.board.simulated else "",
+        SIMULATED_MARK if app.board.simulated else "",
         app.helpers.of_heartbeats,
         lambda: app.stores.book.held("heartbeat"),
     )

@@ -20,7 +20,7 @@ from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, Samples, SampleSpan, Series, make_span, merge_spans
-from picoclaw.times import Range
+from picoclaw.times import TimeRange
 from picoclaw.wiring import Wiring
 
 LOCK = "history.lock"
@@ -114,7 +114,7 @@ class Watch:
         self.engine.follow(rules.load_rules(self.home, now.wall, zone))
         self._book = mark
 
-    def _past(self, series: Series, when: Range) -> SampleSpan | None:
+    def _past(self, series: Series, when: TimeRange) -> SampleSpan | None:
         """Sum up what is kept, and what is not kept yet: a rule that asks for every sample costs no writing."""
         begin, end = when.begin.timestamp(), when.end.timestamp()
         kept = Samples(self.database).whole(series, begin, end)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from picoclaw.channels.channel import Channel, Post
+from picoclaw.channels.channel import Channel, PostMessage
 from picoclaw.daemon.delivery import MessageBoxes, WriteAction, WriteBehindQueue
 from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
@@ -340,7 +340,7 @@ _FIRST_RETRY_S, _MAX_RETRY_S, _JOIN_TIMEOUT_S = 5.0, 60.0, 2.0
 
 
 def retry_channel_start(
-    channel: Channel, post: Post, note: Callable[[str], None], seconds: float = _FIRST_RETRY_S
+    channel: Channel, post: PostMessage, note: Callable[[str], None], seconds: float = _FIRST_RETRY_S
 ) -> Callable[[], None]:
     """Try after `seconds`, then less and less often, down to once a minute; returns what gives that up."""
     ending = threading.Event()

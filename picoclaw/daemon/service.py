@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 from picoclaw.agent.subagents import has_pending_tasks, open_tasks
-from picoclaw.app import SIMULATED, App, is_simulated
+from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.automation.wakeup import Wakeup
-from picoclaw.channels.channel import Channel, Kept
+from picoclaw.channels.channel import Channel, FindApproval
 from picoclaw.channels.socket import SocketChannel, SocketHandlers
 from picoclaw.daemon import queue
 from picoclaw.daemon import status as daemon_status
@@ -53,7 +53,7 @@ def _make_configured_channels(
     app: App,
     live: daemon_status.DaemonStatus,
     told: Callable[[], daemon_status.StatusDict],
-    kept: Kept,
+    kept: FindApproval,
     stack: ExitStack,
 ) -> Iterator[Channel]:
     """The channels that are configured."""
@@ -337,7 +337,7 @@ class DaemonService:
         return "\n".join(filter(None, [arrived.text, *named]))
 
     def _mark(self, turn: Turn) -> str:
-        return SIMULATED if is_simulated(self._app, turn) else ""
+        return SIMULATED_MARK if is_simulated(self._app, turn) else ""
 
     @contextmanager
     def _quietly(self, session: str) -> Iterator[None]:

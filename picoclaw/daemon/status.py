@@ -16,7 +16,7 @@ from picoclaw.hw.board import Board
 from picoclaw.messages import Turn
 from picoclaw.outputs.client import format_outputs
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.providers import BUILT_IN
+from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import strip_invisible
 from picoclaw.store.database import Database
@@ -28,7 +28,7 @@ from picoclaw.store.outbox import Outbox
 from picoclaw.tools.cron import format_row, list_upcoming
 
 if TYPE_CHECKING:
-    from picoclaw.providers.chain import Link
+    from picoclaw.providers.chain import ModelLink
 
 
 _MAX_NEXT_JOBS = 3
@@ -173,7 +173,7 @@ _NO_MODEL_NOTE = " - answered without a model"
 class ModelHealth:
     """What the turns of a daemon have shown of the models."""
 
-    def __init__(self, name: str, links: "Sequence[Link]", note: Callable[..., None]) -> None:
+    def __init__(self, name: str, links: "Sequence[ModelLink]", note: Callable[..., None]) -> None:
         """`name` is that of the usual one, `links` are all that are configured, and `note` writes the log."""
         self._links, self._note = links, note
         self._known: dict[str, Any] = {"name": name, "error": "", "at": 0.0, "rests": False}
@@ -183,7 +183,7 @@ class ModelHealth:
         """Learn from a turn; tells whether no model has answered it that should have."""
         if not (self._links and turn.steps):
             return False
-        well = turn.provider != BUILT_IN and turn.stopped != "error"
+        well = turn.provider != BUILT_IN_PROVIDER and turn.stopped != "error"
         error = "" if well else turn.notice.text.replace(_NO_MODEL_NOTE, "")
         rests = bool(error) and self._rests()
         if bool(error) != bool(self._known["error"]):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.files import read_file, remove, write_atomic
+from picoclaw.files import read_file, remove_file, write_atomic
 
 
 def notify_systemd(environment: Mapping[str, str], *words: str) -> bool:
@@ -126,7 +126,7 @@ def is_crash_loop(home: Path, now: float) -> bool:
 def record_clean_end(home: Path) -> None:
     """Note a clean end: what came before it is forgiven."""
     with suppress(OSError):
-        remove(home / STARTS_FILE)
+        remove_file(home / STARTS_FILE)
 
 
 def _read_starts(home: Path) -> list[float]:

@@ -9,21 +9,21 @@ from itertools import chain
 from typing import Any
 
 # Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
-UNKNOWN = 0.45  # how much a word that no example holds counts
-PAIRS = 0.5
-FIRST = 0.7
-SECOND = 0.2
-DOUBT = 2
-ENOUGH = 3
-SHARE = 0.35
-COMMON = 9
-LEAN = 0.2
-SMOOTH = 0.3
-SOFT = 3.0
+UNKNOWN_WEIGHT = 0.45  # how much a word that no example holds counts
+PAIR_WEIGHT = 0.5
+FIRST_WORD_WEIGHT = 0.7
+SECOND_EXAMPLE_WEIGHT = 0.2
+COUNT_PRIOR = 2
+MIN_TOPIC_COUNT = 3
+MIN_TOPIC_SHARE = 0.35
+MAX_RARE_COUNT = 9
+BAYES_WEIGHT = 0.2
+BAYES_SMOOTHING = 0.3
+BAYES_TEMPERATURE = 3.0
 MAX_TYPO, LONG, FAR = 16, 8, 9
 
-ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
-_FILE = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
+HEX_ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
+_FILE_NAME = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 
 _ENDINGS = {"s": ("ings", "ies", "es", "s"), "g": ("ing",), "d": ("ed",), "e": ("e",), "y": ("y",)}
 
@@ -55,7 +55,7 @@ class Vocabulary(dict[str, int]):
         """Learn a word."""
         name = self._concepts.get(word, "")
         if not name:
-            root = stem(word.removesuffix("'s"))
+            root = stem_word(word.removesuffix("'s"))
             shape = "" if word.isalpha() else self._shape(word)
             name = shape or self._concepts.get(root, root)
         number = self._numbers.setdefault(name, len(self.names))
@@ -66,7 +66,7 @@ class Vocabulary(dict[str, int]):
 
     def _shape(self, word: str) -> str:
         if word[0].isdigit():
-            return "0x0" if ADDRESS.fullmatch(word) else "0"
+            return "0x0" if HEX_ADDRESS.fullmatch(word) else "0"
         if is_file_name(word, self._files):
             return "a.b"
         return "/" if word[0] in "/~" or word.startswith("./") or word[-1] == "/" else ""
@@ -116,11 +116,11 @@ class ExampleClassifier:
             most |= {feature: count for feature, count in calls.items() if count > most.get(feature, 0)}
         size = len(bags)
         self._weights = {
-            f: _compute_weight(_feature_share(f), count, most[f], size) for f, count in self._counts.items()
+            f: _compute_weight(_get_feature_weight(f), count, most[f], size) for f, count in self._counts.items()
         }
         squares = {feature: weight * weight for feature, weight in self._weights.items()}
         self._norms = [math.sqrt(sum(map(squares.__getitem__, bag))) or 1.0 for bag in bags]
-        self._rare = math.log(1 + len(bags)) * UNKNOWN
+        self._rare = math.log(1 + len(bags)) * UNKNOWN_WEIGHT
         self._postings: defaultdict[int, list[int]] = defaultdict(list)
         for number, bag in enumerate(bags):
             for feature in bag:
@@ -137,13 +137,13 @@ class ExampleClassifier:
 
     def common(self, word: str) -> bool:
         """Whether the word is too usual to be what a sentence is about."""
-        return not self._vocabulary[word] or self._counts[self._vocabulary[word]] > COMMON
+        return not self._vocabulary[word] or self._counts[self._vocabulary[word]] > MAX_RARE_COUNT
 
     def concerns(self, words: Sequence[str], tool: str) -> bool:
         """Whether a word belongs to the tool's own subject; likeness in the small words alone is chance."""
         for feature in self._vocabulary.features(words):
             told = self._counts[feature] - self._calls[""][feature]
-            if feature > 0 and self._calls[tool][feature] >= max(ENOUGH, told * SHARE):
+            if feature > 0 and self._calls[tool][feature] >= max(MIN_TOPIC_COUNT, told * MIN_TOPIC_SHARE):
                 return True
         return False
 
@@ -163,36 +163,39 @@ class ExampleClassifier:
         for number, value in nearness.items():
             near[self._names[number]].append(value / self._norms[number])
         leaning = self._leaning([feature for feature in weights if feature in self._counts])
-        return {name: (1 - LEAN) * _pool(values) + LEAN * leaning[self._tools[name]] for name, values in near.items()}
+        return {
+            name: (1 - BAYES_WEIGHT) * _combine_scores(values) + BAYES_WEIGHT * leaning[self._tools[name]]
+            for name, values in near.items()
+        }
 
     def _leaning(self, features: Sequence[int]) -> dict[str, float]:
         """The tools' shares, were each feature evidence by itself; steadies a text that is like no one example."""
         logs = dict.fromkeys(self._calls, 0.0)
         for tool, calls in self._calls.items():
-            size = self._sizes[tool] + 10 * SMOOTH
+            size = self._sizes[tool] + 10 * BAYES_SMOOTHING
             for feature in features:
-                logs[tool] += math.log((calls[feature] + SMOOTH) / size) * (1.0 if feature > 0 else 0.5)
+                logs[tool] += math.log((calls[feature] + BAYES_SMOOTHING) / size) * (1.0 if feature > 0 else 0.5)
         top = max(logs.values(), default=0.0)
-        odds = {tool: math.exp((value - top) / SOFT) for tool, value in logs.items()}
+        odds = {tool: math.exp((value - top) / BAYES_TEMPERATURE) for tool, value in logs.items()}
         return {tool: value / sum(odds.values()) for tool, value in odds.items()}
 
 
-def _feature_share(feature: int) -> float:
-    return 1.0 if feature > 0 else FIRST if feature > -(1 << 16) else PAIRS
+def _get_feature_weight(feature: int) -> float:
+    return 1.0 if feature > 0 else FIRST_WORD_WEIGHT if feature > -(1 << 16) else PAIR_WEIGHT
 
 
 @cache
 def _compute_weight(part: float, count: int, most: int, examples: int) -> float:
     """A word that few examples hold says more, and one that a single tool's examples hold, more still."""
-    return part * math.log(1 + examples / count) * most / (count + DOUBT)
+    return part * math.log(1 + examples / count) * most / (count + COUNT_PRIOR)
 
 
-def _pool(values: list[float]) -> float:
+def _combine_scores(values: list[float]) -> float:
     first, second = sorted(values)[:-3:-1]
-    return first if first > 0.99 else (1 - SECOND) * first + SECOND * second
+    return first if first > 0.99 else (1 - SECOND_EXAMPLE_WEIGHT) * first + SECOND_EXAMPLE_WEIGHT * second
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """`word` without its commonest English endings; short words stay as they are."""
     for ending in _ENDINGS.get(word[-1:], ()):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
@@ -212,9 +215,9 @@ class SpellingCorrector:
 
     def fix(self, word: str) -> str:
         """The keyword, or `word` as it is: unknown, too short, or near to keywords of different meaning."""
-        if not 4 <= len(word) <= MAX_TYPO or word in self._known or stem(word) in self._known:
+        if not 4 <= len(word) <= MAX_TYPO or word in self._known or stem_word(word) in self._known:
             return word
-        steps = [(_count_slips(word, key), key) for key in self._keys[word[0]]]
+        steps = [(_count_typos(word, key), key) for key in self._keys[word[0]]]
         least = min(steps, default=(FAR, ""))[0]
         best = {self._vocabulary[key]: key for taken, key in steps if taken == least}
         return best.popitem()[1] if least < FAR and len(best) == 1 else word
@@ -223,7 +226,7 @@ class SpellingCorrector:
 def is_file_name(word: str, names: Collection[str]) -> bool:
     """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
     _, slash, name = word.rpartition("/")
-    return bool(_FILE.fullmatch(word)) or bool(slash and name in names)
+    return bool(_FILE_NAME.fullmatch(word)) or bool(slash and name in names)
 
 
 def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
@@ -237,7 +240,7 @@ def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
     return float(first + second) if first % 10 == 0 < second < 10 < first < 100 else 0.0
 
 
-def _count_slips(word: str, key: str) -> int:
+def _count_typos(word: str, key: str) -> int:
     """The distance if it may be a slip: one in a word of five letters, two in a long one, else FAR."""
     size = min(len(word), len(key))
     allowed = 2 if size >= LONG else 1
@@ -245,11 +248,11 @@ def _count_slips(word: str, key: str) -> int:
         return FAR
     if size < 5 and sorted(word) != sorted(key):
         return FAR
-    steps = _compute_distance(word, key)
+    steps = _compute_edit_distance(word, key)
     return steps if steps <= allowed else FAR
 
 
-def _compute_distance(first: str, second: str) -> int:
+def _compute_edit_distance(first: str, second: str) -> int:
     """How many letters must be changed, added, left out, or swapped with the next one."""
     older, old = [0] * (len(second) + 1), list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.intents.classifier import stem
-from picoclaw.intents.sentence import SLOT_KINDS, UNLIKE, Found, SentenceSlot
+from picoclaw.intents.classifier import stem_word
+from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, SlotValues
 
 Branches = tuple[tuple[Any, ...], ...]
 """Alternatives, each of words, slots and nested alternatives."""
@@ -41,15 +41,15 @@ class Template:
     @cached_property
     def edges(self) -> TemplateEdges:
         """What it may begin with, and what may follow each."""
-        return _link(self.branches, TemplateEdges([("", None)]))
+        return _link_branches(self.branches, TemplateEdges([("", None)]))
 
 
-def _link(branches: Branches, then: TemplateEdges) -> TemplateEdges:
+def _link_branches(branches: Branches, then: TemplateEdges) -> TemplateEdges:
     edges = TemplateEdges()
     for branch in branches:
         after = then
         for node in reversed(branch):
-            after = _link(node, after) if type(node) is tuple else TemplateEdges([(node, after)])
+            after = _link_branches(node, after) if type(node) is tuple else TemplateEdges([(node, after)])
         edges += after
     return edges
 
@@ -72,12 +72,12 @@ def find_first_words(branches: Branches) -> tuple[set[str], bool]:
 
 # Reads the data of the intents: words, slots, concepts, templates and examples, checked as they are read.
 
-Data = Mapping[str, Any]
+GrammarData = Mapping[str, Any]
 
-_PIECE = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
-_MARKS = frozenset("()[]{}<|")
-_TOP = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT = (
+_TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
+_TEMPLATE_MARKS = frozenset("()[]{}<|")
+_TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
+_INTENT_KEYS = (
     "tool",
     "arguments",
     "defaults",
@@ -95,7 +95,7 @@ _INTENT = (
     "templates",
     "examples",
 )
-_SLOT = (
+_SLOT_KEYS = (
     "kind",
     "as",
     "like",
@@ -110,12 +110,12 @@ _SLOT = (
     "without",
     "numbered",
 )
-_FIELDS = ("name", "time_zone", "preferences", "wired")
-_SAY = ("no_model", "unreachable", "resting", "no_tool", "failed", "waiting", "near", "later", *_FIELDS)
-_MOODS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
-_TIMES = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
-_AGAIN = ("every", "bounds", "recent", "since", "ago")
-_MEETING = (
+_ONBOARDING_FIELDS = ("name", "time_zone", "preferences", "wired")
+_SAY_KEYS = ("no_model", "unreachable", "resting", "no_tool", "failed", "waiting", "near", "later", *_ONBOARDING_FIELDS)
+_MOOD_LISTS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
+_TIME_LISTS = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
+_REPEAT_LISTS = ("every", "bounds", "recent", "since", "ago")
+_ONBOARDING_LISTS = (
     "undo",
     "preferences",
     "wired",
@@ -129,10 +129,10 @@ _MEETING = (
     "whether",
     "halts",
 )
-_WORDS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary")
-_LISTS = (*_WORDS, *_MOODS, *_TIMES, *_AGAIN, *_MEETING)
-_NUMERIC = ("numbers", "units", "offsets", "hours")
-_TABLES = (*_NUMERIC, "expand", "days", "parts", "measures", "repeats")
+_SENTENCE_LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary")
+_ALL_LISTS = (*_SENTENCE_LISTS, *_MOOD_LISTS, *_TIME_LISTS, *_REPEAT_LISTS, *_ONBOARDING_LISTS)
+_NUMBER_TABLES = ("numbers", "units", "offsets", "hours")
+_ALL_TABLES = (*_NUMBER_TABLES, "expand", "days", "parts", "measures", "repeats")
 
 
 class Intent(NamedTuple):
@@ -147,9 +147,9 @@ class Intent(NamedTuple):
 
     name: str
     tool: str
-    arguments: Found
-    defaults: Found
-    ask: Found
+    arguments: SlotValues
+    defaults: SlotValues
+    ask: SlotValues
     answer: str
     hints: bool
     slots: dict[str, SentenceSlot]
@@ -174,9 +174,9 @@ class Grammar:
 
     def __init__(self) -> None:
         """Empty; `add` reads one file's table."""
-        self.say: dict[str, str] = dict.fromkeys(_SAY, "")
-        self.tools: dict[str, Data] = {}
-        self.words: dict[str, dict[str, Any]] = {name: {} for name in (*_LISTS, *_TABLES)}
+        self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
+        self.tools: dict[str, GrammarData] = {}
+        self.words: dict[str, dict[str, Any]] = {name: {} for name in (*_ALL_LISTS, *_ALL_TABLES)}
         self.phrases: dict[str, str] = {}
         self.concepts: dict[str, str] = {}
         self.intents: dict[str, Intent] = {}
@@ -186,14 +186,14 @@ class Grammar:
         self._slots: dict[str, SentenceSlot] = {}
         self._source = ""
 
-    def add(self, data: Data, source: str) -> None:
+    def add(self, data: GrammarData, source: str) -> None:
         """Read one file's table; `source` names it in messages."""
         self._source = source
-        self._keys("the file", data, _TOP)
-        self.say |= self._texts("say", data.get("say", {}), _SAY)
+        self._keys("the file", data, _TOP_KEYS)
+        self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
             self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
-        for name, value in self._table("words", data, (*_LISTS, *_TABLES)).items():
+        for name, value in self._table("words", data, (*_ALL_LISTS, *_ALL_TABLES)).items():
             self.words[name] |= self._word_table(f"words.{name}", name, value)
         self.phrases |= self._texts("phrases", data.get("phrases", {}), ())
         for name, value in self._table("slots", data).items():
@@ -213,7 +213,7 @@ class Grammar:
             if known and name not in known:
                 raise self._wrong(key, f"unknown key '{name}'", f"known are {', '.join(known)}")
 
-    def _table(self, name: str, data: Data, known: Collection[str] = (), within: str = "") -> dict[str, Any]:
+    def _table(self, name: str, data: GrammarData, known: Collection[str] = (), within: str = "") -> dict[str, Any]:
         value = data.get(name, {})
         self._keys(f"{within}{name}", value, known)
         return dict(value)
@@ -239,14 +239,14 @@ class Grammar:
         """Words: parted by spaces, with "_" for a space within a phrase."""
         return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
 
-    def _word_table(self, key: str, name: str, value: Any) -> Data:
-        if name in _LISTS:
+    def _word_table(self, key: str, name: str, value: Any) -> GrammarData:
+        if name in _ALL_LISTS:
             return dict.fromkeys(self._split(key, value), True)
         self._keys(key, value)
         if name == "repeats":
             return {spoken: days for days, text in value.items() for spoken in self._split(f"{key}.{days}", text)}
         for phrase, meaning in value.items():
-            good = isinstance(meaning, int | float) if name in _NUMERIC else isinstance(meaning, str)
+            good = isinstance(meaning, int | float) if name in _NUMBER_TABLES else isinstance(meaning, str)
             if name == "parts":
                 good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
             if not good:
@@ -257,10 +257,10 @@ class Grammar:
         for word in words:
             self.concepts[word] = name
             if " " not in word:
-                self.concepts.setdefault(stem(word), name)
+                self.concepts.setdefault(stem_word(word), name)
 
     def _add_slot(self, key: str, name: str, value: Any) -> None:
-        self._keys(key, value, _SLOT)
+        self._keys(key, value, _SLOT_KEYS)
         old = self._slots.get(name) or SentenceSlot(name, "", {})
         kind = value.get("kind", old.kind)
         if kind not in SLOT_KINDS:
@@ -270,7 +270,7 @@ class Grammar:
         for meaning, words in self._table("values", value, within=f"{key}.").items():
             spoken = self._split(f"{key}.values.{meaning}", words)
             values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
-            if kind not in UNLIKE:
+            if kind not in UNWEIGHTED_KINDS:
                 self._add_concept(name, spoken)
         lists = {
             part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
@@ -294,7 +294,7 @@ class Grammar:
         )
 
     def _add_intent(self, key: str, name: str, value: Any) -> None:
-        self._keys(key, value, _INTENT)
+        self._keys(key, value, _INTENT_KEYS)
         old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, {}, [])
         tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
         makes = self._table("make", value, within=f"{key}.")
@@ -340,10 +340,10 @@ class Grammar:
         """The alternatives of a template; a bracket within is a tuple of alternatives itself."""
         branches: list[list[Any]] = [[]]
         outer: list[tuple[str, list[list[Any]]]] = []
-        pieces = _PIECE.findall(line.lower())
+        pieces = _TEMPLATE_TOKEN.findall(line.lower())
         self.keys.update(pieces)
         for piece in pieces:
-            if piece[0] not in _MARKS:
+            if piece[0] not in _TEMPLATE_MARKS:
                 branches[-1].append(intern(piece))
             elif piece == "|":
                 branches.append([])
@@ -395,7 +395,7 @@ def _freeze(branches: Iterable[Sequence[Any]]) -> Branches:
 
 # What a sentence was understood as, and how its slots become the arguments of a tool.
 
-SURE = 0.79  # as good as an example's own words
+EXACT_SCORE = 0.79  # as good as an example's own words
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -411,7 +411,7 @@ class IntentMatch(NamedTuple):
     missing: str = ""
 
 
-def make_match(intent: Intent, found: Found, score: float, route: str) -> IntentMatch:
+def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:
     """Turn the slots of a sentence into the arguments of its intent's tool."""
     given = dict(intent.defaults)
     for value in found.values():
@@ -426,7 +426,7 @@ def make_match(intent: Intent, found: Found, score: float, route: str) -> Intent
     )
 
 
-def _make_arguments(make: Mapping[str, Any], given: Found) -> Found:
+def _make_arguments(make: Mapping[str, Any], given: SlotValues) -> SlotValues:
     """The arguments with those that are made of others in place of these; "options.level" is one within another."""
     used = {field for patterns in make.values() for pattern in patterns for field in _FIELD.findall(pattern)}
     arguments = {name: value for name, value in given.items() if name not in used}
@@ -435,10 +435,10 @@ def _make_arguments(make: Mapping[str, Any], given: Found) -> Found:
         if pattern := next(fits, ""):
             outer, _, inner = name.rpartition(".")
             place = arguments.setdefault(outer, {}) if outer else arguments
-            place[inner] = fill(pattern, given)
+            place[inner] = fill_fields(pattern, given)
     return arguments
 
 
-def fill(template: str, values: Mapping[str, Any]) -> str:
+def fill_fields(template: str, values: Mapping[str, Any]) -> str:
     """Put values in place of their names in braces; a name without a value stays."""
     return _FIELD.sub(lambda field: str(values.get(field[1], field[0])), template)

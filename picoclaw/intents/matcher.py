@@ -9,16 +9,25 @@ from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from typing import Any
 
-from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary, stem
-from picoclaw.intents.grammar import SURE, Grammar, Intent, IntentMatch, Template, TemplateEdges, fill, make_match
-from picoclaw.intents.sentence import Found, Hit, Sentence, SentenceSlot, SlotReader
+from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary, stem_word
+from picoclaw.intents.grammar import (
+    EXACT_SCORE,
+    Grammar,
+    Intent,
+    IntentMatch,
+    Template,
+    TemplateEdges,
+    fill_fields,
+    make_match,
+)
+from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
 
 MAX_CLASSIFIED = 30
-MIN_SCORE = 0.42
+MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
-HINT = 0.5  # a statement must come nearer than a question
-_QUOTES = frozenset(">\"'`«»“”„‘’‹›")
-SHORT = 4  # words; "how many hectopascals" is short for "do we have here"
+MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
+_QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
+MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
 class TemplateWalk:
@@ -38,7 +47,7 @@ class TemplateWalk:
         self._failed: set[tuple[int, int]] = set()
         self._polite = polite
 
-    def fit(self, edges: TemplateEdges, i: int, found: Found, score: int = 0) -> tuple[int, Found] | None:
+    def fit(self, edges: TemplateEdges, i: int, found: SlotValues, score: int = 0) -> tuple[int, SlotValues] | None:
         """The slots of the first way that ends well, and how many words it does not owe to free text."""
         if (id(edges), i) in self._failed:
             return None  # without this, nested options on a hostile text would take exponential time
@@ -57,8 +66,8 @@ class TemplateWalk:
         return fit
 
     def _slot(
-        self, slot: SentenceSlot, then: TemplateEdges, i: int, found: Found, score: int
-    ) -> tuple[int, Found] | None:
+        self, slot: SentenceSlot, then: TemplateEdges, i: int, found: SlotValues, score: int
+    ) -> tuple[int, SlotValues] | None:
         for value, end in self._reader.read(slot, self._sentence, i):
             free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
             gain = 0 if free else end - i
@@ -70,10 +79,10 @@ class TemplateWalk:
 
 def is_quoted(s: Sentence, begin: int) -> bool:
     """Whether the words from `begin` on are what somebody else has said: behind a quotation mark or ">"."""
-    return not _QUOTES.isdisjoint(s.raw[: s.starts[begin] + 1])
+    return not _QUOTE_MARKS.isdisjoint(s.raw[: s.starts[begin] + 1])
 
 
-def add_value(found: Found, slot: SentenceSlot, value: Any) -> Found:
+def add_value(found: SlotValues, slot: SentenceSlot, value: Any) -> SlotValues:
     """Add a slot's value; "the soil in the greenhouse" is one place, and none of the two alone."""
     before = found.get(slot.name) if slot.joins else None
     joined = f"{before} {value}" if before and value != before else value
@@ -96,7 +105,7 @@ class IntentMatcher:
         self._vocabulary = Vocabulary(
             self._book.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
         )
-        self._acts = frozenset(map(stem, words["acts"]))
+        self._acts = frozenset(map(stem_word, words["acts"]))
         self._keys = self._book.keys.union(self._book.concepts, *words.values())
 
     @cached_property
@@ -138,7 +147,7 @@ class IntentMatcher:
             asks = s.holds(self._book.words["requests"])
             acts = self._fits(s, exact, begins[:1], kind="acts")
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
-        if not fits and stem(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
+        if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
@@ -164,7 +173,7 @@ class IntentMatcher:
         return fit[0]._replace(missing=fit[0].missing or self._exact(fit[0].intent)), fit[1]
 
     def _exact(self, intent: str) -> str:
-        return fill(self.say["near"], {"exact": self.intents[intent].exact})
+        return fill_fields(self.say["near"], {"exact": self.intents[intent].exact})
 
     def _fits(
         self,
@@ -186,7 +195,7 @@ class IntentMatcher:
                 intent = self._book.intents[template.intent]
                 if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
-                if (not whole or (intent.tool and not _list_texts(intent))) and (
+                if (not whole or (intent.tool and not _has_text_slot(intent))) and (
                     fit := walk.fit(template.edges, i, {})
                 ):
                     match = self._planned(make_match(intent, fit[1], 1.0, "template"))
@@ -235,7 +244,7 @@ class IntentMatcher:
         scores = self._nearest.scores(words)
         intents = self._book.intents
         name = max(scores, key=scores.__getitem__, default="")
-        if not name or scores[name] < MIN_SCORE:
+        if not name or scores[name] < MIN_INTENT_SCORE:
             return None
         intent = intents[name]
         if intent.tool and not self._may(intent, s, begin, end, scores[name]):
@@ -244,7 +253,7 @@ class IntentMatcher:
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
         match = make_match(intent, self._gather(intent, s, begin, end), scores[name], "example")
-        if intent.tool == "sensor_read" and not match.arguments and scores[name] < SURE:
+        if intent.tool == "sensor_read" and not match.arguments and scores[name] < EXACT_SCORE:
             return None  # it would be answered with whatever is measured
         return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
 
@@ -252,16 +261,18 @@ class IntentMatcher:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""
         mood = self._mood(s, begin, end)
         words = self._book.words
-        if mood in {"acts", "general"} or (score < SURE and (mood == "vague" or end - begin == 1)):
+        if mood in {"acts", "general"} or (score < EXACT_SCORE and (mood == "vague" or end - begin == 1)):
             return False
-        texts = _list_texts(intent)
-        if mood == "tells" and not (intent.hints and score >= HINT and (texts or not s.holds(words["past"]))):
+        texts = _has_text_slot(intent)
+        if mood == "tells" and not (
+            intent.hints and score >= MIN_STATEMENT_SCORE and (texts or not s.holds(words["past"]))
+        ):
             return False
         if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
             return False  # a sensor knows only the present
-        if score < SURE and self._is_of_another(s, begin, end, intent.tool):
+        if score < EXACT_SCORE and self._is_of_another(s, begin, end, intent.tool):
             return False
-        near = score >= SURE or self._nearest.concerns(s.words[begin:end], intent.tool)
+        near = score >= EXACT_SCORE or self._nearest.concerns(s.words[begin:end], intent.tool)
         return near and (texts or self._ours(s, begin))
 
     def _is_of_another(self, s: Sentence, begin: int, end: int, tool: str) -> bool:
@@ -277,7 +288,7 @@ class IntentMatcher:
         "tells" something, is about the world in "general", or is too "vague" to tell.
         """
         words = self._book.words
-        if stem(s.words[begin]) in self._acts:
+        if stem_word(s.words[begin]) in self._acts:
             return "acts"
         asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
         if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
@@ -288,7 +299,7 @@ class IntentMatcher:
         if s.holds(words["general"]):
             return "general"
         near = any(word in words["here"] or not word.isalpha() for word in s.words) or s.holds(self._places)
-        return "asks" if near or end - begin <= SHORT else "vague"
+        return "asks" if near or end - begin <= MAX_SHORT_WORDS else "vague"
 
     @cached_property
     def _places(self) -> dict[str, str]:
@@ -302,9 +313,9 @@ class IntentMatcher:
             s.text(i, i + 1).istitle() or (s.words[i - 1] == "in" and not s.longest(self._places, i)) for i in foreign
         )
 
-    def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> Found:
+    def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> SlotValues:
         """The slots of a sentence without a template: each where it first reads well, free text last."""
-        found: Found = {}
+        found: SlotValues = {}
         left = set(range(begin, end))
         for slot in sorted(intent.slots.values(), key=lambda slot: slot.kind == "text"):
             if slot.name in found:
@@ -326,7 +337,7 @@ class IntentMatcher:
                 left -= set(range(i, stop))
         return found
 
-    def _likely(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _likely(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
         follows = not slot.after or self._follows(slot, s, i)
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
@@ -361,5 +372,5 @@ def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
     return not match.missing, score, not match.tool
 
 
-def _list_texts(intent: Intent) -> bool:
+def _has_text_slot(intent: Intent) -> bool:
     return any(slot.kind == "text" for slot in intent.slots.values())

@@ -4,25 +4,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from picoclaw.intents.grammar import SURE, Intent, IntentMatch
+from picoclaw.intents.grammar import EXACT_SCORE, Intent, IntentMatch
 from picoclaw.intents.sentence import Sentence
 from picoclaw.messages import Message
 from picoclaw.text import pattern
 from picoclaw.times import parse_zone
 
-TOOL = "first_run"
-_GREETING = "hello"
+ONBOARDING_TOOL = "first_run"
+_GREETING_INTENT = "hello"
 """The intent that begins the meeting, or goes on with it."""
 
 _QUESTION = re.compile(r"^([A-Z][a-z]*(?: [a-z]+)*): [^\n]*\?\Z", re.MULTILINE)
-_LONGEST = {"name": 4, "time_zone": 6}
+_MAX_WORDS = {"name": 4, "time_zone": 6}
 """Words in an answer; other questions may be answered at length."""
-_LONGEST_UNCLEAR = 12
-_GLUE = frozenset({"a", "and", "in", "no", "only", "the", "with"})
-_STAYS_OPEN = 6
+_MAX_UNCLEAR_WORDS = 12
+_FILLER_WORDS = frozenset({"a", "and", "in", "no", "only", "the", "with"})
+_MAX_MESSAGES_OPEN = 6
 """Messages after a question, beyond which nothing is taken for its answer."""
-_SHOUTED = pattern(r"[A-Z]{4}")
-_PART = pattern(r"(?=[a-z]{0,12}\d)\d{0,12}[a-z]")
+_CAPITALS = pattern(r"[A-Z]{4}")
+_PART_NAME = pattern(r"(?=[a-z]{0,12}\d)\d{0,12}[a-z]")
 
 
 class Onboarding:
@@ -41,13 +41,13 @@ class Onboarding:
         """
         s = Sentence(text, self._words)
         begun, field = _find_question(earlier, self._say["later"])
-        if match and match.tool == TOOL:
+        if match and match.tool == ONBOARDING_TOOL:
             return (
                 match
                 if self._is_plausible(match)
                 else IntentMatch("unclear", "", {}, self._say["name"], 1.0, "unclear")
             )
-        if match and match.intent == _GREETING:
+        if match and match.intent == _GREETING_INTENT:
             return _make_call({})
         if not _get_served_tool(match) and (name := self._introduced(s)):
             return _make_call({"name": name})
@@ -69,7 +69,7 @@ class Onboarding:
             return _make_call({field: "skip"})
         if self._answers(field, s, match):
             return _make_call({field: self._answer(field, s)})
-        if _get_served_tool(match) or unserved is None or s.asks or len(s.words) > _LONGEST_UNCLEAR:
+        if _get_served_tool(match) or unserved is None or s.asks or len(s.words) > _MAX_UNCLEAR_WORDS:
             return match
         return IntentMatch("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
 
@@ -79,23 +79,25 @@ class Onboarding:
         """
         if not s.words or s.asks or s.raw.lstrip().startswith("<") or self._begins(s, "wants"):
             return False
-        if field in _LONGEST:
+        if field in _MAX_WORDS:
             plain = not _get_served_tool(match) or (
-                match is not None and match.route != "template" and match.score < SURE
+                match is not None and match.route != "template" and match.score < EXACT_SCORE
             )
-            return plain and len(s.words) <= _LONGEST[field] and self._is_named(field, s)
+            return plain and len(s.words) <= _MAX_WORDS[field] and self._is_named(field, s)
         is_of_field = any(self._is_word_of(field, word) for word in s.words)
         if match and match.tool:
             if self._intents[match.intent].kind or self._begins(s, "fetches"):
                 return False
             return (match.route != "template" and is_of_field) or self._is_only(field, s)
-        small_talk = match is not None and bool(match.answer) and (match.route == "template" or match.score >= SURE)
+        small_talk = (
+            match is not None and bool(match.answer) and (match.route == "template" or match.score >= EXACT_SCORE)
+        )
         return not small_talk and is_of_field
 
     def _is_plausible(self, match: IntentMatch) -> bool:
         """Whether the name that a sentence gives is one: not "maybe later", and no further sentence behind it."""
         parts = str(match.arguments.get("name", "")).split()
-        return len(parts) < 2 or (len(parts) <= _LONGEST["name"] and all(part[:1].isupper() for part in parts))
+        return len(parts) < 2 or (len(parts) <= _MAX_WORDS["name"] and all(part[:1].isupper() for part in parts))
 
     def _is_named(self, field: str, s: Sentence) -> bool:
         """Whether a text is a name: written as one, or behind "it is"; or a time zone."""
@@ -108,15 +110,15 @@ class Onboarding:
         parts = [line.text(i, i + 1) for i in range(len(line.words))]
         if line.longest(self._words["lead"], 0) or line.longest(self._words["halts"], 0):
             return False
-        return bool(parts) and all(part[:1].isupper() and not _SHOUTED.match(part) for part in parts)
+        return bool(parts) and all(part[:1].isupper() and not _CAPITALS.match(part) for part in parts)
 
     def _is_only(self, field: str, s: Sentence) -> bool:
         polite = Sentence(self._bare(s), self._words).words
-        return field == "preferences" and all(self._is_word_of(field, word) or word in _GLUE for word in polite)
+        return field == "preferences" and all(self._is_word_of(field, word) or word in _FILLER_WORDS for word in polite)
 
     def _is_word_of(self, field: str, word: str) -> bool:
         """Whether a word is one that answers the question for a field use; a part such as "bme280" has a digit."""
-        part = field == "wired" and bool(_PART.match(word))
+        part = field == "wired" and bool(_PART_NAME.match(word))
         return part or word in self._words[field]
 
     def _introduced(self, s: Sentence) -> str:
@@ -124,12 +126,12 @@ class Onboarding:
         hit = s.longest(self._words["introduces"], self._starts(s)[-1]) if s.words else None
         name = s.text(hit[1], len(s.words)).rstrip("!") if hit and hit[1] < len(s.words) else ""
         parts = name.split()
-        return name if len(parts) <= _LONGEST["name"] and all(part[:1].isupper() for part in parts) else ""
+        return name if len(parts) <= _MAX_WORDS["name"] and all(part[:1].isupper() for part in parts) else ""
 
     def _answer(self, field: str, s: Sentence) -> str:
         """The answer as it was written, without "I live in" and "please"."""
         first, end = 0, len(s.words)
-        if field in _LONGEST:
+        if field in _MAX_WORDS:
             hit = s.longest(self._words["opens"], 0)
             first = hit[1] if hit and hit[1] < end else 0
         else:
@@ -163,7 +165,7 @@ class Onboarding:
 
 
 def _make_call(arguments: dict[str, Any], before: str = "") -> IntentMatch:
-    return IntentMatch(TOOL, TOOL, arguments, f"{before}\n{{result}}".strip(), 1.0, "meeting")
+    return IntentMatch(ONBOARDING_TOOL, ONBOARDING_TOOL, arguments, f"{before}\n{{result}}".strip(), 1.0, "meeting")
 
 
 def _is_zone(text: str) -> bool:
@@ -184,32 +186,32 @@ def _find_question(messages: Sequence[Message], put_off: str) -> tuple[bool, str
     No question is open after the answer that puts it off.
     """
     begun, since = False, 0
-    for message, results in _iterate_backwards(messages):
+    for message, results in _iter_backwards(messages):
         since += message.role == "user"
         if message.role == "assistant" and message.text == put_off and not message.calls:
             return True, ""
         for call in reversed(message.calls):
             result = results.pop(call.id, "error: ")
-            if call.name != TOOL:
+            if call.name != ONBOARDING_TOOL:
                 continue
             begun = True
             if not result.startswith("error: "):
-                found = _QUESTION.search(result) if since < _STAYS_OPEN else None
+                found = _QUESTION.search(result) if since < _MAX_MESSAGES_OPEN else None
                 return begun, found[1].lower().replace(" ", "_") if found else ""
     return begun, ""
 
 
 def _find_last_noted(messages: Sequence[Message]) -> list[str]:
     """The fields of the newest answer that was noted, none where that was taken back."""
-    for message, results in _iterate_backwards(messages):
+    for message, results in _iter_backwards(messages):
         for call in reversed(message.calls):
-            good = call.name == TOOL and not results.pop(call.id, "error: ").startswith("error: ")
+            good = call.name == ONBOARDING_TOOL and not results.pop(call.id, "error: ").startswith("error: ")
             if good and call.arguments:
                 return [field for field, value in call.arguments.items() if isinstance(value, str) and value != "undo"]
     return []
 
 
-def _iterate_backwards(messages: Sequence[Message]) -> Iterator[tuple[Message, dict[str, str]]]:
+def _iter_backwards(messages: Sequence[Message]) -> Iterator[tuple[Message, dict[str, str]]]:
     """The messages, the newest first, each with the results that came after it by the ids of their calls."""
     results: dict[str, str] = {}
     for message in reversed(messages):

@@ -5,25 +5,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from picoclaw.errors import MEANS, NOT_YET
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents import onboarding
-from picoclaw.intents.grammar import IntentMatch, fill
+from picoclaw.intents.grammar import IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher
-from picoclaw.intents.onboarding import TOOL
+from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
-from picoclaw.providers import BUILT_IN, Provider
+from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.window import remove_hints
 
-_NUMBER = re.compile(r" as number (\d+) ")
-_HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
+_JOB_NUMBER = re.compile(r" as number (\d+) ")
+_SEARCH_HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
-_CONTROL = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
+_CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 
 
 class IntentProvider:
     """Answers with templates and examples instead of a model."""
 
-    name = BUILT_IN
+    name = BUILT_IN_PROVIDER
 
     def __init__(
         self,
@@ -50,28 +50,28 @@ class IntentProvider:
 
     def meets(self, messages: Sequence[Message]) -> bool:
         """Whether the last of the messages, a user's, belongs to the first meeting: a greeting, a name, an answer."""
-        match = self.match(messages[-1].text, {onboarding.TOOL})
-        found = self._meeting.match(messages[:-1], _clean(messages[-1].text), match, None)
-        return found is not None and (found.tool == onboarding.TOOL or found.route == "meeting")
+        match = self.match(messages[-1].text, {onboarding.ONBOARDING_TOOL})
+        found = self._meeting.match(messages[:-1], _clean_text(messages[-1].text), match, None)
+        return found is not None and (found.tool == onboarding.ONBOARDING_TOOL or found.route == "meeting")
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
-        return self._matcher.match(_clean(text), offered)
+        return self._matcher.match(_clean_text(text), offered)
 
     def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> IntentMatch | None:
         """What the last of the messages, a user's, means after the others."""
         text = messages[-1].text
         match = self.match(text, offered)
-        if onboarding.TOOL not in offered:
+        if onboarding.ONBOARDING_TOOL not in offered:
             return match
-        return self._meeting.match(messages[:-1], _clean(text), match, self._words(None, ()))
+        return self._meeting.match(messages[:-1], _clean_text(text), match, self._words(None, ()))
 
     def events(self, request: Request) -> Iterator[Event]:
         """One tool call, or one text."""
         last = request.messages[-1] if request.messages else Message("user", "")
         if last.role == "tool":
             if last.text.startswith("error: "):
-                waits = last.text.partition(NOT_YET)[1] and _NUMBER.search(last.text)
+                waits = last.text.partition(WAITING_FOR_APPROVAL)[1] and _JOB_NUMBER.search(last.text)
                 why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else last.text
                 yield Notice(why.removeprefix("error: "), failed=True)
             yield Text(self._result(request.messages))
@@ -94,25 +94,25 @@ class IntentProvider:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer):
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
-            return fill(say[why], {"model": self._model})
+            return fill_fields(say[why], {"model": self._model})
         if not match.tool:
-            return fill(match.answer, match.arguments)
+            return fill_fields(match.answer, match.arguments)
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
-            return fill(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
+            return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         return match.missing
 
     def _result(self, messages: Sequence[Message]) -> str:
         """The last call's result, in the words of the intent that asked for it."""
         newest = remove_hints(messages[-1].text)
-        if newest.startswith("error: ") and NOT_YET in newest:
+        if newest.startswith("error: ") and WAITING_FOR_APPROVAL in newest:
             return self._waiting(messages, newest)
         if newest.startswith("error: "):
-            return fill(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
+            return fill_fields(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
         match = self._answered(messages)
         if match is None:
             return newest
-        return fill(match.answer, {**match.arguments, "result": _HIT.sub(r"\1", newest)})
+        return fill_fields(match.answer, {**match.arguments, "result": _SEARCH_HIT.sub(r"\1", newest)})
 
     def _answered(self, messages: Sequence[Message]) -> IntentMatch | None:
         """The match whose call the last of the messages is the result of."""
@@ -125,24 +125,24 @@ class IntentProvider:
     def _waiting(self, messages: Sequence[Message], newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
         match = self._answered(messages)
-        number = _NUMBER.search(newest)
+        number = _JOB_NUMBER.search(newest)
         if match is None or number is None:
-            return newest.removeprefix("error: ").partition(MEANS)[0]
+            return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
         does = self._matcher.tools.get(match.tool, {}).get("does", "do this")
         asks = self._matcher.intents[match.intent].asks or f"Shall I {does}?"
-        means = newest.partition(MEANS)[2]
-        question = f"{fill(asks, match.arguments)} {means}".strip()
-        return fill(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
+        means = newest.partition(MEANING_PREFIX)[2]
+        question = f"{fill_fields(asks, match.arguments)} {means}".strip()
+        return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     """A user's words without the heads before them, and without characters that no word has."""
-    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL)
+    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
 
 
 # A model, with the first meeting held by the matcher where the model lets it drop, as small ones do.
 
-_PATIENCE = 2
+_TURNS_BEFORE_MATCHER = 2
 """Turns; in the first a model may only greet."""
 
 
@@ -181,7 +181,7 @@ class OnboardingProvider:
 
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
-        rest = tuple(tool for tool in request.tools if tool["name"] != TOOL)
+        rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
         if len(rest) == len(request.tools) or not self._leads(_split_turns(request.messages)[:-1]):
             self._leading = False
             yield from self._model.events(request)
@@ -206,8 +206,10 @@ class OnboardingProvider:
 
 def is_onboarding_dropped(turns: Sequence[Sequence[Message]]) -> bool:
     """Tell whether a conversation's first two turns went by without a word about the meeting being noted."""
-    begun = turns[:_PATIENCE]
-    return len(begun) == _PATIENCE and not any(call.name == TOOL for turn in begun for m in turn for call in m.calls)
+    begun = turns[:_TURNS_BEFORE_MATCHER]
+    return len(begun) == _TURNS_BEFORE_MATCHER and not any(
+        call.name == ONBOARDING_TOOL for turn in begun for m in turn for call in m.calls
+    )
 
 
 def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
@@ -223,6 +225,7 @@ def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
 def _is_onboarding_known(request: Request, invitation: str) -> bool:
     """Whether the meeting has begun in this conversation, or the owner was invited to it."""
     return any(
-        (message.role == "assistant" and invitation in message.text) or any(call.name == TOOL for call in message.calls)
+        (message.role == "assistant" and invitation in message.text)
+        or any(call.name == ONBOARDING_TOOL for call in message.calls)
         for message in request.messages
     )

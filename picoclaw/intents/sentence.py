@@ -4,34 +4,34 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from picoclaw.intents.classifier import ADDRESS, is_file_name, parse_amount
-from picoclaw.intents.times import RepeatTime, TimeReader, Words, format_whole_length
+from picoclaw.intents.classifier import HEX_ADDRESS, is_file_name, parse_amount
+from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length
 from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-_READ = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-SLOT_KINDS = frozenset(_READ | {"percent", "repeat", "seconds", "term", "text", "time", "value"})
-UNLIKE = frozenset({"past", "term"})
+_PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
+SLOT_KINDS = frozenset(_PLAIN_KINDS | {"percent", "repeat", "seconds", "term", "text", "time", "value"})
+UNWEIGHTED_KINDS = frozenset({"past", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
 
-Found = dict[str, Any]
-Hit = tuple[Any, int]
+SlotValues = dict[str, Any]
+SlotReading = tuple[Any, int]
 
 _WORD = pattern(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
-_GLUED = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
-_LONGEST_TIME = 14  # words
+_MAX_TIME_WORDS = 14  # words
 _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
-_JOINTS = frozenset({"and", "&", "plus"})
-_CLAUSE = frozenset(",.;:!?")
+_AND_WORDS = frozenset({"and", "&", "plus"})
+_CLAUSE_MARKS = frozenset(",.;:!?")
 _SIGNS = frozenset("+-|=")
-_TRIM = " \t\r\n.,;:?\"'“”"
+_TRIMMED_CHARS = " \t\r\n.,;:?\"'“”"
 
 
 class SentenceSlot(NamedTuple):
@@ -58,15 +58,15 @@ class SentenceSlot(NamedTuple):
 class Sentence:
     """A text and its words in lower case, with where each came from."""
 
-    def __init__(self, raw: str, words: Words) -> None:
+    def __init__(self, raw: str, words: WordTables) -> None:
         """Short forms ("what's", "90s", "half-past") become several words with one origin."""
         self.raw, self.words = raw, list[str]()
         self.starts: list[int] = []
-        self._hits: dict[tuple[int, int], Hit | None] = {}
+        self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
             word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
-            glued = _GLUED.fullmatch(word)
+            glued = _NUMBER_WITH_UNIT.fullmatch(word)
             if word in expand:
                 parts = expand[word].split()
             elif glued and glued[2] in glue:
@@ -90,20 +90,20 @@ class Sentence:
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
         stop = self.starts[end] if end < len(self.words) else len(self.raw)
-        return self.raw[self.starts[first] : stop].strip(_TRIM)
+        return self.raw[self.starts[first] : stop].strip(_TRIMMED_CHARS)
 
     def after_comma(self, i: int) -> bool:
         """Whether word `i` begins a new clause."""
-        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE
+        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE_MARKS
 
-    def longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
+    def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
         key = (id(table), i)
         if key not in self._hits:
             self._hits[key] = self._longest(table, i)
         return self._hits[key]
 
-    def _longest(self, table: Mapping[str, Any], i: int) -> Hit | None:
+    def _longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         for end in range(min(i + 5, len(self.words)), i, -1):
             phrase = " ".join(self.words[i:end])
             if phrase in table:
@@ -118,17 +118,17 @@ class Sentence:
 class SlotReader:
     """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: WordTables) -> None:
         """`words`: the tables of numbers, units and times of day."""
         self._words = words
         self._times = TimeReader(words)
 
-    def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """Every reading of `slot` that begins at word `i`."""
-        reader: Callable[[SentenceSlot, Sentence, int], Iterator[Hit]] = getattr(self, f"_{slot.kind}")
+        reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
         return reader(slot, s, i) if i < len(s.words) else iter(())
 
-    def _text(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _text(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         first = i
         while first < len(s.words) - 1 and s.words[first] in slot.drop:
             first += 1
@@ -151,20 +151,20 @@ class SlotReader:
         return found and not (s.words[i] == "if" and i > 0 and s.words[i - 1] in self._words["whether"])
 
     @staticmethod
-    def _choice(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _choice(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         hit = s.longest(slot.values, i)
         while hit:  # "co2 ppm" says one thing twice, "temperature, humidity" is no single choice
             yield hit
             value, end = hit
-            joint = end < len(s.words) and s.words[end] in _JOINTS
+            joint = end < len(s.words) and s.words[end] in _AND_WORDS
             hit = s.longest(slot.values, end + joint)
             if hit and hit[0] != value:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
-    def _term(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _term(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         return self._choice(slot, s, i)
 
-    def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
@@ -174,7 +174,7 @@ class SlotReader:
             yield s.text(i, end).lower(), end
 
     @staticmethod
-    def _label(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _label(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A name of the owner's, never mended: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             words = s.spelt[i:end]
@@ -184,27 +184,27 @@ class SlotReader:
             if not slot.before or noun in slot.before or not noun.isalpha():
                 yield "_".join(words), end
 
-    def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if is_file_name(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
         yield from self._choice(slot, s, i)
 
-    def _folder(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _folder(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
         if s.words[i] not in slot.never and not is_file_name(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
 
-    def _dir(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _dir(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         word = s.words[i]
         path = word[-1] == "/" or ("/" in word and word[0] in "/~.")
         yield from self._folder(slot, s, i) if path else self._choice(slot, s, i)
 
     @staticmethod
-    def _address(_slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
-        if ADDRESS.fullmatch(s.words[i]):
+    def _address(_slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        if HEX_ADDRESS.fullmatch(s.words[i]):
             yield int(s.words[i], 16), i + 1
 
-    def _number(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _number(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         word = s.words[i].lstrip("#")
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
@@ -215,19 +215,19 @@ class SlotReader:
         if not slot.before:  # nobody counts bytes in hex
             yield from self._address(slot, s, i)
 
-    def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
         if self._is_one_of_several(slot, s, i):
             return
-        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+        for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
 
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether more than one time of day is named in a row, this one among them: "at 8, 12 and 18"."""
-        for at in range(max(0, i - _LONGEST_TIME), i + 1):
-            end = self._times.several(s.words[at : at + _LONGEST_TIME], slot.part)
+        for at in range(max(0, i - _MAX_TIME_WORDS), i + 1):
+            end = self._times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
             if end and at + end > i:
                 return True
         return False
@@ -237,22 +237,22 @@ class SlotReader:
         if not self._times.names_a_day(s.words[first:end]):
             return False
         elsewhere = (i for i in range(len(s.words)) if not first <= i < end)
-        return any(self._times.names_a_time(s.words[i : i + _LONGEST_TIME]) for i in elsewhere)
+        return any(self._times.names_a_time(s.words[i : i + _MAX_TIME_WORDS]) for i in elsewhere)
 
-    def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What comes again, in arguments of a job."""
         for repeat, end in self._repeated(slot, s, i):
             yield repeat.arguments, end
 
-    def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What comes again, as a rule is told."""
         for repeat, end in self._repeated(slot, s, i):
             if repeat.text:
                 yield repeat.text, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
-        for repeat, count in self._times.repeated(s.words[i : i + _LONGEST_TIME], slot.part):
-            within = any(self._times.range(s.words[at : at + _LONGEST_TIME]) for at in range(len(s.words)))
+        for repeat, count in self._times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
+            within = any(self._times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in range(len(s.words)))
             if not within and not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
                 yield repeat, i + count
 
@@ -261,7 +261,7 @@ class SlotReader:
         hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
         return any(i < first or hit[1] > end for i, hit in hits if hit)
 
-    def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20"."""
         for at in range(i, len(s.words)):
             if hit := s.longest(slot.values, at):
@@ -271,24 +271,24 @@ class SlotReader:
             since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
             if since and (hit := s.longest(slot.values, since)):
                 yield f"{s.words[at]} {hit[0]}", hit[1]
-            for value, count in self._times.past(s.words[at : at + _LONGEST_TIME]):
+            for value, count in self._times.past(s.words[at : at + _MAX_TIME_WORDS]):
                 yield value, at + count
             if s.words[at] not in slot.drop:
                 return
 
-    def _seconds(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _seconds(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
         for value, end in self._time(slot, s, i):
             if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
                 yield value["at_seconds"], end
 
-    def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """The same in words, whatever else is said of when."""
-        for value, count in self._times.once(s.words[i : i + _LONGEST_TIME], slot.part):
+        for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
                 yield format_whole_length(value["at_seconds"]), i + count
 
-    def _value(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _value(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A measured value, with what is measured in its unit: "21.5 °C", "minus 5", "20%"."""
         at = i + (s.words[i] == slot.part)
         numbers = self._words["numbers"]
@@ -307,7 +307,7 @@ class SlotReader:
         elif found[2] in measures:
             yield said | {"quantity": measures[found[2]]}, at + 1
 
-    def _percent(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[Hit]:
+    def _percent(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
         value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:

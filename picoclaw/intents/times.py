@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from picoclaw.intents.classifier import parse_amount
 
-Words = Mapping[str, Mapping[str, Any]]
+WordTables = Mapping[str, Mapping[str, Any]]
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
+_DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
-NEXT = " o'clock"
+OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
 
 
@@ -27,7 +27,7 @@ class RepeatTime(NamedTuple):
         """How a job is told."""
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
-        days = ",".join(_SETS.get(day) or str(_DAYS.index(day)) for day in self.days)
+        days = ",".join(_DAY_SETS.get(day) or str(_DAYS.index(day)) for day in self.days)
         hours = ",".join(str(int(time[:2])) for time in self.times)
         return {"cron_expr": f"{int(self.times[0][3:])} {hours} * * {days}"}
 
@@ -42,7 +42,7 @@ class RepeatTime(NamedTuple):
 class TimeReader:
     """The tables of numbers, units and times of day, ready to read the words at the beginning of a text."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: WordTables) -> None:
         """`words`: all tables of words."""
         self._words = words
 
@@ -277,7 +277,7 @@ class TimeReader:
                 return ""
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
-        return f"{day} {clock}{NEXT if either else ''}".strip()
+        return f"{day} {clock}{OCLOCK if either else ''}".strip()
 
 
 def _parse_count(tail: str, end: int) -> int:

@@ -15,7 +15,7 @@ import apsw
 
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError
-from picoclaw.files import DAMAGED, explain_os_error
+from picoclaw.files import DAMAGED_INFIX, explain_os_error
 from picoclaw.maintenance import database_copy as care
 from picoclaw.maintenance import repair
 from picoclaw.memory import index
@@ -28,7 +28,7 @@ from picoclaw.store.jobs import Jobs
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.salvage import delete_orphans
 from picoclaw.store.tasks import Tasks
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 
 class Finding(NamedTuple):
@@ -66,7 +66,7 @@ def check_databases(home: Path) -> Iterator[Finding]:
         yield Finding("bad", "last copy", f"cannot be looked at: {error}")
         return
     if found == "ok":
-        made = owner_time(home, copy.stat().st_mtime)
+        made = get_owner_time(home, copy.stat().st_mtime)
         yield Finding("good", "last copy", f"of state.db, {made:%d %b %Y %H:%M}")
     else:
         yield Finding("bad", "last copy", found, partial(_delete_copy, copy))
@@ -225,7 +225,7 @@ def check_leftovers(home: Path) -> Iterator[Finding]:
         yield Finding(
             "note", "leftovers", f"{len(left)} of writing that was cut off: {named}", partial(_delete_leftovers, left)
         )
-    aside = sorted(p.name for p in home.glob(f"*{DAMAGED}*") if not p.name.endswith(care.WAL_SUFFIXES))
+    aside = sorted(p.name for p in home.glob(f"*{DAMAGED_INFIX}*") if not p.name.endswith(care.WAL_SUFFIXES))
     if aside:
         yield Finding("note", "damaged files", f"kept to be looked at, and yours to delete: {', '.join(aside)}")
 

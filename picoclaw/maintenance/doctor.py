@@ -51,14 +51,14 @@ from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config
 from picoclaw.providers import make_provider
-from picoclaw.resources import find_shipped, home_folder
-from picoclaw.skills.library import SkillLibrary, home_tiers
+from picoclaw.resources import find_shipped, get_home
+from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.store import history_migrations
 from picoclaw.store.database import run_quick_check
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.tools.exec import ExecTools
 from picoclaw.workspace import examine_workspace, find_outputs_file
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 from picoclaw.workspace.prompts import Prompts
 
 _POWER_SUPPLY_ADVICE = "use a stronger power supply and a short cable"
@@ -67,7 +67,7 @@ _BOARD_REMEDIES = {"clock": "sudo timedatectl set-ntp true", "power and throttli
 
 def examine_board(board: Board, config: Config) -> Iterator[CheckResult]:
     """Look at the board: how it is, its sensors, read once each, and its buses."""
-    for row in health.check_health(board, owner_time(config.home), find_existing_folder(config.home)):
+    for row in health.check_health(board, get_owner_time(config.home), find_existing_folder(config.home)):
         yield row._replace(mend=_BOARD_REMEDIES.get(row.what, "") if row.mark == "bad" else "")
     yield from _examine_sensors(board, config)
     yield from checkup.check_buses(board)
@@ -478,7 +478,7 @@ def _examine_database(path: Path, made: str) -> Iterator[CheckResult]:
 
 
 def _examine_rules(folder: Path) -> Iterator[CheckResult]:
-    found = rules.load_rules(folder, owner_time(folder))
+    found = rules.load_rules(folder, get_owner_time(folder))
     for problem in found.problems.values():
         yield CheckResult("bad", rules.RULES_FILE, f"not followed: {problem}", "picoclaw rules check")
     if found.rules:
@@ -489,7 +489,7 @@ def _examine_workspace(config: Config) -> Iterator[CheckResult]:
     """The files that a model is told, and the skills."""
     found = [CheckResult("note", "workspace", *row) for row in examine_workspace(config.home)]
     yield from found or [CheckResult("good", "workspace", f"the files in {config.workspace} are as they should be")]
-    library = SkillLibrary(home_tiers(config.home))
+    library = SkillLibrary(list_home_tiers(config.home))
     library.look()
     for broken in library.broken:
         yield CheckResult("note", "skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")
@@ -869,7 +869,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> Iterator[CheckResult]:
     """Look at everything in turn, on the board of this kind; `offline` leaves out what asks a server."""
     yield CheckResult("good", "picoclaw", f"{__version__} on Python {platform.python_version()}, {sys.executable}")
     try:
-        yield from examine_home(home_folder(os.environ))
+        yield from examine_home(get_home(os.environ))
         config = load_config()
     except ConfigError as error:
         yield CheckResult("bad", "settings", str(error), "mend the file named here, or move it aside")

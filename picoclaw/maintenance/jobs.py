@@ -249,7 +249,7 @@ class Chores:
         """Write down what a dream did, where it did anything; returns why it could not be."""
         try:
             if said:
-                versions.record_dream(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
+                versions.log_dream(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
         except OSError as error:
             return [f"dream: {self.config.home / versions.HISTORY_FOLDER} cannot be written: {explain_os_error(error)}"]
         return []

@@ -16,15 +16,15 @@ from typing import Any
 
 import apsw
 
-from picoclaw.config.files import read
+from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError
 from picoclaw.files import (
-    DAMAGED,
+    DAMAGED_INFIX,
     check_reserve,
-    drop_oldest,
     explain_os_error,
     make_folder,
-    remove,
+    remove_file,
+    remove_old_damaged,
     set_aside,
     sync_folder,
     write_atomic,
@@ -46,7 +46,7 @@ from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.salvage import SalvagedTable, salvage
-from picoclaw.workspace.pages import owner_time
+from picoclaw.workspace.pages import get_owner_time
 
 _MAX_FILE_BYTES = 1_000_000
 _COPY_INTERVAL_S, _MAX_BYTES_PER_DAY = 20 * 3600.0, 10_000_000
@@ -104,7 +104,7 @@ def copy_changed_files(home: Path) -> None:
         data, copy = _read_content(home / name), home / COPIES_FOLDER / name
         if not data:
             if not (home / name).exists():
-                remove(copy)
+                remove_file(copy)
         elif data != _read_content(copy) and good(data):
             check_reserve("records", home)
             make_folder(copy.parent)
@@ -130,7 +130,7 @@ def copy_state_database(home: Path, now: float, redact: Redactor | None = None) 
     check_reserve("records", home)
     make_folder(copy.parent)
     young = copy.with_name(f".{copy.name}.0.0")
-    remove(young)
+    remove_file(young)
     database_copy.copy_database(source, young, lambda connection: _mask_secrets(connection, redact or Redactor()))
     database_copy.replace_database(young, copy)
     return True
@@ -190,7 +190,7 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
             continue
         aside = set_aside(path, stamp).name
         if copy:
-            when = owner_time(home, (home / COPIES_FOLDER / name).stat().st_mtime)
+            when = get_owner_time(home, (home / COPIES_FOLDER / name).stat().st_mtime)
             write_atomic(path, copy)
             said.append(f"{name} was damaged: the copy of {when:%d %b %Y %H:%M} is used, and {aside} is what was there")
         else:
@@ -201,7 +201,7 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
 def _read_content(path: Path) -> bytes:
     """Read a regular file that is not too large, nothing of any other."""
     try:
-        return read(path) if path.stat().st_size <= _MAX_FILE_BYTES else b""
+        return read_regular(path) if path.stat().st_size <= _MAX_FILE_BYTES else b""
     except (OSError, ConfigError):
         return b""
 
@@ -291,14 +291,14 @@ def _repair_database(path: Path, stamp: str, why: str, *, tell: bool) -> str:
     finally:
         for left in path.parent.glob(f"{young.name}*"):
             left.unlink(missing_ok=True)
-    remove(path.with_name(path.name + SUSPECT_SUFFIX))
-    drop_oldest(path)
+    remove_file(path.with_name(path.name + SUSPECT_SUFFIX))
+    remove_old_damaged(path)
     return said
 
 
 def find_interrupted_repair(path: Path) -> Path | None:
     """Return the second name of a file whose mending was cut off."""
-    names = path.parent.glob(f"{path.name}{DAMAGED}*")
+    names = path.parent.glob(f"{path.name}{DAMAGED_INFIX}*")
     return next((known for known in names if known.samefile(path)), None)
 
 
@@ -306,10 +306,10 @@ def _set_aside_database(path: Path, stamp: str) -> Path:
     """Give the damaged file and its log a second name; a mending that was cut off has done so already."""
     if known := find_interrupted_repair(path):
         return known
-    for log in path.parent.glob(f"{path.name}{DAMAGED}*-wal"):  # a cut came before its file had the second name
+    for log in path.parent.glob(f"{path.name}{DAMAGED_INFIX}*-wal"):  # a cut came before its file had the second name
         if not log.with_name(log.name.removesuffix("-wal")).exists():
             log.unlink()
-    aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
+    aside = path.with_name(f"{path.name}{DAMAGED_INFIX}{stamp}")
     with suppress(FileNotFoundError):
         aside.with_name(f"{aside.name}-wal").hardlink_to(path.with_name(f"{path.name}-wal"))
     aside.hardlink_to(path)
@@ -354,12 +354,12 @@ def _start_from_copy(path: Path, young: Path) -> str:
     except (StoreError, MaintenanceError):
         young.unlink(missing_ok=True)
         return ""
-    return f"{owner_time(path.parent, copy.stat().st_mtime):%d %b %Y %H:%M}"
+    return f"{get_owner_time(path.parent, copy.stat().st_mtime):%d %b %Y %H:%M}"
 
 
 def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], copied: str) -> str:
     """Say what was lost, in words of the owner's."""
-    said = f"{aside.partition(DAMAGED)[0]} was damaged ({why}), and is kept as {aside}. "
+    said = f"{aside.partition(DAMAGED_INFIX)[0]} was damaged ({why}), and is kept as {aside}. "
     torn = [one for one in saved if not one.whole]
     if not torn:
         return f"{said}All that it held could be read, and nothing is lost."
@@ -405,5 +405,5 @@ def release_reserve(home: Path) -> bool:
     disk = os.statvfs(home)
     full = disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES and not disk.f_flag & os.ST_RDONLY
     if full:
-        remove(path)
+        remove_file(path)
     return full

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config, load_config
-from picoclaw.config.credentials import OPENAI, OPENROUTER
-from picoclaw.config.files import read, set_value
+from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
+from picoclaw.config.files import read_regular, set_value
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import boards, detect, drivers, kernel
 from picoclaw.hw.board import Board
-from picoclaw.resources import home_folder
+from picoclaw.resources import get_home
 from picoclaw.stores import Stores
 from picoclaw.times import parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
@@ -81,7 +81,7 @@ def parse_settings(options_: argparse.Namespace) -> InitialSettings | None:
 def _read_secret(path: str | None) -> str:
     if path is None:
         return ""
-    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read(Path(path)).decode(errors="replace")
+    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read_regular(Path(path)).decode(errors="replace")
     if not text.strip():
         raise ConfigError(f"{path} holds no key")
     return text.strip()
@@ -105,17 +105,17 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
     secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
     config, kept, page = home / "config.toml", home / "secrets.toml", home / "workspace/USER.md"
     changed = {
-        config: _apply_entries(read(config), tables),
-        kept: _apply_entries(read(kept), [entry for entry in secrets if entry[2]]),
+        config: _apply_entries(read_regular(config), tables),
+        kept: _apply_entries(read_regular(kept), [entry for entry in secrets if entry[2]]),
     }
     if wanted.zone:
-        changed[page] = set_field(read(page), "Time zone", wanted.zone)
-    old = read_zone(read(page))
-    _write_files({path: data for path, data in changed.items() if data != read(path)})
+        changed[page] = set_field(read_regular(page), "Time zone", wanted.zone)
+    old = read_zone(read_regular(page))
+    _write_files({path: data for path, data in changed.items() if data != read_regular(path)})
     yield from _describe_changes(wanted)
     if wanted.zone and old is None and (home / "state.db").exists():
         with closing(Stores(load_config())) as stores:
-            yield from move_jobs_to_zone(stores.jobs, None, read_zone(read(page)), datetime.now(UTC))
+            yield from move_jobs_to_zone(stores.jobs, None, read_zone(read_regular(page)), datetime.now(UTC))
         wake_all(home)
 
 
@@ -128,7 +128,7 @@ def _apply_entries(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:
 
 def _write_files(files: dict[Path, bytes]) -> None:
     """Write all of the files, or leave each as it was when they do not fit together."""
-    before = {path: read(path) if path.exists() else None for path in files}
+    before = {path: read_regular(path) if path.exists() else None for path in files}
     try:
         for path, data in files.items():
             _write_or_delete(path, data)
@@ -209,7 +209,10 @@ def _ask_model(before: str) -> Iterator[InitialSettings]:
         )
         yield InitialSettings(alone=bool(before))
         return
-    known = {name.lower(): url for name, url in _LOCAL_SERVERS.items()} | {"openrouter": OPENROUTER, "openai": OPENAI}
+    known = {name.lower(): url for name, url in _LOCAL_SERVERS.items()} | {
+        "openrouter": OPENROUTER_URL,
+        "openai": OPENAI_URL,
+    }
     yield InitialSettings(url=known.get(kind) or _ask_address())
     models = next((found for name, found in running.items() if name.lower() == kind), None) or []
     if models:
@@ -223,7 +226,7 @@ def _ask_address() -> str:
     while True:
         url = _ask_line("  Its address, such as http://192.168.1.20:8080/v1", "")
         try:
-            load_config({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(home_folder(os.environ))})
+            load_config({"PICOCLAW_BASE_URL": url, "PICOCLAW_HOME": str(get_home(os.environ))})
         except ConfigError as error:
             print(f"  {error}")
         else:
@@ -270,7 +273,7 @@ def _ask_line(question: str, proposed: str) -> str:
 
 def _describe_hardware() -> Iterator[str]:
     """Say what is wired, by asking for a mere sign of life; nothing is written to any part."""
-    config = load_config({"PICOCLAW_HOME": str(home_folder(os.environ))})
+    config = load_config({"PICOCLAW_HOME": str(get_home(os.environ))})
     try:
         board = boards.choose_board("linux", config)
     except ConfigError as error:

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
 from picoclaw.files import explain_os_error, read_file, write_atomic
-from picoclaw.markdown import find_hidden, visible_text
+from picoclaw.markdown import find_hidden, remove_hidden
 from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.notes import lasting_file
+from picoclaw.memory.notes import get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
 from picoclaw.providers import Provider
@@ -26,16 +26,16 @@ from picoclaw.skills.library import BUILT_IN, SKILL_FILE
 from picoclaw.skills.skill import Skill
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
-from picoclaw.text import fold, list_terms, pattern
+from picoclaw.text import fold_case, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
 from picoclaw.workspace.reading import read_text
 
-MAX_MEMORY, MAX_PULSE, MAX_SKILL = 10_000, 5_000, 20_000
+MAX_MEMORY_CHARS, MAX_PULSE_CHARS, MAX_SKILL_CHARS = 10_000, 5_000, 20_000
 """Characters."""
 
 MIN_GROWTH = 1.2
-_MAX_FILE = 1_000_000
+_MAX_FILE_BYTES = 1_000_000
 _UNLIMITED = 1_000_000_000
 
 
@@ -53,14 +53,18 @@ class OverlongPart(NamedTuple):
 
 def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[OverlongPart]:
     """Find the parts that are too long; what cannot be read is not. Raises StoreError."""
-    memory = lasting_file(workspace)
+    memory = get_lasting_file(workspace)
     sizes = [
-        OverlongPart(memory, _text_size(workspace / memory, MAX_MEMORY), MAX_MEMORY),
-        OverlongPart("the pulse", len(pulse.shown(_UNLIMITED)), MAX_PULSE),
+        OverlongPart(memory, _count_chars(workspace / memory, MAX_MEMORY_CHARS), MAX_MEMORY_CHARS),
+        OverlongPart("the pulse", len(pulse.shown(_UNLIMITED)), MAX_PULSE_CHARS),
     ]
     own = (skill for skill in skills if skill.tier != BUILT_IN)
     sizes += [
-        OverlongPart(f"skills/{skill.name}/{SKILL_FILE}", _text_size(skill.folder / SKILL_FILE, MAX_SKILL), MAX_SKILL)
+        OverlongPart(
+            f"skills/{skill.name}/{SKILL_FILE}",
+            _count_chars(skill.folder / SKILL_FILE, MAX_SKILL_CHARS),
+            MAX_SKILL_CHARS,
+        )
         for skill in own
     ]
     return [part for part in sizes if part.size > part.most]
@@ -85,10 +89,10 @@ def _read_overlong(marks: Marks) -> dict[str, str]:
     return {name: size for name, _, size in rows}
 
 
-def _text_size(path: Path, most: int) -> int:
+def _count_chars(path: Path, most: int) -> int:
     """The characters of a file, 0 when its bytes alone are few enough."""
     try:
-        return len(read_text(path, _MAX_FILE) or "") if path.stat().st_size > most else 0
+        return len(read_text(path, _MAX_FILE_BYTES) or "") if path.stat().st_size > most else 0
     except (OSError, ConfigError):
         return 0
 
@@ -98,9 +102,9 @@ def _text_size(path: Path, most: int) -> int:
 # What stays: front matter, comments, headings and fields with nothing behind them, and the entries that are not the
 # owner's word. They are not shown to the model that dreams, so no text from outside can speak to it.
 
-_MARK = f"({FOREIGN}"
-_MAX_PAGE = 200_000
-_FRONT = pattern(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
+_FOREIGN_MARK = f"({FOREIGN}"
+_MAX_PAGE_BYTES = 200_000
+_FRONT_MATTER = pattern(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 _HEADING = pattern(r" {0,3}#{1,6}\s")
 _ITEM = pattern(r"(?:[-*+]|\d{1,9}[.)])\s")
 
@@ -123,22 +127,22 @@ class MemoryPage(NamedTuple):
 
 def read_memory_page(workspace: Path) -> MemoryPage:
     """Read the page; raises ConfigError saying why it cannot be written anew."""
-    path = workspace / lasting_file(workspace)
+    path = workspace / get_lasting_file(workspace)
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link and is left alone")
-    found = reading.read_bytes(path, _MAX_PAGE, workspace)
-    text = reading.read_text(path, _MAX_PAGE, workspace) or ""
-    return MemoryPage(path, found, text, rewritable_text(text))
+    found = reading.read_bytes(path, _MAX_PAGE_BYTES, workspace)
+    text = reading.read_text(path, _MAX_PAGE_BYTES, workspace) or ""
+    return MemoryPage(path, found, text, extract_rewritable(text))
 
 
-def rewritable_text(text: str) -> str:
+def extract_rewritable(text: str) -> str:
     """Make of a page's text what may be written anew."""
-    return remove_foreign(visible_text(_FRONT.sub("", text), trusting=True))
+    return remove_foreign(remove_hidden(_FRONT_MATTER.sub("", text), trusting=True))
 
 
 def is_unchanged(memory: MemoryPage, workspace: Path) -> bool:
     """Tell whether the file is what it was when it was read. Raises ConfigError."""
-    return not memory.path.is_symlink() and reading.read_bytes(memory.path, _MAX_PAGE, workspace) == memory.found
+    return not memory.path.is_symlink() and reading.read_bytes(memory.path, _MAX_PAGE_BYTES, workspace) == memory.found
 
 
 def split_parts(text: str) -> list[PagePart]:
@@ -161,21 +165,21 @@ def split_parts(text: str) -> list[PagePart]:
 
 def remove_foreign(text: str) -> str:
     """Leave out the entries that are not the owner's word, and the headings that then have nothing under them."""
-    if _MARK not in text.casefold():
+    if _FOREIGN_MARK not in text.casefold():
         return remove_empty(text)
-    return remove_empty("\n".join(part.text for part in split_parts(text) if _MARK not in part.text.casefold()))
+    return remove_empty("\n".join(part.text for part in split_parts(text) if _FOREIGN_MARK not in part.text.casefold()))
 
 
 def rewrite_text(text: str, new: str) -> str:
     """Put a new text in the place of what of the old one was shown; everything else of it stays."""
-    front = _FRONT.match(text)
+    front = _FRONT_MATTER.match(text)
     body = text[front.end() :] if front else text
     lines = new.strip("\n").split("\n")
-    every = split_parts(visible_text(body, trusting=True))
-    for part in reversed([part for part in every if _MARK in part.text.casefold()]):
+    every = split_parts(remove_hidden(body, trusting=True))
+    for part in reversed([part for part in every if _FOREIGN_MARK in part.text.casefold()]):
         at = _find_below(lines, part.heading)
         lines[at:at] = part.text.split("\n")
-    told = {line.strip() for line in remove_empty(visible_text(body, trusting=True)).split("\n")} | {
+    told = {line.strip() for line in remove_empty(remove_hidden(body, trusting=True)).split("\n")} | {
         line.strip() for line in lines
     }
     empty = [part.text for part in every if part.text.strip() not in told and "\n" not in part.text]
@@ -198,8 +202,8 @@ class _PageComment(NamedTuple):
 def _find_comments(body: str) -> list[_PageComment]:
     found = []
     for start, end, _ in find_hidden(body, trusting=True):
-        before, after = visible_text(body[:start], trusting=True), body[end:].partition("\n")[0]
-        line = visible_text(before.rpartition("\n")[2] + after, trusting=True).strip()
+        before, after = remove_hidden(body[:start], trusting=True), body[end:].partition("\n")[0]
+        line = remove_hidden(before.rpartition("\n")[2] + after, trusting=True).strip()
         heading = next((part.heading or part.text for part in reversed(split_parts(before))), "")
         found.append(_PageComment(body[start:end].strip("\n"), line, heading if _HEADING.match(heading) else ""))
     return found
@@ -229,18 +233,18 @@ def _find_below(lines: list[str], heading: str) -> int:
 
 # One question to a model and its whole answer: no conversation, no tools, and never the built-in matcher's words.
 
-ANSWER_TOKENS = 4000
+MAX_ANSWER_TOKENS = 4000
 CAUTIOUS_BYTES_PER_TOKEN = 3.0
 """Bytes a token, so that a question fits the window with a vocabulary that is not made for English."""
 
-_LONGEST_S = 600.0
-_LEAST_ANSWER = 256
-_MOST_BYTES_A_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
+_MODEL_TIMEOUT_S = 600.0
+_MIN_ANSWER_TOKENS = 256
+_MAX_BYTES_PER_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
 _FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-class ModelAnswer(NamedTuple):
+class DreamAnswer(NamedTuple):
     """What a model said; `cut` when it was stopped at the limit of tokens."""
 
     text: str
@@ -263,18 +267,18 @@ class DreamModel(NamedTuple):
     @property
     def answer_tokens(self) -> int:
         """The most tokens of an answer; the larger part of a small window is for the question."""
-        return max(_LEAST_ANSWER, min(ANSWER_TOKENS, self.window // 3))
+        return max(_MIN_ANSWER_TOKENS, min(MAX_ANSWER_TOKENS, self.window // 3))
 
     def room(self, template: str) -> int:
         """The bytes that a question may have beside its template."""
         return int((self.window - self.answer_tokens) * CAUTIOUS_BYTES_PER_TOKEN) - count_bytes(template)
 
-    def ask(self, text: str) -> ModelAnswer:
+    def ask(self, text: str) -> DreamAnswer:
         """Ask and wait for the whole answer; raises ProviderError."""
         if estimate_tokens(count_bytes(text), CAUTIOUS_BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         said, end = "", End("length", Usage())
-        deadline = self.clock() + _LONGEST_S
+        deadline = self.clock() + _MODEL_TIMEOUT_S
         asked_for = (Message("user", text),), (), self.answer_tokens, deadline
         request = Request("", *asked_for, stop=self.stop, purpose=self.purpose)
         for event in self.provider.events(request):
@@ -284,9 +288,9 @@ class DreamModel(NamedTuple):
                 said += event.text
             elif isinstance(event, End):
                 end = event
-            if len(said) > self.answer_tokens * _MOST_BYTES_A_TOKEN:
+            if len(said) > self.answer_tokens * _MAX_BYTES_PER_TOKEN:
                 raise Refused("the model's answer does not end")
-        return ModelAnswer(strip_answer(said), end.finish in {"length", REPEATS}, end.usage)
+        return DreamAnswer(strip_answer(said), end.finish in {"length", REPEATS}, end.usage)
 
 
 def strip_answer(text: str) -> str:
@@ -310,19 +314,19 @@ def parse_list(text: str) -> list[Any] | None:
 # Skills that say they are for the same: by their triggers and by the words of their descriptions. No model. Pure.
 
 MIN_OVERLAP = 0.5
-_FEWEST_WORDS = 3
+_MIN_WORDS = 3
 
 
 def find_overlaps(skills: Iterable[Skill]) -> list[str]:
     """Name the pairs that overlap, and in what; two that picoclaw brings along are its own matter."""
     ordered = sorted(skills, key=lambda skill: skill.name)
-    said = {skill.name: _skill_words(skill) for skill in ordered}
+    said = {skill.name: _collect_skill_words(skill) for skill in ordered}
     found = []
     for one, other in combinations(ordered, 2):
         if one.tier == other.tier == BUILT_IN:
             continue
-        both = [trigger for trigger in one.triggers if fold(trigger) in set(map(fold, other.triggers))]
-        alike = _shared_words(said[one.name], said[other.name])
+        both = [trigger for trigger in one.triggers if fold_case(trigger) in set(map(fold_case, other.triggers))]
+        alike = _compute_similarity(said[one.name], said[other.name])
         if both:
             found.append(f"{one.name} and {other.name} have the trigger {both[0]!r}")
         elif alike >= MIN_OVERLAP:
@@ -330,13 +334,13 @@ def find_overlaps(skills: Iterable[Skill]) -> list[str]:
     return found
 
 
-def _skill_words(skill: Skill) -> frozenset[str]:
+def _collect_skill_words(skill: Skill) -> frozenset[str]:
     return frozenset(list_terms(f"{skill.description} {' '.join(skill.triggers)}"))
 
 
-def _shared_words(one: frozenset[str], other: frozenset[str]) -> float:
+def _compute_similarity(one: frozenset[str], other: frozenset[str]) -> float:
     """The share of common words, 0 where there are too few to tell."""
-    return len(one & other) / len(one | other) if min(len(one), len(other)) >= _FEWEST_WORDS else 0.0
+    return len(one & other) / len(one | other) if min(len(one), len(other)) >= _MIN_WORDS else 0.0
 
 
 # The open tasks gone through by a model: it is shown them and what was noted, and answers changes, each checked.
@@ -344,13 +348,13 @@ def _shared_words(one: frozenset[str], other: frozenset[str]) -> float:
 # Nothing that is not the owner's word is shown, so that no text from outside can change what is to be done.
 
 MAX_CHANGES = 20
-_CHANGE: tuple[Parameter, ...] = (
+_CHANGE_PARAMETERS: tuple[Parameter, ...] = (
     read_parameter("action", Literal["complete", "update", "add"]),
     read_parameter("task", int, 0),
     read_parameter("text", str, ""),
     read_parameter("priority", Annotated[int, Span(0, 10)], 0),
 )
-_DONE = {"complete": "completed", "update": "changed", "add": "added"}
+_ACTION_LABELS = {"complete": "completed", "update": "changed", "add": "added"}
 
 
 class DreamStep(NamedTuple):
@@ -377,11 +381,13 @@ class TaskReview:
         changes: list[PulseChange] = []
         problem = ""
         if items:
-            shown = _newest_fitting(notes, model.room(self.prompts[self.template]) - count_bytes(_task_lines(items)))
-            answer = model.ask(_review_prompt(self.prompts[self.template], items, shown, now))
+            shown = _select_newest_notes(
+                notes, model.room(self.prompts[self.template]) - count_bytes(_format_tasks(items))
+            )
+            answer = model.ask(_render_review_prompt(self.prompts[self.template], items, shown, now))
             usage = answer.usage
             found = None if answer.cut else parse_list(answer.text)
-            known = fact_check.gather_source([_task_lines(items), *(page.text for page in shown)])
+            known = fact_check.gather_source([_format_tasks(items), *(page.text for page in shown)])
             changes, problem = _check_changes(found, items, known)
         try:
             self.pulse.apply(changes, by, self.marks)
@@ -391,11 +397,11 @@ class TaskReview:
         return DreamStep("; ".join(filter(None, [_describe_changes(changes, items), problem])), usage)
 
 
-def _task_lines(items: Sequence[PulseItem]) -> str:
+def _format_tasks(items: Sequence[PulseItem]) -> str:
     return "\n".join(map(format_item, items))
 
 
-def _newest_fitting(notes: Sequence[Page], room: int) -> list[Page]:
+def _select_newest_notes(notes: Sequence[Page], room: int) -> list[Page]:
     """The newest of the notes that there is room for."""
     fitting = []
     for page in notes:
@@ -407,9 +413,9 @@ def _newest_fitting(notes: Sequence[Page], room: int) -> list[Page]:
     return fitting
 
 
-def _review_prompt(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now: datetime) -> str:
+def _render_review_prompt(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now: datetime) -> str:
     values = {
-        "tasks": _task_lines(items),
+        "tasks": _format_tasks(items),
         "content": "\n\n".join(page.text for page in reversed(notes)),
         "now": f"{now:%F %R}",
     }
@@ -434,14 +440,16 @@ def _check_changes(
     done = {change.number for change in changes if change.action == "complete"}
     if len(done) > max(1, len(items) // 2):
         return [], f"the model wanted {len(done)} of {len(items)} tasks completed, so nothing was changed"
-    left_out = f"left out of the model's changes: {fact_check.name_some(problems)}" if problems else ""
+    left_out = f"left out of the model's changes: {fact_check.quote_lines(problems)}" if problems else ""
     return list(dict.fromkeys(changes)), left_out
 
 
 def _check_change(given: Any, items: Sequence[PulseItem], known: fact_check.FactSource) -> PulseChange:
     if not isinstance(given, dict):
         raise InvalidArgument("a change must be an object")
-    values = check_arguments(_CHANGE, {"task" if name == "id" else str(name): value for name, value in given.items()})
+    values = check_arguments(
+        _CHANGE_PARAMETERS, {"task" if name == "id" else str(name): value for name, value in given.items()}
+    )
     change = PulseChange(values["action"], values["task"], values["text"].strip(), values["priority"])
     if change.action == "add":
         change = change._replace(number=0)
@@ -460,9 +468,9 @@ def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]
     words = {item.number: item.text for item in items}
     made = {
         done: [change.text or words[change.number] for change in changes if change.action == action]
-        for action, done in _DONE.items()
+        for action, done in _ACTION_LABELS.items()
     }
-    return ", ".join(f"{len(texts)} {done} ({fact_check.name_some(texts)})" for done, texts in made.items() if texts)
+    return ", ".join(f"{len(texts)} {done} ({fact_check.quote_lines(texts)})" for done, texts in made.items() if texts)
 
 
 # The nightly tidying: MEMORY.md written anew from itself and the notes, the tasks gone through, skills compared.
@@ -472,8 +480,8 @@ def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]
 NOTE_DAYS, REVIEW_DAYS = 31, 3
 """How many days of notes a dream, and a review, looks at."""
 
-_TAKEN, _WRITING = "dream.memory", "dream.writing"
-_TAG = pattern(r"</?file\b[^>\n]*>")
+_TAKEN_MARK, _WRITING_MARK = "dream.memory", "dream.writing"
+_FILE_TAG = pattern(r"</?file\b[^>\n]*>")
 
 
 class _DreamMark(NamedTuple):
@@ -509,21 +517,21 @@ class Dream:
             return DreamStep(f"MEMORY.md stays as it is: {error}")
         taken = self._taken(found.shown)
         recent = [note._replace(text=remove_foreign(note.text)) for note in self._notes(now.date(), NOTE_DAYS)]
-        new = [note for note in recent if note.text and taken.notes.get(note.name) != text_stamp(note.text)]
-        if not new and (not found.shown or taken.memory in {text_stamp(found.shown), ""}):
+        new = [note for note in recent if note.text and taken.notes.get(note.name) != compute_stamp(note.text)]
+        if not new and (not found.shown or taken.memory in {compute_stamp(found.shown), ""}):
             return DreamStep()
         if estimate_tokens(count_bytes(found.shown), CAUTIOUS_BYTES_PER_TOKEN) > model.answer_tokens:
             return DreamStep("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
         template = self.prompts["dream"]
-        shown = _oldest_fitting(new[::-1], model.room(template) - count_bytes(found.shown))
-        answer = model.ask(_dream_prompt(template, found.shown, shown))
+        shown = _select_oldest_notes(new[::-1], model.room(template) - count_bytes(found.shown))
+        answer = model.ask(_render_dream_prompt(template, found.shown, shown))
         later = {note.name for note in new} - {note.name for note in shown}
-        known = {note.name: text_stamp(note.text) for note in recent if note.name not in later}
-        text, back, problem = judge_answer(found.shown, shown, answer)
+        known = {note.name: compute_stamp(note.text) for note in recent if note.name not in later}
+        text, back, problem = check_answer(found.shown, shown, answer)
         said = problem and f"MEMORY.md stays as it is: {problem}"
         if not problem:
             said = self._written(found, text, known, now)
-            said += f"; put back: {fact_check.name_some(back)}" if said and back else ""
+            said += f"; put back: {fact_check.quote_lines(back)}" if said and back else ""
         return DreamStep(said, answer.usage)
 
     def tasks(self, model: DreamModel, now: datetime) -> DreamStep:
@@ -539,7 +547,9 @@ class Dream:
         """Tell whether there are tasks, and they or the notes changed since they were gone through."""
         asked = any(not item.source for item in self.pulse.items())
         return (
-            asked and self.marks.get(mark) != f"{self.pulse.revision()} {_notes_stamp(self._notes(today, REVIEW_DAYS))}"
+            asked
+            and self.marks.get(mark)
+            != f"{self.pulse.revision()} {_compute_notes_stamp(self._notes(today, REVIEW_DAYS))}"
         )
 
     def housekeeping(self, now: datetime) -> DreamStep:
@@ -559,33 +569,33 @@ class Dream:
         if not self.unreviewed(now.date(), template):
             return DreamStep()
         lately = self._notes(now.date(), REVIEW_DAYS)
-        done = dict.fromkeys(marks, _notes_stamp(lately))
+        done = dict.fromkeys(marks, _compute_notes_stamp(lately))
         return TaskReview(self.pulse, self.prompts, template, done)(lately, model, now)
 
     def _notes(self, today: date, days: int) -> list[Page]:
-        return notes.recent_notes(self.workspace, today, days)
+        return notes.read_recent_notes(self.workspace, today, days)
 
     def _taken(self, shown: str) -> "_DreamMark":
         """What the page is made of, also when the power went after it was written and before that was marked."""
-        written = _read_mark(self.marks.get(_WRITING))
-        return written if written.memory == text_stamp(shown) else _read_mark(self.marks.get(_TAKEN))
+        written = _read_mark(self.marks.get(_WRITING_MARK))
+        return written if written.memory == compute_stamp(shown) else _read_mark(self.marks.get(_TAKEN_MARK))
 
     def _written(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
         """Put the new text in its place, and remember what it is made of; returns what to say of it."""
         whole = rewrite_text(found.text, text) if text != found.shown else found.text
-        after = json.dumps(_DreamMark(text_stamp(rewritable_text(whole)), known))
+        after = json.dumps(_DreamMark(compute_stamp(extract_rewritable(whole)), known))
         if text == found.shown:
-            self.marks.set(_TAKEN, after)
+            self.marks.set(_TAKEN_MARK, after)
             return ""
-        self.marks.set(_WRITING, after)
+        self.marks.set(_WRITING_MARK, after)
         name = str(found.path.relative_to(self.workspace))
         if not replace_page(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
             return f"{name} was changed meanwhile and is left alone"
-        self.marks.set(_TAKEN, after)
+        self.marks.set(_TAKEN_MARK, after)
         return f"{name} written anew, {len(found.shown)} characters became {len(text)}"
 
 
-def _oldest_fitting(pages: Sequence[Page], room: int) -> list[Page]:
+def _select_oldest_notes(pages: Sequence[Page], room: int) -> list[Page]:
     """The oldest of the notes that there is room for; a first one that is too long gives its beginning."""
     fitting: list[Page] = []
     for note in pages:
@@ -596,39 +606,39 @@ def _oldest_fitting(pages: Sequence[Page], room: int) -> list[Page]:
     return fitting
 
 
-def _dream_prompt(template: str, memory: str, shown: Sequence[Page]) -> str:
+def _render_dream_prompt(template: str, memory: str, shown: Sequence[Page]) -> str:
     values = {"memory": memory or "-", "content": "\n\n".join(note.text for note in shown) or "-"}
     template += "".join(f"\n{{{name}}}" for name in values if f"{{{name}}}" not in template)
     return fill_template(template, values)
 
 
-def judge_answer(old: str, shown: Sequence[Page], answer: ModelAnswer) -> tuple[str, list[str], str]:
+def check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[str, list[str], str]:
     """Make of an answer the text that may take the place of the old one, with what it lacked; or say why there is none.
 
     Returns the text, the entries that were put back, and what is wrong, '' for nothing.
     """
     if answer.cut:
         return "", [], "the model's answer was cut off"
-    new = remove_empty(visible_text(_TAG.sub("", answer.text)))
-    known = fact_check.gather_source([old, *(note.text for note in shown), *(_note_day(note) for note in shown)])
+    new = remove_empty(remove_hidden(_FILE_TAG.sub("", answer.text)))
+    known = fact_check.gather_source([old, *(note.text for note in shown), *(_get_note_day(note) for note in shown)])
     strange = fact_check.list_invented(new, known)
     new = remove_empty("\n".join(line for line in new.split("\n") if line not in strange))
     if strange and not fact_check.list_entries(new):
-        return "", [], f"the model wrote what nobody said: {fact_check.name_some(strange)}"
+        return "", [], f"the model wrote what nobody said: {fact_check.quote_lines(strange)}"
     if new == old:
         return new, [], ""
-    problem = fact_check.find_fault(old, new, MAX_MEMORY)
+    problem = fact_check.find_fault(old, new, MAX_MEMORY_CHARS)
     new, back = ("", []) if problem else fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
     if not problem and (left := fact_check.list_lost(old, new)):
         problem = (
-            f"{len(left)} of {len(fact_check.list_entries(old))} entries would be lost: {fact_check.name_some(left)}"
+            f"{len(left)} of {len(fact_check.list_entries(old))} entries would be lost: {fact_check.quote_lines(left)}"
         )
-    if not problem and len(new) > max(MAX_MEMORY, len(old)):
-        problem = f"with what it left out it has {len(new)} characters of at most {max(MAX_MEMORY, len(old))}"
+    if not problem and len(new) > max(MAX_MEMORY_CHARS, len(old)):
+        problem = f"with what it left out it has {len(new)} characters of at most {max(MAX_MEMORY_CHARS, len(old))}"
     return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
 
 
-def _note_day(note: Page) -> str:
+def _get_note_day(note: Page) -> str:
     stem = Path(note.name).stem
     return f"{stem[:4]}-{stem[4:6]}-{stem[6:]}"
 
@@ -668,17 +678,17 @@ def restore_version(home: Path, workspace: Path, marks: Marks, number: int, now:
         found = read_memory_page(workspace)
     except ConfigError as error:
         raise StoreError(str(error)) from None
-    shown = rewritable_text(data.decode("utf-8", "replace"))
-    marks.set(_WRITING, json.dumps(_read_mark(marks.get(_TAKEN))._replace(memory=text_stamp(shown))))
+    shown = extract_rewritable(data.decode("utf-8", "replace"))
+    marks.set(_WRITING_MARK, json.dumps(_read_mark(marks.get(_TAKEN_MARK))._replace(memory=compute_stamp(shown))))
     if not replace_page(home, workspace, found, data, now):
         raise StoreError("MEMORY.md was changed meanwhile; try again")
     return path
 
 
-def text_stamp(text: str) -> str:
+def compute_stamp(text: str) -> str:
     """Tell a text from another that it may have become."""
     return f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}.{len(text)}"
 
 
-def _notes_stamp(pages: Iterable[Page]) -> str:
-    return text_stamp("\n".join(note.text for note in pages))
+def _compute_notes_stamp(pages: Iterable[Page]) -> str:
+    return compute_stamp("\n".join(note.text for note in pages))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Servers are asked in the format of OpenAI's /v1/embeddings or of Ollama's /api/embed.
 # https://platform.openai.com/docs/api-reference/embeddings, https://docs.ollama.com/api/embed
 
-MAX_TEXT = 2000
+MAX_EMBEDDED_CHARS = 2000
 """Characters of one text; what is more would not fit a small model's window."""
 
 
@@ -50,35 +50,35 @@ def choose_format(base_url: str) -> EmbeddingFormat:
     return OLLAMA if base_url.endswith("/api") else OPENAI
 
 
-def _openai_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
-    return {"model": model, "input": [text[:MAX_TEXT] for text in texts]}
+def _make_openai_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {"model": model, "input": [text[:MAX_EMBEDDED_CHARS] for text in texts]}
 
 
-def _ollama_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
-    return _openai_body(model, texts) | {"truncate": True}
+def _make_ollama_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
+    return _make_openai_body(model, texts) | {"truncate": True}
 
 
-def _openai_rows(answer: Any, count: int) -> list[Any]:
+def _parse_openai_rows(answer: Any, count: int) -> list[Any]:
     """By their `index`; where a server leaves that out, as they came."""
     data = _check_error(answer).get("data")
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise Unavailable("the embedding server sent no list of vectors; is its model one for embeddings?")
     places = {str(entry.get("index", place)): entry.get("embedding") for place, entry in enumerate(data)}
     if len(data) != count or places.keys() != set(map(str, range(count))):
-        raise _wrong_count(count, len(data))
+        raise _make_count_error(count, len(data))
     return [places[str(place)] for place in range(count)]
 
 
-def _ollama_rows(answer: Any, count: int) -> list[Any]:
+def _parse_ollama_rows(answer: Any, count: int) -> list[Any]:
     rows = _check_error(answer).get("embeddings")
     if not isinstance(rows, list):
         raise Unavailable("the embedding server sent no list of vectors; is embedding_url that of Ollama's /api?")
     if len(rows) != count:
-        raise _wrong_count(count, len(rows))
+        raise _make_count_error(count, len(rows))
     return rows
 
 
-def _wrong_count(count: int, found: int) -> Unavailable:
+def _make_count_error(count: int, found: int) -> Unavailable:
     return Unavailable(f"the embedding server answered {count} texts with {found} vectors, or numbered them wrongly")
 
 
@@ -89,15 +89,15 @@ def _check_error(answer: Any) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-OPENAI = EmbeddingFormat("/embeddings", _openai_body, _openai_rows)
-OLLAMA = EmbeddingFormat("/embed", _ollama_body, _ollama_rows)
+OPENAI = EmbeddingFormat("/embeddings", _make_openai_body, _parse_openai_rows)
+OLLAMA = EmbeddingFormat("/embed", _make_ollama_body, _parse_ollama_rows)
 
 # Who turns texts into vectors: a table on this board, or a server. And how a vector is kept in few bytes.
 
 
-_BATCH = 64  # texts in one request
+_BATCH_SIZE = 64  # texts in one request
 _MAX_NUMBER = 1e18  # number in a vector; its square is far from what a float holds
-_MAX_BYTE = 127  # the largest number in every row, on either side of zero: a torn page of a table shows
+_INT8_PEAK = 127  # the largest number in every row, on either side of zero: a torn page of a table shows
 
 
 class Embedder(Protocol):
@@ -134,7 +134,7 @@ def quantise(vectors: "Vectors") -> list[tuple[bytes, float]]:
     """Turn each row into signed bytes and what to multiply them by; ranks stay what they were."""
     import numpy as np
 
-    peaks = np.abs(vectors).max(axis=1, initial=0.0) / _MAX_BYTE
+    peaks = np.abs(vectors).max(axis=1, initial=0.0) / _INT8_PEAK
     whole = np.rint(vectors / np.where(peaks == 0, 1, peaks)[:, None]).astype(np.int8)
     return [(row.tobytes(), float(peak)) for row, peak in zip(whole, peaks, strict=True)]
 
@@ -169,7 +169,7 @@ class RemoteEmbedder:
         import numpy as np
 
         sent = [place for place, text in enumerate(texts) if text.strip()]
-        batches = [sent[begin : begin + _BATCH] for begin in range(0, len(sent), _BATCH)]
+        batches = [sent[begin : begin + _BATCH_SIZE] for begin in range(0, len(sent), _BATCH_SIZE)]
         parts = [self._request([texts[place] for place in batch]) for batch in batches]
         out = np.zeros((len(texts), self.dims), np.float32)
         if parts:
@@ -190,7 +190,7 @@ class RemoteEmbedder:
             ) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
-            return self._check_length(_read_vectors(self._format, http.parse_json(text), len(texts)))
+            return self._check_length(_read_vectors(self._format, http.parse_answer_json(text), len(texts)))
         except DeadlinePassed:
             raise Unavailable(f"{redact_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
@@ -232,7 +232,7 @@ _PAUSE_AFTER_ERROR_S = 60.0
 _MAX_REQUEST_S = 30.0
 """What one request may take when nobody waits."""
 
-_MOST_AT_ONCE, _SLOW_S = 64, 0.5
+_MAX_BATCH_SIZE, _SLOW_S = 64, 0.5
 
 
 class RateLimitedEmbedder:
@@ -286,7 +286,7 @@ class RateLimitedEmbedder:
         if self.last_seconds > _SLOW_S:
             self.batch_size = max(1, min(self.batch_size, len(texts)) // 2)
         elif len(texts) >= self.batch_size:
-            self.batch_size = min(_MOST_AT_ONCE, self.batch_size * 2)
+            self.batch_size = min(_MAX_BATCH_SIZE, self.batch_size * 2)
         self.problem = ""
         return rows
 
@@ -331,7 +331,7 @@ def _map_character(character: str) -> str:
     return character.lower()
 
 
-class WordPiece:
+class WordPieceTokenizer:
     """A vocabulary, ready to cut."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
@@ -373,7 +373,7 @@ class WordPiece:
 _TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.txt", "rows.int8", "scales.f32"
 
 
-class StaticTable:
+class StaticEmbedder:
     """A table made by tools/embeddings/distil.py. Of its rows, those that a text needs are read from the disk."""
 
     seconds = 0.0  # nobody is waited for
@@ -394,7 +394,7 @@ class StaticTable:
             raise self._table_error(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._table_error(f"they are damaged ({explain_syntax(error)})") from None
-        self.pieces = WordPiece(vocabulary)
+        self.pieces = WordPieceTokenizer(vocabulary)
 
     def embed(self, texts: Sequence[str], weights: Callable[[int], float] | None = None) -> "Vectors":
         """See Embedder.embed; `weights` says how much more or less a piece, by its number, counts than usual."""
@@ -406,7 +406,7 @@ class StaticTable:
             if not numbers:
                 continue
             rows = self._rows[numbers]
-            if (np.abs(rows).max(axis=1) != _MAX_BYTE).any():
+            if (np.abs(rows).max(axis=1) != _INT8_PEAK).any():
                 raise self._table_error(f"{_ROWS} is damaged")
             shares = self._scales[numbers]
             if weights:
@@ -458,8 +458,8 @@ def choose_embedder(config: Config) -> EmbedderChoice:
         return EmbedderChoice(None)
     try:
         if memory.embeddings == "local":
-            return EmbedderChoice(StaticTable(find_shipped("templates") / "embeddings"))
-        if missing := _missing_settings(config):
+            return EmbedderChoice(StaticEmbedder(find_shipped("templates") / "embeddings"))
+        if missing := _find_missing_setting(config):
             return EmbedderChoice(None, f'embeddings = "server" needs {missing} under [memory] in config.toml')
         return EmbedderChoice(
             RemoteEmbedder(memory.embedding_url or config.model.base_url, memory.embedding_model, config.embedding_key)
@@ -468,7 +468,7 @@ def choose_embedder(config: Config) -> EmbedderChoice:
         return EmbedderChoice(None, str(error))
 
 
-def _missing_settings(config: Config) -> str:
+def _find_missing_setting(config: Config) -> str:
     if not config.memory.embedding_model:
         return "embedding_model, the model's name at that server,"
     embeds = config.model.base_url and config.model.api != "anthropic"  # which has no such thing

@@ -17,7 +17,7 @@ from picoclaw.text import pattern
 FOREIGN = "not from the owner"
 _OWN_TURNS = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
 _TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_OWN_TURNS)})[)\]])")
-MAX_ENTRY = 700
+MAX_ENTRY_CHARS = 700
 """Characters of one entry: a chunk of the index takes it whole, with where it is from."""
 
 _BULLET = r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)"
@@ -25,15 +25,15 @@ _ITEM = pattern(_BULLET)
 _FENCE = pattern(rf"(?:{_BULLET})?\s*(`{{3,}}|~{{3,}})")
 _ONLY_FENCE = pattern(r"\s*(?:`{3,}|~{3,})\s*")
 _NO_ENTRY = pattern(r" {0,3}(?:#{1,6}(?:\s|$)|(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,}|=+[ \t]*)$)")
-_PARTS = pattern(
+_ENTRY_PARTS = pattern(
     rf"(?P<bullet>{_BULLET})?(?P<stamp>\d\d:\d\d |\d{{4}}-\d\d-\d\d: )?"
     rf"(?:\((?P<source>(?:chat |{FOREIGN})[^()]*)\) )?(?P<body>.*?)(?: \(changed [\d-]+\))?",
     re.DOTALL,
 )
 _LINE = pattern(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_OPENS = pattern(r"\\*<(?=[!?])")
+_COMMENT_OPENING = pattern(r"\\*<(?=[!?])")
 _BRACKETS = str.maketrans("()", "[]")
-_HIDDEN = "\0"
+_HIDDEN_LINE = "\0"
 
 
 class MemoryEntry(NamedTuple):
@@ -60,7 +60,7 @@ def split_lines(text: str) -> list[str]:
 
 def parse_entries(text: str) -> list[MemoryEntry]:
     """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
-    lines = _visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    lines = _split_visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     found = [
         _make_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _EntrySpans(lines).all()
     ]
@@ -91,10 +91,10 @@ def remove_tainted(text: str) -> str:
 def flatten(text: str) -> str:
     """Make one line of a text, of which a viewer shows every character, and which neither opens nor ends a comment."""
     line = " ".join(remove_invisible(" ".join(text.split())).split())
-    return _OPENS.sub(r"\\<", line).replace("-->", r"--\>")
+    return _COMMENT_OPENING.sub(r"\\<", line).replace("-->", r"--\>")
 
 
-def format_entry(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
+def format_memory_entry(bullet: str, stamp: str, source: str, body: str, changed: date | None = None) -> str:
     """Write an entry's line. `source` is where it is from, with FOREIGN in it if it is not the owner's word."""
     if FOREIGN in source:
         body = '"{}"'.format(body.replace('"', "'"))
@@ -105,23 +105,23 @@ def format_entry(bullet: str, stamp: str, source: str, body: str, changed: date 
     return f"{bullet}{stamp}{told}{body}{end}"
 
 
-def comparison_key(text: str) -> str:
+def make_comparison_key(text: str) -> str:
     """Write a text as it is compared: case, white space and the punctuation of sentences do not matter."""
     words = (word.lstrip("\"'([*_“‘¿¡").rstrip(".,;:!?\"')]*_”’…") for word in text.casefold().split())
     return " ".join(filter(None, words))
 
 
-def _visible_lines(text: str) -> list[str]:
+def _split_visible_lines(text: str) -> list[str]:
     """The lines without comments; those that a longer comment goes through, and front matter, are marked as hidden."""
     kept, at = [], 0
     for start, end, _ in find_hidden(text, trusting=True):
         count = text.count("\n", start, end)
-        kept += [text[at:start], "\n".join([_HIDDEN] * (count + 1)) if count else ""]
+        kept += [text[at:start], "\n".join([_HIDDEN_LINE] * (count + 1)) if count else ""]
         at = end
     lines = "".join([*kept, text[at:]]).split("\n")
     if lines[0].rstrip() == "---" and "---" in lines[1:]:
         end = lines.index("---", 1)
-        lines[: end + 1] = [_HIDDEN] * (end + 1)
+        lines[: end + 1] = [_HIDDEN_LINE] * (end + 1)
     return lines
 
 
@@ -141,7 +141,7 @@ class _EntrySpans:
             end = self._code_end(at)
             if end:
                 yield at + 1, end, True
-            elif line.strip() and _HIDDEN not in line and not _NO_ENTRY.match(line):
+            elif line.strip() and _HIDDEN_LINE not in line and not _NO_ENTRY.match(line):
                 end = at + 1
                 while end < len(lines) and self._goes_on(end):
                     end += 1
@@ -163,14 +163,14 @@ class _EntrySpans:
     def _goes_on(self, at: int) -> bool:
         line = self._lines[at]
         opens = _ITEM.match(line) or _NO_ENTRY.match(line) or self._code_end(at)
-        return bool(line.strip()) and _HIDDEN not in line and not opens
+        return bool(line.strip()) and _HIDDEN_LINE not in line and not opens
 
 
 def _make_entry(first: int, last: int, lines: list[str], *, code: bool) -> MemoryEntry:
     indent = len(lines[0]) - len(lines[0].lstrip())
     if code:
         return MemoryEntry(first, last, indent, "", "", "", "\n".join(lines), code=True)
-    parts = _PARTS.fullmatch(f"{lines[0].rstrip()} {' '.join(' '.join(lines[1:]).split())}".rstrip())
+    parts = _ENTRY_PARTS.fullmatch(f"{lines[0].rstrip()} {' '.join(' '.join(lines[1:]).split())}".rstrip())
     assert parts
     source, body = parts["source"] or "", parts["body"].strip()
     if FOREIGN in source and len(body) > 1 and body[0] == body[-1] == '"':

@@ -14,11 +14,11 @@ from picoclaw.memory.entries import MemoryEntry
 from picoclaw.memory.entries import parse_entries as memory_entries
 from picoclaw.text import list_terms, pattern
 
-MIN_LENGTH = 0.5
-_SHARED_OF_ENTRY, _KNOWN_OF_LINE, _COVERED = 0.75, 0.6, 0.85
-_REPEATED = 0.25
-_ROUNDING = 1e-9
-_MOST_NAMED, MAX_NAMED = 3, 60
+MIN_LENGTH_RATIO = 0.5
+_MIN_ENTRY_SHARE, _MIN_KNOWN_SHARE, _MIN_COVERAGE = 0.75, 0.6, 0.85
+_MAX_REPEATED_SHARE = 0.25
+_EPSILON = 1e-9
+_MAX_QUOTED, MAX_QUOTED_CHARS = 3, 60
 
 _MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = pattern(r"#{1,6}\s")
@@ -33,14 +33,14 @@ _DAY_FIRST = pattern(rf"{_DAY}\.(\d{{1,2}})\.(\d{{4}})(?!\d)")
 _DAY_MONTH = pattern(rf"{_DAY}(?:st|nd|rd|th)?\.?\s+(?:of\s+)?{_MONTH}(\d{{4}})(?!\d)", re.IGNORECASE)
 _MONTH_DAY = pattern(rf"\b{_MONTH}(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)", re.IGNORECASE)
 _WHOLE_DATE = pattern(r"\d{4}-\d\d-\d\d")
-_OF_TIME = pattern(r"(?<![\d:])0(?=\d:\d\d)")
+_LEADING_ZERO = pattern(r"(?<![\d:])0(?=\d:\d\d)")
 _PHONE = pattern(r"(?:\+ ?)?\(?\d[\d ()./-]*\d")
-_LEAST_DIGITS, _LONGEST_PREFIX = 6, 3
+_MIN_PHONE_DIGITS, _MAX_PHONE_PREFIX = 6, 3
 
 _CLAUSE = pattern(r"[,;:.!?()](?=\s|$)|\bbut\b", re.IGNORECASE)
 _DENIAL = pattern(r"\b(?:not|no|nor|none|never|nobody|nothing|neither|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
-_FEWEST = 2  # words that two lines share, where one turns the other around
-_LEFT_OUT = "\0"  # before a line that has to go
+_MIN_SHARED_WORDS = 2  # words that two lines share, where one turns the other around
+_REMOVED_MARK = "\0"  # before a line that has to go
 _WORD = pattern(r"[^\W\d_]{2,}")
 _ANY_WORD = pattern(r"[^\W_]+")
 
@@ -61,43 +61,43 @@ class FactSource(NamedTuple):
 def gather_source(texts: Iterable[str]) -> FactSource:
     """Gather what texts say."""
     text = "\n".join(texts)
-    numbers = set(_find_numbers(_normalise(text)))
+    numbers = set(_find_numbers(_normalize_numbers(text)))
     parts = {part for number, _ in numbers for part in (number, *(number.split("-") if "-" in number else ()))}
-    phones = {digits for found in _PHONE.findall(text) if (digits := _phone_digits(found))}
-    local = {number[cut:] for number in phones for cut in range(_LONGEST_PREFIX + 1) if number[cut + 5 :]}
+    phones = {digits for found in _PHONE.findall(text) if (digits := _extract_phone_digits(found))}
+    local = {number[cut:] for number in phones for cut in range(_MAX_PHONE_PREFIX + 1) if number[cut + 5 :]}
     measures = frozenset(map("".join, numbers))
     return FactSource(frozenset(list_terms(text)), frozenset(parts), measures, frozenset(phones), frozenset(local))
 
 
-def _normalise(text: str) -> str:
+def _normalize_numbers(text: str) -> str:
     """Write dates as 2026-04-09, and numbers without marks between thousands and with a point."""
     text = _DAY_FIRST.sub(lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", text)
-    text = _DAY_MONTH.sub(lambda date: _iso_date(date[3], date[2], date[1]), text)
-    text = _MONTH_DAY.sub(lambda date: _iso_date(date[3], date[1], date[2]), text)
+    text = _DAY_MONTH.sub(lambda date: _format_iso_date(date[3], date[2], date[1]), text)
+    text = _MONTH_DAY.sub(lambda date: _format_iso_date(date[3], date[1], date[2]), text)
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
-    return _OF_TIME.sub("", _DECIMAL.sub(r"\1.\2", text))
+    return _LEADING_ZERO.sub("", _DECIMAL.sub(r"\1.\2", text))
 
 
-def _iso_date(year: str, month: str, day: str) -> str:
+def _format_iso_date(year: str, month: str, day: str) -> str:
     return f"{year}-{_MONTHS.index(month.casefold()) + 1:02}-{int(day):02}"
 
 
-def _phone_digits(text: str) -> str:
+def _extract_phone_digits(text: str) -> str:
     """The digits of what may be the number of a telephone, '' where they are too few."""
     digits = "".join(char for char in text if char.isdecimal()).lstrip("0")
-    return digits if len(digits) >= _LEAST_DIGITS else ""
+    return digits if len(digits) >= _MIN_PHONE_DIGITS else ""
 
 
 def _is_known_phone(text: str, known: FactSource) -> bool:
     """Whether these are the digits of a known telephone, with or without what may be dialled before."""
-    digits = _phone_digits(text)
-    return digits in known.local or any(digits[cut:] in known.phones for cut in range(_LONGEST_PREFIX + 1))
+    digits = _extract_phone_digits(text)
+    return digits in known.local or any(digits[cut:] in known.phones for cut in range(_MAX_PHONE_PREFIX + 1))
 
 
 def is_supported(line: str, known: FactSource) -> bool:
     """Tell whether a line says only what its source says; a short heading may be new."""
     said = _MARKER.sub("", line.strip(), count=1)
-    said = _normalise(_PHONE.sub(lambda found: " " if _is_known_phone(found[0], known) else found[0], said))
+    said = _normalize_numbers(_PHONE.sub(lambda found: " " if _is_known_phone(found[0], known) else found[0], said))
     numbers = list(_find_numbers(said))
     if any(_WHOLE_DATE.fullmatch(number) and number not in known.numbers for number, _ in numbers):
         return False
@@ -108,7 +108,7 @@ def is_supported(line: str, known: FactSource) -> bool:
     if _PLAIN_HEADING.fullmatch(line.strip()):
         return True
     used = set(list_terms(said))
-    return not used or len(used & known.words) >= _KNOWN_OF_LINE * len(used)
+    return not used or len(used & known.words) >= _MIN_KNOWN_SHARE * len(used)
 
 
 def list_invented(new: str, known: FactSource) -> list[str]:
@@ -125,14 +125,14 @@ def list_entries(text: str) -> list[str]:
 def list_lost(old: str, new: str) -> list[str]:
     """List the entries of the old text that no line of the new one says, or that it turns around."""
     before, after = list_entries(old), list_entries(new)
-    having = Counter(word for entry in before for word in _key_words(entry))
+    having = Counter(word for entry in before for word in _select_key_words(entry))
     lines = _LineIndex(after, having)
     clauses = [clause for line in dict.fromkeys(after) for clause in _split_clauses(line)]
     every = _TextWords(frozenset(list_terms("\n".join(after))), frozenset(_find_words("\n".join(after))))
     gone = {
         entry
         for entry in set(before).difference(after)
-        if not (lines.saying(entry) and _is_covered(entry, every, having)) or _is_reversed(entry, clauses)
+        if not (lines.saying(entry) and _is_covered(entry, every, having)) or _is_contradicted(entry, clauses)
     }
     return [entry for entry in before if entry in gone]
 
@@ -146,12 +146,12 @@ class _LineIndex:
         self._numbers: dict[str, Counter[tuple[str, str]]] = {}
         for line in dict.fromkeys(lines):
             self._numbers[line] = Counter(_find_numbers(line))
-            for word in _key_words(line):
+            for word in _select_key_words(line):
                 self._by_word.setdefault(word, []).append(line)
 
     def near(self, entry: str) -> dict[str, float]:
         """The lines that share words with an entry, and how much of it that is, rare words counting more."""
-        used = sorted(_key_words(entry))
+        used = sorted(_select_key_words(entry))
         whole = sum(1 / self._having[word] for word in used if self._having[word])
         shares: dict[str, float] = {}
         for word in used:
@@ -163,9 +163,9 @@ class _LineIndex:
         """The lines that share enough with an entry and have its numbers, if one that shares most is among them."""
         numbers, shares = Counter(_find_numbers(entry)), self.near(entry)
         most = max(shares.values(), default=0.0)
-        if most < _SHARED_OF_ENTRY - _ROUNDING:
+        if most < _MIN_ENTRY_SHARE - _EPSILON:
             return []
-        found = [line for line, share in shares.items() if share >= most - _ROUNDING]
+        found = [line for line, share in shares.items() if share >= most - _EPSILON]
         return [line for line in found if _has_numbers(self._numbers[line], numbers)]
 
 
@@ -178,9 +178,9 @@ class _TextWords(NamedTuple):
 
 def _is_covered(entry: str, every: _TextWords, having: Counter[str]) -> bool:
     """Whether a text has most of an entry's words somewhere, and all its names."""
-    used = _key_words(entry) - {"s"}  # of "the pump's"
+    used = _select_key_words(entry) - {"s"}  # of "the pump's"
     share = sum(1 / having[word] for word in sorted(used & every.stems))
-    return share >= _COVERED * sum(1 / having[word] for word in sorted(used)) and _find_names(entry) <= every.plain
+    return share >= _MIN_COVERAGE * sum(1 / having[word] for word in sorted(used)) and _find_names(entry) <= every.plain
 
 
 def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
@@ -192,8 +192,8 @@ def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
     """
     before, lines = old.split("\n"), new.split("\n")
     wrong = _find_wrong(old, new, noted)
-    gone = set(list_lost(old, "\n".join(line for line in lines if _first_entry(line) not in wrong)))
-    lines = [f"{_LEFT_OUT}{line}" if _first_entry(line) in wrong else line for line in lines]
+    gone = set(list_lost(old, "\n".join(line for line in lines if _get_first_entry(line) not in wrong)))
+    lines = [f"{_REMOVED_MARK}{line}" if _get_first_entry(line) in wrong else line for line in lines]
     back, known = list[str](), {line.strip() for line in before}
     for entry in reversed(memory_entries(old)):
         text = before[entry.first - 1 : entry.last]
@@ -201,66 +201,72 @@ def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
             continue
         back.append(" ".join(entry.body.split()))
         _insert_entry(lines, text, _find_parent(before, entry), known)
-    return "\n".join(line for line in lines if not line.startswith(_LEFT_OUT)), back[::-1]
+    return "\n".join(line for line in lines if not line.startswith(_REMOVED_MARK)), back[::-1]
 
 
-def _first_entry(line: str) -> str:
+def _get_first_entry(line: str) -> str:
     return next(iter(list_entries(line)), "")
 
 
 def _find_wrong(old: str, new: str, noted: str) -> set[str]:
     """The entries of a new text that turn one of the old text around, or that say none of them and nothing new."""
     before, after, told = list_entries(old), list_entries(new), list_entries(noted)
-    having = Counter(word for entry in [*before, *told] for word in _key_words(entry))
+    having = Counter(word for entry in [*before, *told] for word in _select_key_words(entry))
     earlier, heard = _LineIndex(before, having), _LineIndex(told, having)
     lines = _LineIndex(after, having)
     saying = {line for entry in dict.fromkeys(before) for line in lines.saying(entry)}
     fresh = set(list_terms(noted)) - set(list_terms(old))
     wrong = set()
     for line in set(after).difference(before):
-        if any(share >= _KNOWN_OF_LINE and not is_opposite(line, note) for note, share in _shared_parts(line, heard)):
+        if any(
+            share >= _MIN_KNOWN_SHARE and not is_contradiction(line, note)
+            for note, share in _find_shared_parts(line, heard)
+        ):
             continue
-        turned = any(is_opposite(line, entry) for entry in earlier.near(line))
+        turned = any(is_contradiction(line, entry) for entry in earlier.near(line))
         if turned or not (line in saying or not fresh.isdisjoint(list_terms(line))):
             wrong.add(line)
     return wrong
 
 
-def _shared_parts(line: str, others: _LineIndex) -> Iterator[tuple[str, float]]:
+def _find_shared_parts(line: str, others: _LineIndex) -> Iterator[tuple[str, float]]:
     """Other lines that share words with a line, and the part of its words that each has."""
-    used = _key_words(line)
-    yield from ((other, len(used & _key_words(other)) / len(used)) for other in others.near(line))
+    used = _select_key_words(line)
+    yield from ((other, len(used & _select_key_words(other)) / len(used)) for other in others.near(line))
 
 
-def is_opposite(line: str, other: str) -> bool:
+def is_contradiction(line: str, other: str) -> bool:
     """Whether one of two lines denies what the other does not, or some words have changed places."""
-    shared = _affirmed_words(line) & _affirmed_words(other)
-    if len(shared) < min(_FEWEST, len(_affirmed_words(line)), len(_affirmed_words(other))) or not shared:
+    shared = _find_affirmed_words(line) & _find_affirmed_words(other)
+    if (
+        len(shared) < min(_MIN_SHARED_WORDS, len(_find_affirmed_words(line)), len(_find_affirmed_words(other)))
+        or not shared
+    ):
         return False
-    if len(shared) * 2 < min(len(_affirmed_words(line)), len(_affirmed_words(other))):
+    if len(shared) * 2 < min(len(_find_affirmed_words(line)), len(_find_affirmed_words(other))):
         return False
-    denied, others = _denied_words(line) & shared, _denied_words(other) & shared
+    denied, others = _find_denied_words(line) & shared, _find_denied_words(other) & shared
     if bool(denied) != bool(others) or not (denied <= others or others <= denied):
         return True
-    return _is_swapped(line, other)
+    return _has_swapped_words(line, other)
 
 
 @lru_cache(4096)
-def _affirmed_words(line: str) -> frozenset[str]:
+def _find_affirmed_words(line: str) -> frozenset[str]:
     """The words of a line but those that deny."""
     return frozenset(list_terms(_DENIAL.sub(" ", line)))
 
 
 @lru_cache(4096)
-def _denied_words(line: str) -> frozenset[str]:
+def _find_denied_words(line: str) -> frozenset[str]:
     """The words that follow upon one that denies, up to the end of its clause."""
     parts = (_DENIAL.split(clause)[1:] for clause in _CLAUSE.split(line))
     return frozenset(list_terms(" ".join(text for part in parts for text in part)))
 
 
-def _is_swapped(line: str, other: str) -> bool:
+def _has_swapped_words(line: str, other: str) -> bool:
     """Whether the words that two lines share are the same, and some stand where they stood and some do not."""
-    one, two = _ordered_words(line), _ordered_words(other)
+    one, two = _split_ordered_words(line), _split_ordered_words(other)
     here, there = [word for word in one if word in set(two)], [word for word in two if word in set(one)]
     if here == there or len(there) < len(two) or sorted(here) != sorted(there):
         return False
@@ -268,7 +274,7 @@ def _is_swapped(line: str, other: str) -> bool:
 
 
 @lru_cache(4096)
-def _ordered_words(line: str) -> tuple[str, ...]:
+def _split_ordered_words(line: str) -> tuple[str, ...]:
     return tuple(word.casefold() for word in _ANY_WORD.findall(line))
 
 
@@ -278,14 +284,14 @@ def _insert_entry(lines: list[str], text: list[str], above: tuple[str, str], kno
     The lines that are `known` from the old text stay.
     """
     whole = "\n".join(text)
-    said, numbers = _key_words(whole), set(_find_numbers(_normalise(whole)))
+    said, numbers = _select_key_words(whole), set(_find_numbers(_normalize_numbers(whole)))
     for at, line in enumerate(lines):
-        bare = line.removeprefix(_LEFT_OUT)
-        used = _key_words(bare)
+        bare = line.removeprefix(_REMOVED_MARK)
+        used = _select_key_words(bare)
         if not used or bare.strip() in known or _HEADING.match(bare.strip()):
             continue
-        part = used <= said and set(_find_numbers(_normalise(bare))) <= numbers
-        if part or (bare != line and len(used & said) >= _KNOWN_OF_LINE * len(said)):
+        part = used <= said and set(_find_numbers(_normalize_numbers(bare))) <= numbers
+        if part or (bare != line and len(used & said) >= _MIN_KNOWN_SHARE * len(said)):
             lines[at : at + 1] = text
             return
     parent, heading = above
@@ -310,7 +316,7 @@ def _find_parent(lines: Sequence[str], entry: MemoryEntry) -> tuple[str, str]:
 
 
 @lru_cache(4096)
-def _key_words(line: str) -> frozenset[str]:
+def _select_key_words(line: str) -> frozenset[str]:
     """The words that a line is known by; its numbers only where there is nothing else."""
     used = frozenset(list_terms(line))
     return frozenset(word for word in used if not word[0].isdigit()) or used
@@ -342,12 +348,12 @@ def _split_clauses(line: str) -> list[_Clause]:
     return [clause for clause in found if clause.words]
 
 
-def _is_reversed(entry: str, clauses: Sequence[_Clause]) -> bool:
+def _is_contradicted(entry: str, clauses: Sequence[_Clause]) -> bool:
     """Whether the clause that is nearest to one of an entry's denies it, or what it denies is no longer denied."""
     for clause in _split_clauses(entry):
         near = [(len(clause.words & other.words), other.denies == clause.denies) for other in clauses]
         shared, same = max(near, default=(0, True))
-        if not same and shared >= max(min(_FEWEST, len(clause.words)), _SHARED_OF_ENTRY * len(clause.words)):
+        if not same and shared >= max(min(_MIN_SHARED_WORDS, len(clause.words)), _MIN_ENTRY_SHARE * len(clause.words)):
             return True
     return False
 
@@ -357,20 +363,20 @@ def find_fault(old: str, new: str, longest: int) -> str:
     after = list_entries(new)
     if not after:
         return "it says nothing that was told"
-    if len(after) - len(set(after)) > _REPEATED * len(after):
+    if len(after) - len(set(after)) > _MAX_REPEATED_SHARE * len(after):
         return "it repeats itself"
     if len(new) > max(longest, len(old)):
         return f"it has {len(new)} characters of at most {max(longest, len(old))}"
-    if len(new) < MIN_LENGTH * len(old):
+    if len(new) < MIN_LENGTH_RATIO * len(old):
         return f"it is shorter than half of what was there: {len(new)} characters of {len(old)}"
     return ""
 
 
-def name_some(lines: Iterable[str]) -> str:
+def quote_lines(lines: Iterable[str]) -> str:
     """Name some of the lines, shortened."""
     every = list(lines)
-    shown = [line if len(line) <= MAX_NAMED else f"{line[:MAX_NAMED]}…" for line in every[:_MOST_NAMED]]
-    return "; ".join(shown) + (f"; and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else "")
+    shown = [line if len(line) <= MAX_QUOTED_CHARS else f"{line[:MAX_QUOTED_CHARS]}…" for line in every[:_MAX_QUOTED]]
+    return "; ".join(shown) + (f"; and {len(every) - _MAX_QUOTED} more" if len(every) > _MAX_QUOTED else "")
 
 
 def _find_numbers(text: str) -> Iterator[tuple[str, str]]:

@@ -17,10 +17,10 @@ from picoclaw import files
 from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 
-MAX_FILE = 4_000_000
+MAX_READ_BYTES = 4_000_000
 """Bytes; of a larger file only its head is read."""
 
-ROOT_FILE, FOLDER = "MEMORY.md", "memory"
+ROOT_FILE, MEMORY_FOLDER = "MEMORY.md", "memory"
 ROOT_FILES = (ROOT_FILE, "memory.md")
 """Beside the other pages; the second is what other projects call it."""
 
@@ -28,7 +28,7 @@ _SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "venv", "__pycach
 """Folders of programs, whose texts are no notes."""
 
 _MAX_PROBLEMS = 20
-_YOUNG_NS = 2_000_000_000  # two writes so near to each other may have the same time
+_RACY_NS = 2_000_000_000  # two writes so near to each other may have the same time
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
 
 
@@ -83,7 +83,7 @@ class MemoryFiles:
         """
         top = {found.inode: found for path in reversed(ROOT_FILES) if (found := self.source(path))}
         yield "", iter(top.values())  # one only where a file system takes both names for the same
-        waiting = [FOLDER] if self._is_inside(FOLDER) else []
+        waiting = [MEMORY_FOLDER] if self._is_inside(MEMORY_FOLDER) else []
         while waiting:
             folder = waiting.pop()
             yield folder, self._list_folder(folder, waiting)
@@ -120,7 +120,7 @@ class MemoryFiles:
         """Look at one file; None when there is none that belongs to the memory."""
         if document := self.documents.get(path):
             return MemorySource(path, document.stamp & _INT63, 0, 0)
-        if path not in ROOT_FILES and not path.startswith(f"{FOLDER}/"):
+        if path not in ROOT_FILES and not path.startswith(f"{MEMORY_FOLDER}/"):
             return None
         try:
             about = os.lstat(f"{self.root}/{path}")
@@ -146,20 +146,20 @@ class MemoryFiles:
         try:
             with os.fdopen(files.open_rooted(place), "rb") as file:
                 about = os.fstat(file.fileno())
-                data = file.read(MAX_FILE + 1)
+                data = file.read(MAX_READ_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.add_problem(path, f"it cannot be read: {explain_os_error(error)}")
             return None
-        content = _make_content(_backdate(_make_source(path, about)), data)
+        content = _decode_content(_backdate(_make_source(path, about)), data)
         if content.problem:
             self.add_problem(path, content.problem)
         return content
 
     def _read_document(self, document: Document) -> FileContent | None:
         try:
-            text = document.read()[:MAX_FILE].replace("\0", " ").encode("utf-8", "replace").decode()
+            text = document.read()[:MAX_READ_BYTES].replace("\0", " ").encode("utf-8", "replace").decode()
         except StoreError as error:
             self.add_problem(document.path, f"it cannot be read: {error}")
             return None
@@ -195,13 +195,15 @@ def _make_source(path: str, about: os.stat_result) -> MemorySource:
 
 def _backdate(source: MemorySource) -> MemorySource:
     """Date a file that was just written a little earlier, so that it is looked at again."""
-    young = abs(time.time_ns() - source.mtime_ns) < _YOUNG_NS
+    young = abs(time.time_ns() - source.mtime_ns) < _RACY_NS
     return source._replace(mtime_ns=source.mtime_ns - 1) if young else source
 
 
-def _make_content(source: MemorySource, data: bytes) -> FileContent:
+def _decode_content(source: MemorySource, data: bytes) -> FileContent:
     if b"\0" in data:
         return FileContent(source, "", "it holds NUL bytes and is no text, so it is not searched")
-    text = data[:MAX_FILE].decode("utf-8-sig", "replace")
-    problem = f"only its first {MAX_FILE // 1_000_000} MB are searched; split it" if len(data) > MAX_FILE else ""
+    text = data[:MAX_READ_BYTES].decode("utf-8-sig", "replace")
+    problem = (
+        f"only its first {MAX_READ_BYTES // 1_000_000} MB are searched; split it" if len(data) > MAX_READ_BYTES else ""
+    )
     return FileContent(source, text, problem)

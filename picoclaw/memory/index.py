@@ -18,7 +18,7 @@ from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.files import (
     check_regular,
     check_reserve,
-    create,
+    create_file,
     explain_os_error,
     make_folder,
     read_file,
@@ -34,7 +34,7 @@ MAX_BOOST = 1.0
 _MAX_BOOSTS_BYTES = 10_000_000
 
 
-def file_stamp(path: Path) -> tuple[int, ...]:
+def read_file_stamp(path: Path) -> tuple[int, ...]:
     """Tell what the file has last been, () where there is none; another number is another content."""
     try:
         about = path.stat()
@@ -108,7 +108,7 @@ def _write_boosts(path: Path, kept: Mapping[str, float]) -> None:
 # https://sqlite.org/wal.html, https://sqlite.org/fts5.html#external_content_tables,
 # https://sqlite.org/c3ref/c_dbconfig_defensive.html (RESET_DATABASE empties a damaged file under SQLite's own locks)
 
-DAMAGED = (apsw.CorruptError, apsw.NotADBError, StoreDamaged, UnicodeDecodeError)
+DAMAGE_ERRORS = (apsw.CorruptError, apsw.NotADBError, StoreDamaged, UnicodeDecodeError)
 """What SQLite, or a look at what it returned, says of a file that is to be built again."""
 
 _BUSY_MS = 5000
@@ -133,29 +133,29 @@ CREATE VIRTUAL TABLE words USING fts5(
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 CREATE TABLE vectors (block INTEGER PRIMARY KEY, there INTEGER NOT NULL, rows BLOB NOT NULL) STRICT;
 """
-_MARKS = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}"
-_NAMES = {"meta", "files", "files_inode", "chunks", "chunks_file", "spaced_chunks", "words", "vectors"}
+_VERSION_PRAGMAS = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION}"
+_SCHEMA_NAMES = {"meta", "files", "files_inode", "chunks", "chunks_file", "spaced_chunks", "words", "vectors"}
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_LETTER = pattern(f"([{_UNSPACED}]|[\U00020000-\U0003ffff])")
-_RUN = pattern(f"(?:[{_UNSPACED}]|[\U00020000-\U0003ffff])+")
+_UNSPACED_LETTER = pattern(f"([{_UNSPACED}]|[\U00020000-\U0003ffff])")
+_UNSPACED_RUN = pattern(f"(?:[{_UNSPACED}]|[\U00020000-\U0003ffff])+")
 
 
 def space_out(text: str) -> str:
     """Part the letters of scripts that are written without spaces, so that each is a word to FTS5."""
-    return text if text.isascii() else _LETTER.sub(r" \1 ", text)
+    return text if text.isascii() else _UNSPACED_LETTER.sub(r" \1 ", text)
 
 
 def _space_out_sql(*values: Any) -> str:
     return space_out(str(values[0]))
 
 
-def match_phrases(word: str) -> list[str]:
+def quote_phrases(word: str) -> list[str]:
     """Put a word into FTS5's quotes, whatever is in it; a run of unspaced letters becomes its pairs of letters."""
     word = word.replace("\0", " ").encode("utf-8", "replace").decode()
-    runs = [] if word.isascii() else _RUN.findall(word)
+    runs = [] if word.isascii() else _UNSPACED_RUN.findall(word)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
-    rest = _RUN.sub(" ", word) if runs else word
+    rest = _UNSPACED_RUN.sub(" ", word) if runs else word
     return [f'"{space_out(part).replace(chr(34), chr(34) * 2)}"' for part in [*pairs, rest] if part.strip()]
 
 
@@ -164,7 +164,7 @@ def explain_errors(path: Path) -> Iterator[None]:
     """Put the errors of SQLite and of the system into words. Raises StoreError."""
     try:
         yield
-    except DAMAGED as error:
+    except DAMAGE_ERRORS as error:
         raise StoreDamaged(f"{path} is damaged: {error}") from None
     except apsw.Error as error:
         raise StoreError(f"{path}: {SQLITE_ERROR_TEXTS.get(type(error), str(error))}") from None
@@ -178,7 +178,7 @@ def open_index(path: Path, *, renew: bool = False) -> apsw.Connection:
     Raises apsw.Error and OSError.
     """
     make_folder(path.parent)
-    create(path, b"")
+    create_file(path, b"")
     check_regular(path, path.stat().st_mode)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -215,7 +215,7 @@ def open_in_memory() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
     _add_function(connection)
     connection.execute(_SCHEMA)
-    connection.execute(_MARKS)
+    connection.execute(_VERSION_PRAGMAS)
     return connection
 
 
@@ -246,9 +246,9 @@ def has_current_schema(connection: apsw.Connection) -> bool:
     try:
         names = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
         marks = [connection.execute(f"PRAGMA {mark}").get for mark in ("application_id", "user_version")]
-    except DAMAGED:
+    except DAMAGE_ERRORS:
         return False
-    return names >= _NAMES and marks == [_APPLICATION_ID, _VERSION]
+    return names >= _SCHEMA_NAMES and marks == [_APPLICATION_ID, _VERSION]
 
 
 def _reset(connection: apsw.Connection) -> None:
@@ -263,23 +263,23 @@ def _reset(connection: apsw.Connection) -> None:
     with transaction(connection):
         if not has_current_schema(connection):  # another process may have been first
             connection.execute(_SCHEMA)
-            connection.execute(_MARKS)
+            connection.execute(_VERSION_PRAGMAS)
 
 
 def _is_empty(connection: apsw.Connection) -> bool:
     try:
         return not fetch_rows(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")
-    except DAMAGED:
+    except DAMAGE_ERRORS:
         return False
 
 
 # The vectors of chunks: signed bytes, 60 in a row of their table, because one in a row is read ten times as slowly.
 
-SLOTS = 60
+SLOTS_PER_BLOCK = 60
 """Vectors in a row: that of chunk `id` is the `id % SLOTS`-th of row `id // SLOTS`, if the row's mask says so."""
 
 
-def vector_model(connection: apsw.Connection) -> tuple[str, int]:
+def read_vector_model(connection: apsw.Connection) -> tuple[str, int]:
     """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
     found: dict[str, str] = dict(fetch_rows(connection, "SELECT key, value FROM meta"))
     return found.get("model", ""), int(found.get("dims", 0))
@@ -287,7 +287,7 @@ def vector_model(connection: apsw.Connection) -> tuple[str, int]:
 
 def _is_model(connection: apsw.Connection, model: tuple[str, int]) -> bool:
     """Tell whether the vectors are those of a model; its length may not be known yet."""
-    name, dims = vector_model(connection)
+    name, dims = read_vector_model(connection)
     return name == model[0] and model[1] in {0, dims}
 
 
@@ -300,7 +300,7 @@ def select_unembedded(
         "SELECT chunks.id, text, sha FROM chunks LEFT JOIN vectors ON block = chunks.id / ?1"
         " WHERE chunks.id > ?4 AND (NOT ?2 OR there IS NULL OR NOT there & (1 << (chunks.id % ?1)))"
         " ORDER BY chunks.id LIMIT ?3",
-        (SLOTS, _is_model(connection, model), most, after),
+        (SLOTS_PER_BLOCK, _is_model(connection, model), most, after),
     )
 
 
@@ -312,21 +312,21 @@ def count_unembedded(connection: apsw.Connection, model: tuple[str, int]) -> int
 
 def store_vectors(connection: apsw.Connection, model: str, dims: int, new: Sequence[tuple[int, bytes]]) -> None:
     """Keep vectors by the ids of their chunks; those of another model go."""
-    if vector_model(connection) != (model, dims):
+    if read_vector_model(connection) != (model, dims):
         connection.execute("DELETE FROM vectors")
         pairs = (("model", model), ("dims", str(dims)))
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", pairs)
-    for block, some in groupby(sorted(new), lambda row: row[0] // SLOTS):
+    for block, some in groupby(sorted(new), lambda row: row[0] // SLOTS_PER_BLOCK):
         _store_block(connection, block, dims, some)
 
 
 def _store_block(connection: apsw.Connection, block: int, dims: int, some: Iterable[tuple[int, bytes]]) -> None:
-    there, held = 0, bytes(SLOTS * dims)
+    there, held = 0, bytes(SLOTS_PER_BLOCK * dims)
     for found in fetch_rows(connection, "SELECT there, rows FROM vectors WHERE block = ?", (block,)):
         there, held = found
     new = bytearray(held)
     for number, row in some:
-        slot = number % SLOTS
+        slot = number % SLOTS_PER_BLOCK
         there |= 1 << slot
         new[slot * dims : (slot + 1) * dims] = row
     connection.execute(
@@ -339,7 +339,7 @@ def _store_block(connection: apsw.Connection, block: int, dims: int, some: Itera
 def delete_vector(connection: apsw.Connection, number: int) -> None:
     """Forget a chunk's vector, if it has one."""
     sql = "UPDATE vectors SET there = there & ~(1 << ?) WHERE block = ? AND there & (1 << ?)"
-    connection.execute(sql, (number % SLOTS, number // SLOTS, number % SLOTS))
+    connection.execute(sql, (number % SLOTS_PER_BLOCK, number // SLOTS_PER_BLOCK, number % SLOTS_PER_BLOCK))
 
 
 def select_blocks(connection: apsw.Connection, after: int, most: int) -> list[tuple[Any, ...]]:
@@ -355,7 +355,7 @@ def count_vectors(connection: apsw.Connection) -> int:
 
 # Cuts a text into pieces that are found one by one, where a reader would cut it. Pure.
 
-LONGEST_HEADING = 200
+MAX_HEADING_CHARS = 200
 
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(?=\S)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -388,7 +388,7 @@ def split_chunks(text: str, most: int = 1000) -> list[Chunk]:
     found: list[Chunk] = []
     held: list[LinePart] = []
     for piece in iter_lines(text, most):
-        while held and _joined_size(held) + 1 + len(piece.text) > most:
+        while held and _measure_parts(held) + 1 + len(piece.text) > most:
             cut = _find_cut([*held, piece], most // 2)
             found += _make_chunk(held[:cut])
             held = _strip_blank(held[cut:])
@@ -396,13 +396,13 @@ def split_chunks(text: str, most: int = 1000) -> list[Chunk]:
     return found + _make_chunk(held)
 
 
-def _joined_size(pieces: list[LinePart]) -> int:
+def _measure_parts(pieces: list[LinePart]) -> int:
     return sum(len(piece.text) for piece in pieces) + len(pieces) - 1
 
 
 def _find_cut(pieces: list[LinePart], least: int) -> int:
     """How many pieces to take, all but the last at most."""
-    size = _joined_size(pieces[:-1])
+    size = _measure_parts(pieces[:-1])
     for count in range(len(pieces) - 1, 0, -1):
         if size < least:
             break
@@ -439,9 +439,9 @@ def iter_lines(text: str, most: int = 1000) -> Iterator[LinePart]:
         opening = None if fence else _HEADING.match(line)
         if opening:
             level = len(opening[1])
-            title = line[opening.end() : opening.end() + LONGEST_HEADING].strip().rstrip("#").rstrip()
+            title = line[opening.end() : opening.end() + MAX_HEADING_CHARS].strip().rstrip("#").rstrip()
             titles = [*((above, name) for above, name in titles if above < level), (level, title)]
-            heading = " > ".join(name for _, name in titles if name)[-LONGEST_HEADING:]
+            heading = " > ".join(name for _, name in titles if name)[-MAX_HEADING_CHARS:]
         for i, part in enumerate(_split_long_line(line, most)):
             yield LinePart(number, part, heading, opens=bool(opening) and i == 0)
 
@@ -470,11 +470,11 @@ def _split_long_line(line: str, most: int) -> Iterator[str]:
 
 Progress = Callable[[int, int], None]
 
-_NOTE = re.compile(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
-_DAY = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
+_DAY_NOTE_PATH = re.compile(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
+_ISO_DAY = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _BATCH_FILES, _BATCH_CHARACTERS = 1000, 1_000_000  # in one transaction: fewer of them write less, and block longer
-_ALIKE = 3  # a chunk with one word in so many of an earlier one has taken its place
-_LARGEST_ID = 10_000_000  # numbers of files are taken again; a larger one is damage
+_INHERIT_DIVISOR = 3  # a chunk with one word in so many of an earlier one has taken its place
+_MAX_FILE_ID = 10_000_000  # numbers of files are taken again; a larger one is damage
 
 
 class SyncResult(NamedTuple):
@@ -489,7 +489,7 @@ class SyncResult(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sync:
+class IndexSync:
     """One look at the files."""
 
     connection: apsw.Connection
@@ -517,7 +517,7 @@ class Sync:
     def _look(self) -> tuple[int, list[str], dict[int, str]]:
         """Count the files, and tell which are new or changed, and which rows have none any more."""
         last = self.connection.execute("SELECT coalesce(max(id), 0) FROM files").get
-        if last > _LARGEST_ID:
+        if last > _MAX_FILE_ID:
             raise StoreDamaged(f"a file has the number {last}")
         seen, count, changed = bytearray(last + 1), 0, []
         for folder, sources in self.files.folders():
@@ -647,7 +647,7 @@ class Sync:
                 "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET start = excluded.start,"
                 ' "end" = excluded."end", sha = excluded.sha, heading = excluded.heading, text = excluded.text'
                 " RETURNING id",
-                (old, file, chunk.start, chunk.end, chunk_hash(chunk.heading, chunk.text), chunk.heading, chunk.text),
+                (old, file, chunk.start, chunk.end, hash_chunk(chunk.heading, chunk.text), chunk.heading, chunk.text),
             )
             self.connection.execute(
                 "INSERT INTO words (rowid, text, heading) SELECT * FROM spaced_chunks WHERE id = ?", (number,)
@@ -662,8 +662,8 @@ class Sync:
                 continue
             had = {*text.split()}
             heir = max(new, key=lambda chunk: len(had.intersection(chunk.text.split())))
-            if len(had.intersection(heir.text.split())) * _ALIKE >= len(had):
-                self._heirs[key.hex()] = chunk_hash(heir.heading, heir.text).hex()
+            if len(had.intersection(heir.text.split())) * _INHERIT_DIVISOR >= len(had):
+                self._heirs[key.hex()] = hash_chunk(heir.heading, heir.text).hex()
 
     def _carry(self) -> None:
         """Keep the opinions of chunks that have changed, before it is known for good that they have."""
@@ -683,7 +683,7 @@ class Sync:
             old.setdefault(key, []).append((number, start, end))
         new = []
         for chunk in wanted:
-            same = old.get(chunk_hash(chunk.heading, chunk.text))
+            same = old.get(hash_chunk(chunk.heading, chunk.text))
             if not same:
                 new.append(chunk)
                 continue
@@ -696,7 +696,7 @@ class Sync:
 
 def find_day(path: str, heading: str) -> str:
     """Tell the day that a chunk is about, '' when neither its file's name nor its heading says it."""
-    for found in (_NOTE.fullmatch(path), *reversed([*_DAY.finditer(heading)])):
+    for found in (_DAY_NOTE_PATH.fullmatch(path), *reversed([*_ISO_DAY.finditer(heading)])):
         if found:
             with contextlib.suppress(ValueError):
                 return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
@@ -707,7 +707,7 @@ def _add_day(chunk: Chunk, day: str) -> Chunk:
     return chunk._replace(heading=f"{day} > {chunk.heading}".strip(" >"))
 
 
-def chunk_hash(heading: str, text: str) -> bytes:
+def hash_chunk(heading: str, text: str) -> bytes:
     """Half a SHA-256 of what is searched in a chunk."""
     import hashlib
 
@@ -730,14 +730,14 @@ def _delete_words(connection: apsw.Connection, number: int) -> None:
 
 # --- the index ---
 
-MOST_WORDS = 100
+MAX_MATCH_WORDS = 100
 """Of a question; what is more would take long and find everything."""
 
 
 _T = TypeVar("_T")
 
 
-def _no_progress(done: int, total: int) -> None:
+def _ignore_progress(done: int, total: int) -> None:
     """Nobody is looking."""
 
 
@@ -790,13 +790,13 @@ class IndexFile:
                 self._connection.close()
             self._connection = None
 
-    def sync(self, progress: Progress = _no_progress) -> SyncResult:
+    def sync(self, progress: Progress = _ignore_progress) -> SyncResult:
         """Bring the index up to the files; `progress` is told how many of those that changed are done."""
         return self._run(lambda connection: self._sync_files(connection, progress), fill=False)
 
     def match(self, words: Sequence[str], most: int) -> list[tuple[int, float]]:
         """Find the chunks that have any of the words, with how well they fit, the best first."""
-        phrases_ = list(dict.fromkeys(phrase for word in words for phrase in match_phrases(word)))[:MOST_WORDS]
+        phrases_ = list(dict.fromkeys(phrase for word in words for phrase in quote_phrases(word)))[:MAX_MATCH_WORDS]
         if not phrases_:
             return []
         sql = "SELECT rowid, bm25(words) AS worth FROM words WHERE words MATCH ? ORDER BY worth LIMIT ?"
@@ -809,7 +809,7 @@ class IndexFile:
 
         def counted(connection: apsw.Connection) -> tuple[int, dict[str, int]]:
             total = int(connection.execute("SELECT count(*) FROM chunks").get)
-            asked = {word: " OR ".join(match_phrases(word)[:MOST_WORDS]) for word in dict.fromkeys(words)}
+            asked = {word: " OR ".join(quote_phrases(word)[:MAX_MATCH_WORDS]) for word in dict.fromkeys(words)}
             return total, {word: int(connection.execute(sql, (q,)).get) if q else 0 for word, q in asked.items()}
 
         return self._run(counted)
@@ -881,7 +881,7 @@ class IndexFile:
 
     def model(self) -> tuple[str, int]:
         """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
-        return self._run(vector_model)
+        return self._run(read_vector_model)
 
     def version(self) -> tuple[int, ...]:
         """Give numbers that change whenever this process or another one has written to the index."""
@@ -939,11 +939,11 @@ class IndexFile:
                 raise StoreDamaged(str(error)) from None  # a table is gone
 
     def _open(self, *, fill: bool = True) -> apsw.Connection:
-        if self._connection is None or (self._kept and self._file != _file_identity(self._path)):
+        if self._connection is None or (self._kept and self._file != _get_file_identity(self._path)):
             self.close()
             self._connection = self._connect()
             self._openings += 1
-            self._file = _file_identity(self._path) if self._kept else (0, 0)
+            self._file = _get_file_identity(self._path) if self._kept else (0, 0)
         if fill and not self.frozen and self._connection.execute("SELECT 1 FROM files LIMIT 1").get is None:
             self._sync_files(self._connection)
         return self._connection
@@ -959,19 +959,19 @@ class IndexFile:
             if self._kept:
                 open_index(self._path, renew=True).close()
 
-    def _sync_files(self, connection: apsw.Connection, progress: Progress = _no_progress) -> SyncResult:
+    def _sync_files(self, connection: apsw.Connection, progress: Progress = _ignore_progress) -> SyncResult:
         opinions = self._feedback if self._kept else None
-        return Sync(connection, MemoryFiles.of(self._workspace, self._documents()), progress, opinions).run()
+        return IndexSync(connection, MemoryFiles.of(self._workspace, self._documents()), progress, opinions).run()
 
     def _boosts(self) -> dict[str, float]:
         with contextlib.suppress(OSError):  # notes are found without opinions as well
-            changed = file_stamp(self._feedback)
+            changed = read_file_stamp(self._feedback)
             if changed != self._opinions[0]:
                 self._opinions = changed, load_boosts(self._feedback)
         return self._opinions[1]
 
 
-def _file_identity(path: Path) -> tuple[int, int]:
+def _get_file_identity(path: Path) -> tuple[int, int]:
     """Tell one file of a name from the next; nobody has the one that was deleted."""
     try:
         about = path.stat()
@@ -982,7 +982,7 @@ def _file_identity(path: Path) -> tuple[int, int]:
 
 def _make_row(found: Sequence[Any], boosts: Mapping[str, float]) -> MemoryRow:
     number, path, start, end, heading, text, key = found
-    if key != chunk_hash(heading, text):
+    if key != hash_chunk(heading, text):
         raise StoreDamaged(f"chunk {number} is not what was written")
     return MemoryRow(number, path, start, end, heading, text, find_day(path, heading), boosts.get(key.hex(), 0.0))
 

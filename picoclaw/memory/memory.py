@@ -12,7 +12,7 @@ from picoclaw.memory import versions
 from picoclaw.memory.embedding import Embedder, RateLimitedEmbedder, quantise
 from picoclaw.memory.files import Document, MemoryFiles
 from picoclaw.memory.index import IndexFile, MemoryRow, Progress
-from picoclaw.memory.search import MIN_SCORE, MemoryHit, probe_vectors, search
+from picoclaw.memory.search import MIN_SCORE, MemoryHit, embed_probes, search_memory
 
 _EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 """How long a search embeds what is new before it looks, if the last request was so quick."""
@@ -20,11 +20,11 @@ _EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 _MAX_EMBED_WAIT_S = 3.0
 """How long a search waits for an embedder, all in all; then the words alone find something."""
 
-_MAX_IN_MEMORY = 8_000_000
+_MAX_IN_MEMORY_BYTES = 8_000_000
 """Bytes of notes that may be indexed in memory when the disk takes no index."""
 
 
-def _no_progress(done: int, total: int) -> None:
+def _ignore_progress(done: int, total: int) -> None:
     """Nobody is looking."""
 
 
@@ -69,7 +69,7 @@ class MemoryIndex:
         now: datetime,
         most: int = 6,
         least: float = MIN_SCORE,
-        progress: Progress = _no_progress,
+        progress: Progress = _ignore_progress,
     ) -> list[MemoryHit]:
         """Find what is remembered about a question, the best first; `progress` as for Index.sync. Raises StoreError."""
         self._used = self._sync(progress)
@@ -87,18 +87,18 @@ class MemoryIndex:
         with embedder.limit_time(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
             with suppress(ProviderError):
                 self._catch_up(embedder)
-            return search(self._used, query, embedder, now, most, least)
+            return search_memory(self._used, query, embedder, now, most, least)
 
     def _catch_up(self, embedder: RateLimitedEmbedder | None) -> None:
         """Embed some of what is new, if that is quick; what every search needs once shows whether it is."""
         if embedder is None or self._used.frozen or self._is_complete(self._used, embedder):
             return
         if embedder.last_seconds is None:
-            probe_vectors(embedder)
+            embed_probes(embedder)
         if embedder.last_seconds is None or embedder.last_seconds <= _QUICK_REQUEST_S:
             self._embed(self._used, _EMBED_IN_SEARCH_S)
 
-    def refresh(self, progress: Progress = _no_progress, seconds: float | None = None) -> RefreshResult:
+    def refresh(self, progress: Progress = _ignore_progress, seconds: float | None = None) -> RefreshResult:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""
         try:
             synced = self._index.sync(progress)
@@ -168,7 +168,7 @@ class MemoryIndex:
         """Find what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
         if self._spare is None:
             files = MemoryFiles.of(self._workspace)
-            large = sum(source.size for _, sources in files.folders() for source in sources) > _MAX_IN_MEMORY
+            large = sum(source.size for _, sources in files.folders() for source in sources) > _MAX_IN_MEMORY_BYTES
             self._spare = IndexFile(self._path, self._workspace, kept=False, frozen=large)
         if not self._spare.frozen:
             self._spare.sync(progress)
@@ -182,7 +182,7 @@ class MemoryIndex:
 
     # --- its vectors ---
 
-    def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = _no_progress) -> int:
+    def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = _ignore_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
         embedder = self._get_embedder()
         if embedder is None or self._is_complete(index, embedder):

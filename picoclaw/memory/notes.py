@@ -13,31 +13,31 @@ from picoclaw import files
 from picoclaw.errors import StoreError
 from picoclaw.files import RootedPath as files_Place
 from picoclaw.files import append_bytes as add_to
-from picoclaw.files import create, explain_os_error, write_atomic
-from picoclaw.markdown import visible_text
+from picoclaw.files import create_file, explain_os_error, write_atomic
+from picoclaw.markdown import remove_hidden
 from picoclaw.memory import versions
 from picoclaw.memory.entries import (
     FOREIGN,
-    MAX_ENTRY,
+    MAX_ENTRY_CHARS,
     MemoryEntry,
-    comparison_key,
     flatten,
-    format_entry,
+    format_memory_entry,
+    make_comparison_key,
     parse_entries,
     split_lines,
 )
-from picoclaw.memory.files import FOLDER, ROOT_FILES, MemoryFiles
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
-from picoclaw.text import fold, list_query_terms, list_terms, pattern
+from picoclaw.text import fold_case, list_query_terms, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
 
-LASTING = f"{FOLDER}/MEMORY.md"
-MAX_NOTE_FILE = reading.MAX_WHOLE
+LASTING_FILE = f"{MEMORY_FOLDER}/MEMORY.md"
+MAX_NOTE_FILE_BYTES = reading.MAX_WHOLE_BYTES
 """Bytes of a file that is added to or changed."""
 
-_MAX_DAY_TEXT = 64_000  # characters of a day's note
+_MAX_DAY_CHARS = 64_000  # characters of a day's note
 
 
 class NoteResult(NamedTuple):
@@ -57,11 +57,11 @@ def add_note(workspace: Path, text: str, now: datetime, source: str = "", *, las
     """
     body, today = clean_note(text), now.date()
     with lock_notes(workspace):
-        files = [lasting_file(workspace)] if lasting else [day_file(today), *_LASTING_FILES]
+        files = [get_lasting_file(workspace)] if lasting else [get_day_file(today), *_LASTING_FILES]
         if known := _find_known(workspace, body, files, now, foreign=FOREIGN in source):
             return known
         stamp = f"{today}: " if lasting else f"{now:%H:%M} "
-        line = format_entry("- ", stamp, source, body)
+        line = format_memory_entry("- ", stamp, source, body)
         return NoteResult(
             files[0], _append_entry(workspace, files[0], line, "" if lasting else f"# {today}\n\n"), line, known=False
         )
@@ -72,45 +72,45 @@ def clean_note(text: str) -> str:
     body = flatten(text)
     if not body:
         raise StoreError("text is empty; say what is to be noted")
-    if len(body) > MAX_ENTRY:
+    if len(body) > MAX_ENTRY_CHARS:
         raise StoreError(
-            f"text has {len(body)} characters, and a note at most {MAX_ENTRY}: note what matters, "
-            f"or write all of it to a file such as {FOLDER}/NAME.md"
+            f"text has {len(body)} characters, and a note at most {MAX_ENTRY_CHARS}: note what matters, "
+            f"or write all of it to a file such as {MEMORY_FOLDER}/NAME.md"
         )
     return body
 
 
-def recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]:
+def read_recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]:
     """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
     files = MemoryFiles.of(workspace)
-    found = ((day_file(day), files.read(day_file(day))) for day in _last_days(today, days))
-    texts = ((path, remove_empty(_last_part(content.text))) for path, content in found if content)
+    found = ((get_day_file(day), files.read(get_day_file(day))) for day in _list_last_days(today, days))
+    texts = ((path, remove_empty(_take_last_part(content.text))) for path, content in found if content)
     return [Page(path, text) for path, text in texts if text]
 
 
-def day_file(day: date) -> str:
+def get_day_file(day: date) -> str:
     """Name the file of a day's note."""
-    return f"{FOLDER}/{day:%Y%m}/{day:%Y%m%d}.md"
+    return f"{MEMORY_FOLDER}/{day:%Y%m}/{day:%Y%m%d}.md"
 
 
-def lasting_file(workspace: Path) -> str:
+def get_lasting_file(workspace: Path) -> str:
     """Name the file of what is lasting: memory/MEMORY.md, or the one beside the other pages if only that is there."""
     there = [name for name in _LASTING_FILES if os.path.lexists(workspace / name)]
-    return there[0] if there else LASTING
+    return there[0] if there else LASTING_FILE
 
 
-_LASTING_FILES = (LASTING, *ROOT_FILES)
+_LASTING_FILES = (LASTING_FILE, *ROOT_FILES)
 
 
 @contextmanager
 def lock_notes(workspace: Path) -> Iterator[None]:
     """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
-    found = resolve_place(workspace, FOLDER)
+    found = resolve_place(workspace, MEMORY_FOLDER)
     try:
         with files.open_folder(found, make=True) as way:
             handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
     except OSError as error:
-        raise StoreError(f"the folder {FOLDER} cannot be used: {explain_os_error(error)}") from None
+        raise StoreError(f"the folder {MEMORY_FOLDER} cannot be used: {explain_os_error(error)}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -122,7 +122,7 @@ def resolve_place(workspace: Path, path: str) -> files_Place:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
     found = files.resolve_below(root, f"{root}/{path}")
-    if found is None or (found.parts[:1] != (FOLDER,) and "/".join(found.parts) not in ROOT_FILES):
+    if found is None or (found.parts[:1] != (MEMORY_FOLDER,) and "/".join(found.parts) not in ROOT_FILES):
         raise StoreError(f"{path} leads out of the memory: a symbolic link is in its way; put a copy in its place")
     return found
 
@@ -134,13 +134,13 @@ def read_note_file(workspace: Path, path: str) -> str | None:
     """
     try:
         with os.fdopen(files.open_rooted(resolve_place(workspace, path)), "rb") as file:
-            data = file.read(MAX_NOTE_FILE + 1)
+            data = file.read(MAX_NOTE_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
-    if len(data) > MAX_NOTE_FILE:
-        raise StoreError(f"{path} is larger than {MAX_NOTE_FILE // 1000} kB; shorten it")
+    if len(data) > MAX_NOTE_FILE_BYTES:
+        raise StoreError(f"{path} is larger than {MAX_NOTE_FILE_BYTES // 1000} kB; shorten it")
     text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise StoreError(f"{path} holds NUL bytes and is no text; move it aside")
@@ -163,7 +163,7 @@ def _append_entry(workspace: Path, path: str, line: str, head: str) -> int:
     """Add an entry to the end of a file on a line of its own; returns the number of the line."""
     before = read_note_file(workspace, path)
     text = f"{_end_list(before)}{line}\n" if before else f"{head}{line}\n"
-    if line not in visible_text(text, trusting=True):
+    if line not in remove_hidden(text, trusting=True):
         raise StoreError(f"{path} has a comment that is never closed, so what is added would not be seen; close it")
     found = resolve_place(workspace, path)
     try:
@@ -179,7 +179,7 @@ def _append_entry(workspace: Path, path: str, line: str, head: str) -> int:
 
 def _create_file(found: files_Place, text: str) -> bool:
     with files.open_folder(found.above, make=True) as way:
-        return create(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
+        return create_file(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
 
 
 def _append_text(found: files_Place, before: str | None, text: str) -> bool:
@@ -205,16 +205,16 @@ def _end_list(text: str) -> str:
 
 def _find_known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> NoteResult | None:
     """Find an entry that says the same; the owner's word is not known from somebody else's."""
-    wanted, files = comparison_key(body), MemoryFiles.of(workspace)
+    wanted, files = make_comparison_key(body), MemoryFiles.of(workspace)
     for path in paths:
         found = files.read(path)
         for entry in parse_entries(found.text) if found and wanted else ():
             if (
-                comparison_key(entry.body) == wanted
+                make_comparison_key(entry.body) == wanted
                 and (foreign or FOREIGN not in entry.source)
                 and not _is_old(entry, now)
             ):
-                return NoteResult(path, entry.first, show_entry(entry), known=True)
+                return NoteResult(path, entry.first, render_entry(entry), known=True)
     return None
 
 
@@ -223,26 +223,26 @@ def _is_old(entry: MemoryEntry, now: datetime) -> bool:
     return entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
 
 
-def show_entry(entry: MemoryEntry) -> str:
+def render_entry(entry: MemoryEntry) -> str:
     """Say an entry in one line, as it is written."""
-    return format_entry("", entry.stamp, entry.source, " ".join(entry.body.split()))
+    return format_memory_entry("", entry.stamp, entry.source, " ".join(entry.body.split()))
 
 
-def _last_days(today: date, count: int) -> Iterator[date]:
+def _list_last_days(today: date, count: int) -> Iterator[date]:
     for back in range(min(count, today.toordinal())):
         yield date.fromordinal(today.toordinal() - back)
 
 
-def _last_part(text: str) -> str:
-    return text if len(text) <= _MAX_DAY_TEXT else text[-_MAX_DAY_TEXT:].partition("\n")[2]
+def _take_last_part(text: str) -> str:
+    return text if len(text) <= _MAX_DAY_CHARS else text[-_MAX_DAY_CHARS:].partition("\n")[2]
 
 
 # Changes and forgets one thing that is remembered: found by where it stands, by what it says, or by its words.
 
-_MOST_LISTED = 6
-_LONGEST_SHOWN = 160
-_MOST_GROWN = 2  # words for each of those that are replaced; more of them say something else
-_MOST_SPANS = 400  # of a text that repeats its words: which of them are meant would not be certain
+_MAX_LISTED = 6
+_MAX_SHOWN_CHARS = 160
+_MAX_GROWTH = 2  # words for each of those that are replaced; more of them say something else
+_MAX_SPANS = 400  # of a text that repeats its words: which of them are meant would not be certain
 _TOKEN = pattern(r"[^\W_](?:\S*[^\W_])?")
 _PLACE = pattern(
     r"(?P<found>\[id:\d+\] )?(?:/|\./|workspace/)*(?P<path>(?:memory/\S.*?|MEMORY|memory)\.md)"
@@ -266,8 +266,10 @@ class EntryPlace(NamedTuple):
 
     def __str__(self) -> str:
         """Say where it is and what it says."""
-        text = show_entry(self.entry)
-        return f"{self.path}:{self.entry.first} {text if len(text) <= _LONGEST_SHOWN else f'{text[:_LONGEST_SHOWN]}…'}"
+        text = render_entry(self.entry)
+        return (
+            f"{self.path}:{self.entry.first} {text if len(text) <= _MAX_SHOWN_CHARS else f'{text[:_MAX_SHOWN_CHARS]}…'}"
+        )
 
 
 class NoteChange(NamedTuple):
@@ -300,7 +302,7 @@ def replace_note(home: Path, workspace: Path, old: str, new: str, now: datetime,
             raise StoreError(f"that is what it says already: {places[0]}")
         for path, found in _group_by_file(places):
             said = {e: source if whole or FOREIGN in source else e.source for e in found}
-            lines = {e: format_entry(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
+            lines = {e: format_memory_entry(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
             for entry, line in lines.items():
                 _keep_correction(home, versions.Correction(path, _read_entry(workspace, path, entry), line), now)
             _rewrite_entries(workspace, path, dict(lines))
@@ -345,7 +347,7 @@ def describe_named(workspace: Path, text: str) -> str:
         places = _find_named(workspace, text)
     except StoreError:
         return ""
-    return "\n".join(f"{place.path}: {show_entry(place.entry)}" for place in places)
+    return "\n".join(f"{place.path}: {render_entry(place.entry)}" for place in places)
 
 
 def is_named_whole(workspace: Path, text: str) -> bool:
@@ -354,13 +356,13 @@ def is_named_whole(workspace: Path, text: str) -> bool:
         places = _find_named(workspace, text)
     except StoreError:
         return False
-    place = parse_place(text)
+    place = parse_entry_place(text)
     return set(list_terms(places[0].entry.body)) <= set(
-        list_terms(_words_behind_place(text) if place and place[1] else text)
+        list_terms(_get_words_after_place(text) if place and place[1] else text)
     )
 
 
-def parse_place(text: str) -> tuple[str, int, int] | None:
+def parse_entry_place(text: str) -> tuple[str, int, int] | None:
     """Read a place in the memory as search results write it: "memory/a.md:3-5"; the lines are 0 without any."""
     found = _PLACE.fullmatch(" ".join(text.split()))
     if not found or ".." in found["path"].split("/"):
@@ -369,44 +371,46 @@ def parse_place(text: str) -> tuple[str, int, int] | None:
     return found["path"], first, max(first, int(found["last"] or 0))
 
 
-def _words_behind_place(text: str) -> str:
+def _get_words_after_place(text: str) -> str:
     """Read what stands behind a place: words of its entry."""
     found = _PLACE.fullmatch(" ".join(text.split()))
     return (found["said"] or "").strip("\"'“”‘’` ") if found else ""
 
 
-def _named_words(old: str) -> str:
+def _get_named_words(old: str) -> str:
     """Read which words of an entry `old` names; '' for a place alone, and for a line of a search or of a list."""
-    place = parse_place(old)
+    place = parse_entry_place(old)
     if not place or not place[1]:
         return flatten(old)
-    said = flatten(_words_behind_place(old))
+    said = flatten(_get_words_after_place(old))
     return "" if old.lstrip().startswith("[id:") or said.endswith("…") else said
 
 
 def _find_named(workspace: Path, text: str) -> list[EntryPlace]:
     """Find the one entry that is meant, more than one only if they say the same."""
-    meant = parse_place(text)
+    meant = parse_entry_place(text)
     if meant and meant[1]:
-        there, said = _entries_between(workspace, *meant), _named_words(text)
-        having = [place for place in there if set(list_terms(said)) <= set(list_terms(show_entry(place.entry)))]
+        there, said = _list_entries_between(workspace, *meant), _get_named_words(text)
+        having = [place for place in there if set(list_terms(said)) <= set(list_terms(render_entry(place.entry)))]
         if there and not having:
             raise StoreError(f"{there[0]} does not say {_cut_text(said)!r}")
         return _require_one(text, having)
-    wanted, stems = comparison_key(flatten(text)), {*list_query_terms(text)} - {"s"}
+    wanted, stems = make_comparison_key(flatten(text)), {*list_query_terms(text)} - {"s"}
     if not stems:
         raise StoreError(
             f"{_cut_text(text)!r} names nothing; give the words of the entry that is meant, or its path:line"
         )
-    near = [place for place in _find_entries(workspace, stems) if stems <= set(list_terms(show_entry(place.entry)))]
+    near = [place for place in _find_entries(workspace, stems) if stems <= set(list_terms(render_entry(place.entry)))]
     near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
     exact = [
-        place for place in near if wanted in {comparison_key(place.entry.body), comparison_key(show_entry(place.entry))}
+        place
+        for place in near
+        if wanted in {make_comparison_key(place.entry.body), make_comparison_key(render_entry(place.entry))}
     ]
     return _require_one(text, exact or near)
 
 
-def _entries_between(workspace: Path, path: str, first: int, last: int) -> list[EntryPlace]:
+def _list_entries_between(workspace: Path, path: str, first: int, last: int) -> list[EntryPlace]:
     text = read_note_file(workspace, path)
     if text is None:
         raise UnknownNote(f"there is no file {path}")
@@ -424,21 +428,21 @@ def _find_entries(workspace: Path, stems: Iterable[str]) -> Iterator[EntryPlace]
 
 
 def _has_stems(text: str, stems: Iterable[str]) -> bool:
-    small = text.lower() if text.isascii() else fold(text)
+    small = text.lower() if text.isascii() else fold_case(text)
     return all(stem in small for stem in stems)
 
 
 def _require_one(text: str, places: list[EntryPlace]) -> list[EntryPlace]:
     if not places:
         raise UnknownNote(f"nothing that is remembered says {_cut_text(text)!r}")
-    if len({comparison_key(place.entry.body) for place in places}) > 1:
+    if len({make_comparison_key(place.entry.body) for place in places}) > 1:
         raise AmbiguousNote(_list_places(text, places))
     return places
 
 
 def _list_places(text: str, places: list[EntryPlace]) -> str:
-    listed = "\n".join(map(str, places[:_MOST_LISTED]))
-    more = f"\nand {len(places) - _MOST_LISTED} more" if len(places) > _MOST_LISTED else ""
+    listed = "\n".join(map(str, places[:_MAX_LISTED]))
+    more = f"\nand {len(places) - _MAX_LISTED} more" if len(places) > _MAX_LISTED else ""
     return f"{_cut_text(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
 
 
@@ -449,14 +453,14 @@ def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
     rest stays. Where `old` has all that the entry says, `new` may also say something else, if no less of it. Raises
     StoreError where it is not certain which of these is meant, or where more would be lost than is said anew.
     """
-    body, part = " ".join(place.entry.body.split()), _named_words(old)
-    all_named = comparison_key(part) in {comparison_key(body), comparison_key(show_entry(place.entry))}
+    body, part = " ".join(place.entry.body.split()), _get_named_words(old)
+    all_named = make_comparison_key(part) in {make_comparison_key(body), make_comparison_key(render_entry(place.entry))}
     spans = _find_restated(body, "" if all_named else part, new)
     if not spans and all_named:
         before, after = set(list_terms(body)), set(list_terms(new))
         spans = {(0, len(body))} if len(before - after) <= len(after - before) else set()
     elif not spans and part:
-        spans = (_find_part_behind_place if parse_place(old) else _find_named_part)(body, part, new)
+        spans = (_find_part_after_place if parse_entry_place(old) else _find_named_part)(body, part, new)
     if len(spans) == 1:
         ((start, end),) = spans
         return clean_note(f"{body[:start]}{new}{body[end:]}"), not (body[:start] or body[end:])
@@ -472,16 +476,16 @@ def _find_restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
     A stretch begins with the text's first word or ends with its last, and has a number where the text has one, a word
     where it has a word; or else it begins and ends as the text, and shares more words with it than it loses.
     """
-    spoken, named = [comparison_key(word) for word in new.split()], set(list_terms(old))
-    found = [(word.start(), word.end(), comparison_key(word[0])) for word in _TOKEN.finditer(body)]
+    spoken, named = [make_comparison_key(word) for word in new.split()], set(list_terms(old))
+    found = [(word.start(), word.end(), make_comparison_key(word[0])) for word in _TOKEN.finditer(body)]
     begins = [i for i, (_, _, word) in enumerate(found) if word == spoken[0]]
     ends = [i for i, (_, _, word) in enumerate(found) if word == spoken[-1]]
-    if len(begins) * len(ends) > _MOST_SPANS:
+    if len(begins) * len(ends) > _MAX_SPANS:
         return set()
     more = len(spoken) - 1
     spans = {(i, i + more) for i in begins if i + more < len(found)} | {(j - more, j) for j in ends if j >= more}
-    kinds, after = [_token_kind(word) for word in spoken], set(list_terms(new))
-    alike = {(i, j) for i, j in spans if [_token_kind(word) for *_, word in found[i : j + 1]] == kinds}
+    kinds, after = [_classify_token(word) for word in spoken], set(list_terms(new))
+    alike = {(i, j) for i, j in spans if [_classify_token(word) for *_, word in found[i : j + 1]] == kinds}
     fits = set()
     for i, j in alike | {(i, j) for i in begins for j in ends if i <= j}:
         start, end = found[i][0], found[j][1]
@@ -492,7 +496,7 @@ def _find_restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
     return fits or ({(0, len(body))} if _is_restated(set(list_terms(body)), after) else set())
 
 
-def _token_kind(word: str) -> str:
+def _classify_token(word: str) -> str:
     """Tell a number, a word and a little word such as "the" apart."""
     return "number" if any(map(str.isdecimal, word)) else "word" if list_terms(word) else "little"
 
@@ -507,13 +511,13 @@ def _find_named_part(body: str, old: str, new: str) -> set[tuple[int, int]]:
     """Where `old` stands word by word, if `new` is of its kind and length: a number for a number, a word for a word."""
     numbers = [any(map(str.isdecimal, text)) for text in (old, new)]
     alike = all(numbers) or (not any(numbers) and not set(list_terms(old)).isdisjoint(list_terms(new)))
-    before, after = set(comparison_key(old).split()), set(comparison_key(new).split())
-    if not alike or len(before - after) > len(after - before) or len(after) > _MOST_GROWN * len(before):
+    before, after = set(make_comparison_key(old).split()), set(make_comparison_key(new).split())
+    if not alike or len(before - after) > len(after - before) or len(after) > _MAX_GROWTH * len(before):
         return set()
     return _find_spans(body, old)
 
 
-def _find_part_behind_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
+def _find_part_after_place(body: str, part: str, new: str) -> set[tuple[int, int]]:
     """Where `part` stands word by word, unless the entry would then say twice what `new` says."""
     spans = _find_spans(body, part)
     rest = [word for start, end in spans for word in list_terms(f"{body[:start]} {body[end:]}")]
@@ -544,7 +548,7 @@ def _rewrite_entries(workspace: Path, path: str, changes: dict[MemoryEntry, str 
     lines, now = split_lines(text), {(entry.first, entry.last): entry for entry in parse_entries(text)}
     for entry in sorted(changes, key=lambda entry: -entry.first):
         there = now.get((entry.first, entry.last))
-        if there is None or comparison_key(flatten(there.body)) != comparison_key(flatten(entry.body)):
+        if there is None or make_comparison_key(flatten(there.body)) != make_comparison_key(flatten(entry.body)):
             raise StoreError(f"{path} was changed just now; try again")
         new, last = changes[entry], lines[entry.last - 1]
         end = last[len(last.rstrip("\r\n")) :]
@@ -558,22 +562,22 @@ def _cut_text(text: str) -> str:
 
 # What was noted in the last days, as lines that a conversation is told once. Pure.
 
-_ENTRY = pattern(r"[-*+] ")
-_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
-_SHARE, _SHORT = 4, 200
+_LIST_ITEM = pattern(r"[-*+] ")
+_COMPACT_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
+_LINE_SHARE, _MIN_LINE_CHARS = 4, 200
 """The part of the budget that one line may take, and what it may take however small that is."""
 
 
-def note_lines(notes: Iterable[Page], most: int) -> list[str]:
+def format_note_lines(notes: Iterable[Page], most: int) -> list[str]:
     """Make a line of each entry of daily notes, the newest note first: its day, and what it says.
 
     Returns the newest `most` characters of them, in the order of time; what else stands in a note is a line as well.
     One that is long for the others is cut.
     """
     kept: list[str] = []
-    longest = max(_SHORT, most // _SHARE)
+    longest = max(_MIN_LINE_CHARS, most // _LINE_SHARE)
     for page in notes:
-        for entry in reversed(_note_entries(page.text)):
+        for entry in reversed(_split_note_entries(page.text)):
             line = escape_closing(f"{_format_day(page.name)} {entry}")
             line = line if len(line) <= longest else f"{line[: longest - 1]}…"
             most -= len(line) + 1
@@ -584,11 +588,11 @@ def note_lines(notes: Iterable[Page], most: int) -> list[str]:
 
 
 def _format_day(path: str) -> str:
-    found = _DAY.fullmatch(PurePath(path).stem)
+    found = _COMPACT_DAY.fullmatch(PurePath(path).stem)
     return "-".join(found.groups()) if found else path
 
 
-def _note_entries(text: str) -> list[str]:
+def _split_note_entries(text: str) -> list[str]:
     """Each item of a list with the lines that go on with it, and every other line but headings."""
     found: list[str] = []
     going_on = False
@@ -599,7 +603,7 @@ def _note_entries(text: str) -> list[str]:
         elif going_on and line[:1].isspace():
             found[-1] += f" {words}"
         else:
-            going_on = bool(_ENTRY.match(line))
+            going_on = bool(_LIST_ITEM.match(line))
             found.append(words[2:] if going_on else words)
     return found
 

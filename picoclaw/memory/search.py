@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
-from picoclaw.memory.dates import MONTHS, Days, extract_days
+from picoclaw.memory.dates import MONTHS, DateRange, extract_days
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.entries import FOREIGN, parse_entries
-from picoclaw.memory.index import SLOTS, IndexFile, MemoryRow, find_day, iter_lines, match_phrases
+from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
 from picoclaw.text import list_query_terms, pattern
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 MIN_SCORE = 0.35
-VECTOR, TEXT = 0.7, 0.3
-DEVIATIONS, DATED, BESIDE = 15.0, 0.4, 0.2
-_BOOST_WEIGHT, _RECENT, _RECENT_DAYS = 0.2, 0.03, 30.0
+VECTOR_WEIGHT, WORDS_WEIGHT = 0.7, 0.3
+VECTOR_DEVIATIONS, DAY_BONUS, NEIGHBOUR_SHARE = 15.0, 0.4, 0.2
+_BOOST_WEIGHT, _RECENCY_WEIGHT, _RECENCY_HALF_LIFE_DAYS = 0.2, 0.03, 30.0
 _ASSUMED_CHUNKS = 50
 """Chunks without any of the words, thought to be there as well: three notes are too few to tell what is rare."""
 
@@ -54,7 +54,7 @@ _MAX_GAP = 3
 """Lines between neighbours at most: a heading and blank ones."""
 
 
-def day_words(days: Iterable[Days]) -> list[str]:
+def list_day_terms(days: Iterable[DateRange]) -> list[str]:
     """Write days as the headings of daily notes have them; of long spans only the months or the years."""
     found: list[str] = []
     for first, last in days:
@@ -69,7 +69,7 @@ def day_words(days: Iterable[Days]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def is_within(day: str, days: Iterable[Days]) -> bool:
+def is_within(day: str, days: Iterable[DateRange]) -> bool:
     """Tell whether a chunk's day, '' for unknown, is one of those."""
     return any(first.isoformat() <= day <= last.isoformat() for first, last in days)
 
@@ -83,12 +83,12 @@ def combine_scores(
     """
     best = max(text.values(), default=0.0) or 1.0
     named = set(on_day)
-    dated = DATED if text else 1.0  # where no word is found, the day is all that is known
+    dated = DAY_BONUS if text else 1.0  # where no word is found, the day is all that is known
     words = {one: text.get(one, 0.0) / best + dated * (one in named) for one in candidates}
     if near is None:
         return words
-    weight = TEXT if text or named else 0.0
-    return {one: (1 - weight) * near.get(one, 0.0) / DEVIATIONS + weight * share for one, share in words.items()}
+    weight = WORDS_WEIGHT if text or named else 0.0
+    return {one: (1 - weight) * near.get(one, 0.0) / VECTOR_DEVIATIONS + weight * share for one, share in words.items()}
 
 
 def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> dict[int, float]:
@@ -96,42 +96,44 @@ def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> di
     more = dict(values)
     for one, other in pairwise(sorted(rows, key=lambda row: (row.path, row.start, row.id))):
         if one.path == other.path and other.start - one.end <= 1 + _MAX_GAP:
-            more[one.id] += BESIDE * max(0.0, values[other.id])
-            more[other.id] += BESIDE * max(0.0, values[one.id])
+            more[one.id] += NEIGHBOUR_SHARE * max(0.0, values[other.id])
+            more[other.id] += NEIGHBOUR_SHARE * max(0.0, values[one.id])
     return more
 
 
-def boost_factor(row: MemoryRow, today: date) -> float:
+def compute_boost(row: MemoryRow, today: date) -> float:
     """Say how much the owner's opinion and a note's age raise a chunk's value, or lower it."""
     age = max(0, (today - date.fromisoformat(row.day)).days) if row.day else math.inf
-    return _BOOST_WEIGHT * max(-1.0, min(1.0, row.boost)) + _RECENT * math.exp2(-age / _RECENT_DAYS)
+    return _BOOST_WEIGHT * max(-1.0, min(1.0, row.boost)) + _RECENCY_WEIGHT * math.exp2(-age / _RECENCY_HALF_LIFE_DAYS)
 
 
-def words_confidence(best: float, chunks: int, having: Mapping[str, int], held: Iterable[Collection[str]]) -> float:
+def compute_words_confidence(
+    best: float, chunks: int, having: Mapping[str, int], held: Iterable[Collection[str]]
+) -> float:
     """Say which share of its words' weight a question's best chunk has; a day that it names is a word.
 
     `having`: in how many of the chunks each word is. `held`: which of them the best hits have, wherever in their text;
     beside it stands `best`, the highest BM25, which knows how often they have them.
     """
-    rare = word_weights(chunks, having)
+    rare = compute_word_weights(chunks, having)
     known = {word for word, n in having.items() if n}
-    ideal = sum(bm25_weight(having[word], chunks) for word in known) * _TYPICAL_SHARE
+    ideal = sum(compute_bm25_weight(having[word], chunks) for word in known) * _TYPICAL_SHARE
     often = min(1.0, best / ideal) * sum(rare[word] for word in known) if known else 0.0
     return max(often, *(sum(rare[word] for word in known & {*words}) for words in held), 0.0) / sum(rare.values())
 
 
-def word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
+def compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
     """Say how much words tell apart, by how many of the chunks have each."""
     counts = {word: n or _ASSUMED_COUNT for word, n in having.items()}
     return {word: math.log(1 + max(0, chunks + _ASSUMED_CHUNKS - n) / (n + 0.5)) for word, n in counts.items()}
 
 
-def bm25_weight(having: int, chunks: int) -> float:
+def compute_bm25_weight(having: int, chunks: int) -> float:
     """What FTS5's bm25() gives for a word that so many chunks have."""
     return max(1e-6, math.log((chunks - having + 0.5) / (having + 0.5)))
 
 
-def vector_confidence(cosine: float, usual: float) -> float:
+def compute_vector_confidence(cosine: float, usual: float) -> float:
     """Place the best cosine between that of a question about something else, the least that counts, and 1."""
     return max(0.0, MIN_SCORE + (1 - MIN_SCORE) * (cosine - usual) / max(1e-6, 1 - usual))
 
@@ -140,10 +142,10 @@ def combine_confidence(words: float | None, vectors: float | None) -> float:
     """Say how surely the best hit has to do with the question, from what each side shows, None for a missing one."""
     if words is None or vectors is None:
         return min(1.0, words or vectors or 0.0)
-    return min(1.0, max(words, VECTOR * vectors + TEXT * words))
+    return min(1.0, max(words, VECTOR_WEIGHT * vectors + WORDS_WEIGHT * words))
 
 
-def hit_score(shown: float, value: float, best: float, *, named: bool) -> float:
+def compute_hit_score(shown: float, value: float, best: float, *, named: bool) -> float:
     """Score a hit by what is shown for the first one and by its share of that one's value.
 
     `named`: it has a word of the question, or is of a day that this names; what is only near has to be as near.
@@ -155,9 +157,9 @@ def hit_score(shown: float, value: float, best: float, *, named: bool) -> float:
 # How near a question is to what is remembered, by its vector.
 
 _MAX_NEAREST = 12
-_SAMPLE = 1020  # vectors, for what is usual
+_SAMPLE_SIZE = 1020  # vectors, for what is usual
 _MAX_CACHED = 16_000_000  # bytes
-_PROBES = (
+_PROBE_QUESTIONS = (
     "How many moons does Saturn have?",
     "Which composer wrote The Magic Flute?",
     "What is the atomic weight of zinc?",
@@ -207,8 +209,8 @@ class _VectorBlock:
         import numpy as np
 
         if self._usual is None:
-            some = self.rows[:_SAMPLE].astype(np.float32)
-            best = (some @ probes.T / self.lengths[:_SAMPLE, None]).max(axis=0)
+            some = self.rows[:_SAMPLE_SIZE].astype(np.float32)
+            best = (some @ probes.T / self.lengths[:_SAMPLE_SIZE, None]).max(axis=0)
             self._usual = float(np.sort(best)[-2]), len(some)
         return self._usual
 
@@ -223,14 +225,14 @@ def search_vectors(index: IndexFile, query: str, embedder: Embedder, others: Col
     if index.model()[0] != embedder.name:
         return None
     try:
-        wanted, probes = embedder.embed([query])[0], probe_vectors(embedder)
+        wanted, probes = embedder.embed([query])[0], embed_probes(embedder)
     except ProviderError:
         return None  # the words alone find something too
     if index.model() != (embedder.name, len(wanted)) or not wanted.any():
         return None  # another model's, until the index has been embedded anew
     numbers, cosines = [], []
     usual = None
-    for part in _vector_blocks(index, len(wanted)):
+    for part in _iterate_vector_blocks(index, len(wanted)):
         usual = usual or part.usual(probes)
         numbers.append(part.ids)
         cosines.append(part.cosines(wanted))
@@ -238,12 +240,12 @@ def search_vectors(index: IndexFile, query: str, embedder: Embedder, others: Col
         return None
     every = np.concatenate(cosines)
     spread = float(every.std()) or 1.0
-    expected = usual[0] + spread * (_expected_maximum(len(every)) - _expected_maximum(usual[1]))
-    scores = _best_scores(np.concatenate(numbers), (every - every.mean()) / spread, others)
-    return VectorMatches(scores, vector_confidence(float(every.max()), expected))
+    expected = usual[0] + spread * (_estimate_maximum(len(every)) - _estimate_maximum(usual[1]))
+    scores = _select_best_scores(np.concatenate(numbers), (every - every.mean()) / spread, others)
+    return VectorMatches(scores, compute_vector_confidence(float(every.max()), expected))
 
 
-def _vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
+def _iterate_vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
     """Give all vectors: those of the last search, if they were few and none has changed."""
     version = index.version()
     held, parts = _vector_cache.pop(index, (None, []))
@@ -265,16 +267,18 @@ def _make_block(found: Sequence[tuple[int, int, bytes]], dims: int) -> _VectorBl
     """Take the slots of some rows that are filled; what is not as long as it should be is damaged."""
     import numpy as np
 
-    found = [row for row in found if len(row[2]) == SLOTS * dims]
-    slots = np.arange(SLOTS)
-    first = np.array([block * SLOTS for block, _, _ in found])
+    found = [row for row in found if len(row[2]) == SLOTS_PER_BLOCK * dims]
+    slots = np.arange(SLOTS_PER_BLOCK)
+    first = np.array([block * SLOTS_PER_BLOCK for block, _, _ in found])
     masks = np.array([there for _, there, _ in found], np.int64)
     there = (masks[:, None] >> slots & 1).astype(bool).ravel()
     rows = np.frombuffer(b"".join(held for _, _, held in found), np.int8).reshape(-1, dims)
     return _VectorBlock((first[:, None] + slots).ravel()[there], rows[there]) if there.any() else None
 
 
-def _best_scores(numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Collection[int]) -> dict[int, float]:
+def _select_best_scores(
+    numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Collection[int]
+) -> dict[int, float]:
     import numpy as np
 
     nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
@@ -282,15 +286,15 @@ def _best_scores(numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Col
     return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}
 
 
-def _expected_maximum(count: int) -> float:
+def _estimate_maximum(count: int) -> float:
     """How many standard deviations the largest of so many normal numbers is above their mean, about."""
     return math.sqrt(2 * math.log(count))
 
 
-def probe_vectors(embedder: Embedder) -> "Vectors":
+def embed_probes(embedder: Embedder) -> "Vectors":
     """Embed questions that concern nobody's notes, once for a model. Raises ProviderError."""
     if (embedder.name, embedder.dims) not in _probe_cache:
-        found = embedder.embed(_PROBES)
+        found = embedder.embed(_PROBE_QUESTIONS)
         _probe_cache.clear()
         _probe_cache[embedder.name, embedder.dims] = found
     return _probe_cache[embedder.name, embedder.dims]
@@ -298,7 +302,7 @@ def probe_vectors(embedder: Embedder) -> "Vectors":
 
 # Which lines of a chunk say what was asked, and whether a text has a word in any of its forms. Pure.
 
-MAX_SNIPPET = 300
+MAX_SNIPPET_CHARS = 300
 
 _MIN_SHARE = 0.7
 """Of what the best line has: lines with less of the question's words are about something else."""
@@ -306,16 +310,16 @@ _MIN_SHARE = 0.7
 _HEADING_WEIGHT = 0.5
 """What a word of its heading counts for a line."""
 
-_WRAPPED = 50
+_MIN_WRAPPED_CHARS = 50
 """Characters of a line that an editor may have broken; shorter ones are meant so."""
 
-_LONG_STEM = 5
+_LONG_STEM_CHARS = 5
 """Letters that a word and its forms share; where they are fewer, only these endings make a form of it."""
 
 _ENDINGS = frozenset(("", "s", "e", "es", "ed", "ing", "ings", "y", "i", "ies", "ied"))
 _LETTERS = pattern(r"[^\W_]*")
-_JOINT = pattern(r"\s+([/…])\s+")
-_MARK = pattern(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+_SEPARATOR = pattern(r"\s+([/…])\s+")
+_LIST_MARKER = pattern(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
 
 class Snippet(NamedTuple):
@@ -341,13 +345,13 @@ def find_words(text: str, words: Sequence[str]) -> list[str]:
     return [word for word in words if _find_word(folded, word) >= 0]
 
 
-def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = MAX_SNIPPET) -> Snippet:
+def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = MAX_SNIPPET_CHARS) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
     `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it.
     """
     parts = _split_entries(text)
-    values = [_entry_value(entry, words) for entry in parts]
+    values = [_score_entry(entry, words) for entry in parts]
     best = max(values, default=0.0)
     order = sorted(range(len(parts)), key=lambda i: (-values[i], i))
     taken: list[int] = []
@@ -365,7 +369,7 @@ def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = 
     )
 
 
-def _entry_value(entry: _SnippetEntry, words: Mapping[str, float]) -> float:
+def _score_entry(entry: _SnippetEntry, words: Mapping[str, float]) -> float:
     own = {*find_words(entry.text, [*words])}
     lent = {*find_words(entry.heading, [*words])} - own
     return sum(words[word] for word in own) + _HEADING_WEIGHT * sum(words[word] for word in lent)
@@ -402,7 +406,7 @@ def _split_entries(text: str) -> list[_SnippetEntry]:
     found: list[_SnippetEntry] = []
     for above, piece in zip([None, *plain], plain, strict=False):
         words = " ".join(piece.text.split())
-        if above and above.line == piece.line - 1 and _continues(above.text, piece.text):
+        if above and above.line == piece.line - 1 and _is_continuation(above.text, piece.text):
             found[-1] = found[-1]._replace(last=piece.line, text=f"{found[-1].text} {words}")
         else:
             found.append(_SnippetEntry(piece.line, piece.line, piece.heading, words))
@@ -411,13 +415,13 @@ def _split_entries(text: str) -> list[_SnippetEntry]:
 
 def _join_foreign(text: str) -> str:
     """What is not the owner's word looks like one entry, also beside others."""
-    return _JOINT.sub(r"\1", text) if FOREIGN in text else text
+    return _SEPARATOR.sub(r"\1", text) if FOREIGN in text else text
 
 
-def _continues(above: str, line: str) -> bool:
-    if _MARK.match(line):
+def _is_continuation(above: str, line: str) -> bool:
+    if _LIST_MARKER.match(line):
         return False
-    return line[0].isspace() or (len(above) > _WRAPPED and line[0].islower() and above[-1] not in ".!?:;")
+    return line[0].isspace() or (len(above) > _MIN_WRAPPED_CHARS and line[0].islower() and above[-1] not in ".!?:;")
 
 
 def _fold(text: str) -> str:
@@ -429,7 +433,7 @@ def _fold(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _stem(word: str) -> str:
+def _get_stem(word: str) -> str:
     """What the forms of a word begin with."""
     forms = list_query_terms(_fold(word))
     stem = forms[0] if len(forms) == 1 else _fold(word)
@@ -438,7 +442,7 @@ def _stem(word: str) -> str:
 
 def _find_word(text: str, word: str) -> int:
     """Find a form of a word, -1 for nowhere; letters that are written without spaces need no beginning and no end."""
-    stem = _stem(word)
+    stem = _get_stem(word)
     at = text.find(stem) if stem else -1
     while (
         at >= 0 and stem.isascii() and (text[at - 1 : at].isalnum() or not _is_form(text, at + len(stem), stem, word))
@@ -449,7 +453,7 @@ def _find_word(text: str, word: str) -> int:
 
 def _is_form(text: str, end: int, stem: str, word: str) -> bool:
     """Tell whether what follows a stem makes a form of the word: notes, noted, but neither not nor nothing."""
-    if len(stem) >= _LONG_STEM:
+    if len(stem) >= _LONG_STEM_CHARS:
         return True
     found = _LETTERS.match(text, end)
     rest = found[0] if found else ""
@@ -459,9 +463,9 @@ def _is_form(text: str, end: int, stem: str, word: str) -> bool:
 
 # Finds what is remembered, by words, vectors and the days that a question names; fusion.py says in which order.
 
-_MOST_BY_WORDS, _MOST_BY_DAY = 36, 24
-_LONGEST_QUERY, _MAX_TERMS = 2000, 32
-_DAY = "the day"  # no word of a question has a space
+_MAX_BY_WORDS, _MAX_BY_DAY = 36, 24
+_MAX_QUERY_CHARS, _MAX_TERMS = 2000, 32
+_DAY_TERM = "the day"  # no word of a question has a space
 _WORD = pattern(r"[^\W_]+")
 _STOP_WORD_TEXT = """
     a about am an and any are as at be been being but by can could d did do does doing don every for from had happen
@@ -495,23 +499,23 @@ class ParsedQuery(NamedTuple):
 
     words: list[str]
     plain: list[str]
-    days: list[Days]
+    days: list[DateRange]
 
 
-def search(
+def search_memory(
     index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
 ) -> list[MemoryHit]:
     """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
-    query = query.replace("\0", " ")[:_LONGEST_QUERY]
+    query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
     asked = parse_query(query, now)
-    dated = [number for number, _ in index.match(day_words(asked.days), _MOST_BY_DAY)]
-    if asked.days and not dated and (said := _calendar_words(query)) and index.match(said[:1], 1):
+    dated = [number for number, _ in index.match(list_day_terms(asked.days), _MAX_BY_DAY)]
+    if asked.days and not dated and (said := _find_calendar_terms(query)) and index.match(said[:1], 1):
         asked = ParsedQuery(
             [*asked.plain, *said], [*asked.plain, *said], []
         )  # nothing is of that day; another's may name it
     chunks, having = index.document_frequencies(asked.plain)
     known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
-    text = dict(index.match(asked.words, _MOST_BY_WORDS)) if known else {}
+    text = dict(index.match(asked.words, _MAX_BY_WORDS)) if known else {}
     if not (asked.plain or dated):
         return []
     close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and asked.plain else None
@@ -519,36 +523,36 @@ def search(
     on_day = {*dated} | {row.id for row in rows if is_within(row.day, asked.days)}
     values = combine_scores(text, close.scores if close else None, on_day, [row.id for row in rows])
     values = add_neighbours(values, rows)
-    values = {row.id: values[row.id] * (1 + boost_factor(row, now.date())) for row in rows}
-    found = _best_rows(rows, values, most)
+    values = {row.id: values[row.id] * (1 + compute_boost(row, now.date())) for row in rows}
+    found = _select_best_rows(rows, values, most)
     words = _measure_words(chunks, having, text, on_day, found)
     shown = combine_confidence(words, close.shown if close else None)
     best = max((values[row.id] for row in found), default=0.0)
     named = {*text} | on_day
     alone = on_day if not known else set()  # "what did I write down yesterday": the day is the answer
     scored = (
-        (row, max(hit_score(shown, values[row.id], best, named=row.id in named), MIN_SCORE * (row.id in alone)))
+        (row, max(compute_hit_score(shown, values[row.id], best, named=row.id in named), MIN_SCORE * (row.id in alone)))
         for row in found
     )
-    weights_ = word_weights(chunks, having)
+    weights_ = compute_word_weights(chunks, having)
     return [_make_hit(row, score, weights_) for row, score in scored if score >= least]
 
 
 def parse_query(query: str, now: datetime) -> ParsedQuery:
     """Take a question apart; nothing in it is syntax."""
     days, rest = extract_days(query, now)
-    plain = search_terms(rest)
-    return ParsedQuery(search_terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
+    plain = extract_terms(rest)
+    return ParsedQuery(extract_terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
 
 
-def _calendar_words(query: str) -> list[str]:
+def _find_calendar_terms(query: str) -> list[str]:
     """The month that is named, and the numbers, as a note of another day may have them; nothing without a month."""
     found = _WORD.findall(query.lower())  # "may" is silent elsewhere
     months = [word for word in found if word in MONTHS]
     return months and [*months, *(word for word in found if word.isdecimal())]
 
 
-def search_terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """Split a text into the different words that are worth looking for."""
     found = (word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS)
     return list(dict.fromkeys(part for word in found for part in _split_unspaced(word)))[:_MAX_TERMS]
@@ -556,20 +560,20 @@ def search_terms(text: str) -> list[str]:
 
 def _split_unspaced(word: str) -> list[str]:
     """A run of letters of a script without spaces is not one word; the index looks for its pairs."""
-    return [word] if word.isascii() else [part.strip('"').replace(" ", "") for part in match_phrases(word)]
+    return [word] if word.isascii() else [part.strip('"').replace(" ", "") for part in quote_phrases(word)]
 
 
 def _measure_words(
     chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: set[int], found: Sequence[MemoryRow]
 ) -> float:
-    held = [{*find_words(row.text, [*having])} | ({_DAY} if row.id in on_day else set()) for row in found]
-    day = {_DAY: len(on_day)} if on_day else {}
-    worth_ = bm25_weight(len(on_day), chunks)
+    held = [{*find_words(row.text, [*having])} | ({_DAY_TERM} if row.id in on_day else set()) for row in found]
+    day = {_DAY_TERM: len(on_day)} if on_day else {}
+    worth_ = compute_bm25_weight(len(on_day), chunks)
     best = max((text.get(one, 0.0) + worth_ * (one in on_day) for one in {*text, *on_day}), default=0.0)
-    return words_confidence(best, chunks, {**having, **day}, held)
+    return compute_words_confidence(best, chunks, {**having, **day}, held)
 
 
-def _best_rows(rows: Sequence[MemoryRow], values: Mapping[int, float], most: int) -> list[MemoryRow]:
+def _select_best_rows(rows: Sequence[MemoryRow], values: Mapping[int, float], most: int) -> list[MemoryRow]:
     """Take the chunks with the highest values; of those with the same text, the first."""
     found: dict[str, MemoryRow] = {}
     for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):

@@ -13,15 +13,15 @@ from picoclaw.errors import StoreError
 from picoclaw.files import (
     append_line,
     check_reserve,
-    create,
+    create_file,
     explain_os_error,
     make_folder,
     read_file,
-    remove,
+    remove_file,
     write_atomic,
 )
-from picoclaw.memory.entries import comparison_key, parse_entries, split_lines
-from picoclaw.memory.fact_check import MAX_NAMED
+from picoclaw.memory.entries import make_comparison_key, parse_entries, split_lines
+from picoclaw.memory.fact_check import MAX_QUOTED_CHARS
 
 MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
 HISTORY_FOLDER = "memory-history"
@@ -50,17 +50,17 @@ def list_corrections(home: Path) -> list[Path]:
 
 def list_restorable(home: Path) -> list[Path]:
     """List all that can be taken back, the newest first. Raises StoreError."""
-    return sorted([*list_versions(home), *list_corrections(home)], key=_sort_key, reverse=True)
+    return sorted([*list_versions(home), *list_corrections(home)], key=_get_sort_key, reverse=True)
 
 
 def _list_sorted(home: Path, names: str) -> list[Path]:
     try:
-        return sorted((home / HISTORY_FOLDER).glob(names), key=_sort_key, reverse=True)
+        return sorted((home / HISTORY_FOLDER).glob(names), key=_get_sort_key, reverse=True)
     except OSError as error:
         raise StoreError(f"{home / HISTORY_FOLDER} cannot be read: {explain_os_error(error)}") from None
 
 
-def _sort_key(path: Path) -> tuple[str, int]:
+def _get_sort_key(path: Path) -> tuple[str, int]:
     """By the stamp, then by the number of those of one second, as `_free` gives it."""
     _, stamp, *number = path.stem.split("-")
     return stamp, int(number[0]) if number and number[0].isdecimal() else 1
@@ -78,22 +78,22 @@ def forget_versions(home: Path, text: str) -> None:
 
 def _forget_corrections(home: Path, text: str) -> list[str]:
     """Delete the corrections that led to a text, or away from it; returns what else they hold. Raises StoreError."""
-    gone = {comparison_key(text): text}
+    gone = {make_comparison_key(text): text}
     left = {path: read_correction(path) for path in list_corrections(home)}
     while hit := next(
-        (path for path, said in left.items() if not gone.keys().isdisjoint(_correction_keys(said))), None
+        (path for path, said in left.items() if not gone.keys().isdisjoint(_map_comparison_keys(said))), None
     ):
-        gone |= _correction_keys(left.pop(hit))
+        gone |= _map_comparison_keys(left.pop(hit))
         try:
-            remove(hit)
+            remove_file(hit)
         except OSError as error:
             raise StoreError(f"{hit} cannot be deleted: {explain_os_error(error)}; delete it by hand") from None
     return list(gone.values())
 
 
-def _correction_keys(correction: Correction) -> dict[str, str]:
+def _map_comparison_keys(correction: Correction) -> dict[str, str]:
     found = [entry.body for text in correction[1:] for entry in parse_entries(text)]
-    return {comparison_key(body): body for body in found}
+    return {make_comparison_key(body): body for body in found}
 
 
 def _forget_text(home: Path, text: str) -> None:
@@ -115,17 +115,17 @@ def _forget_text(home: Path, text: str) -> None:
 
 def _remove_entries(text: str, said: str, *, sign: bool) -> str:
     """Leave out the entries that say something; `sign`: each line of the text begins with a diff's sign."""
-    lines, wanted = split_lines(text), comparison_key(said)
+    lines, wanted = split_lines(text), make_comparison_key(said)
     bare = "".join(line[1:] or line for line in lines) if sign else text
     spans = [
-        range(entry.first - 1, entry.last) for entry in parse_entries(bare) if comparison_key(entry.body) == wanted
+        range(entry.first - 1, entry.last) for entry in parse_entries(bare) if make_comparison_key(entry.body) == wanted
     ]
     gone = {number for span in spans for number in span}
     return "".join(line for number, line in enumerate(lines) if number not in gone)
 
 
 def _remove_from_log(text: str, said: str) -> str:
-    shown = re.escape(" ".join(said.split())[:MAX_NAMED])
+    shown = re.escape(" ".join(said.split())[:MAX_QUOTED_CHARS])
     return re.sub(rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])", "[forgotten]", text, flags=re.MULTILINE)
 
 
@@ -140,7 +140,7 @@ def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -
         stem = _create_numbered(folder, f"MEMORY-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", old)
     diff = folder / f"{stem}.diff"
     diff.unlink(missing_ok=True)
-    create(diff, _make_diff(name, old, new).encode("utf-8", "replace"))
+    create_file(diff, _make_diff(name, old, new).encode("utf-8", "replace"))
     prune_versions(home, spared=stem)
     return folder / f"{stem}.md"
 
@@ -149,7 +149,7 @@ def _create_numbered(folder: Path, stem: str, data: bytes, suffix: str = ".md") 
     """Write the data under a name that is free; returns it."""
     numbered = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
     for name in numbered:
-        if create(folder / f"{name}{suffix}", data):
+        if create_file(folder / f"{name}{suffix}", data):
             return name
     raise FileExistsError(0, f"there are too many versions {stem}", str(folder))
 
@@ -193,7 +193,7 @@ def find_version(home: Path, number: int) -> Path:
     return found[number - 1]
 
 
-def record_dream(home: Path, now: datetime, said: str) -> None:
+def log_dream(home: Path, now: datetime, said: str) -> None:
     """Write down what a dream did, durably; when the record is too long its older half goes. Raises OSError."""
     path = home / HISTORY_FOLDER / _LOG
     check_reserve("records", home)
@@ -203,7 +203,7 @@ def record_dream(home: Path, now: datetime, said: str) -> None:
         write_atomic(path, read_file(path)[-_MAX_LOG // 2 :].partition(b"\n")[2])
 
 
-def list_dreams(home: Path) -> list[str]:
+def read_dream_log(home: Path) -> list[str]:
     """List what dreams did, a line each, the newest first. Raises StoreError."""
     path = home / HISTORY_FOLDER / _LOG
     try:

@@ -32,7 +32,7 @@ def append_records(
     home: Path, made: Sequence[Mapping[str, Any]], history: Mapping[str, Sequence[OnPeriod]] | None = None
 ) -> None:
     """Append records that `record` made, all or none, with one sync; otherwise as `write`."""
-    with hash_chain.open_end(home / AUDIT_FILE) as end:
+    with hash_chain.open_chain_end(home / AUDIT_FILE) as end:
         acts = [*([make_record("torn", why=end.torn)] if end.torn else []), *made]
         if history is not None and end.size > MAX_SIZE:
             first = make_record("rotated", history={n: list(map(list, s)) for n, s in history.items()})
@@ -49,12 +49,12 @@ def make_record(act: str, **more: Any) -> dict[str, Any]:
 
 def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Read a file's lines, each with what it says, or None where it says nothing that can be understood."""
-    return hash_chain.read_records(path)
+    return hash_chain.read_chain(path)
 
 
 def list_files(home: Path) -> list[Path]:
     """Return what is kept, the oldest first."""
-    return hash_chain.list_files(home / AUDIT_FILE, MAX_FILES)
+    return hash_chain.list_chain_files(home / AUDIT_FILE, MAX_FILES)
 
 
 def verify(home: Path) -> tuple[int, str]:

@@ -29,7 +29,7 @@ class Provider(Protocol):
         ...
 
 
-class Fallback(Provider, Protocol):
+class FallbackProvider(Provider, Protocol):
     """A provider that needs no network and knows what it cannot answer."""
 
     rests: bool
@@ -40,7 +40,7 @@ class Fallback(Provider, Protocol):
         ...
 
 
-BUILT_IN = "intents"
+BUILT_IN_PROVIDER = "intents"
 """The name of the matcher, which answers without a model."""
 
 

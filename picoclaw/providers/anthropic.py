@@ -15,7 +15,7 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Image, Message, Request, ToolCall
 from picoclaw.providers import Zone
 from picoclaw.providers.http import HttpProvider
-from picoclaw.providers.openai_wire import COMPLETE, THOUGHT
+from picoclaw.providers.openai_wire import COMPLETE_CHUNK, THOUGHT_FIELD
 from picoclaw.providers.retry import get_type_status, make_error
 from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.security.untrusted import wrap_result
@@ -132,7 +132,7 @@ def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:
     """Turn the events of a stream, or the message of a whole answer, into chunks. Raises ProviderError for an error."""
     reader = _Reader()
     for item in objects:
-        kind = item.get("type") if isinstance(item, dict) and item is not COMPLETE else None
+        kind = item.get("type") if isinstance(item, dict) and item is not COMPLETE_CHUNK else None
         read = _EVENT_READERS.get(kind) if isinstance(kind, str) else None
         if read:
             yield from read(reader, item)
@@ -190,13 +190,13 @@ class _Reader:
         if block and block.given is not None:
             yield _build_call_chunk(index, function={"arguments": block.given})
         elif block and block.content.get("type") in _THINKING_TYPES:
-            yield _build_chunk({THOUGHT: block.content})
+            yield _build_chunk({THOUGHT_FIELD: block.content})
 
     def message_delta(self, event: dict[str, Any]) -> Iterator[Any]:
         yield self._end(_get_dict(event.get("delta")), event)
 
     def message_stop(self, _: dict[str, Any]) -> Iterator[Any]:
-        yield COMPLETE
+        yield COMPLETE_CHUNK
 
     def message(self, whole: dict[str, Any]) -> Iterator[Any]:
         content = whole.get("content")

@@ -8,23 +8,23 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from picoclaw.config import Config, load_config
-from picoclaw.config.files import Stamp, read_stamp
+from picoclaw.config.files import FilesStamp, read_stamp
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
+    CircuitOpen,
     ConfigError,
     ContextOverflow,
     KeyRefused,
     KnownDown,
     MaybeTooLong,
     NoCredit,
-    NotAsked,
     OverBudget,
     ProviderError,
     Refused,
     Unavailable,
 )
 from picoclaw.messages import Event, Message, Notice, Request
-from picoclaw.providers import Fallback, Provider, make_provider
+from picoclaw.providers import FallbackProvider, Provider, make_provider
 from picoclaw.providers.retry import CircuitBreaker, decide_retry
 from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
 
@@ -34,10 +34,10 @@ MAX_RETRIES = 4
 MAX_RETRY_S = 90.0
 """Seconds of one turn that requests which failed and the waits after them may take before none is repeated."""
 
-_PATIENCE_S = 10.0
+_MAX_FAILED_REQUEST_S = 10.0
 
 
-class Link(NamedTuple):
+class ModelLink(NamedTuple):
     """One model of a chain, by the name of its table.
 
     With a `window` of 0 tokens requests are made for it, else each is shortened to it, and its answers to `answer`.
@@ -61,8 +61,8 @@ class _TurnState:
     """
 
     deadline: float
-    order: list[Link]
-    problems: list[tuple[Link, ProviderError]] = field(default_factory=list)
+    order: list[ModelLink]
+    problems: list[tuple[ModelLink, ProviderError]] = field(default_factory=list)
     failures: int = 0
     seconds: float = 0.0
     shortens: bool = False
@@ -75,10 +75,10 @@ class Chain:
     def __init__(
         self,
         model: Provider,
-        fallback: Callable[[], Fallback] | None,
+        fallback: Callable[[], FallbackProvider] | None,
         retries: int,
         sleep: Callable[[float], None] = time.sleep,
-        then: Sequence[Link] = (),
+        then: Sequence[ModelLink] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`model` is the first, for whose window requests are made, with `retries` after the first try.
@@ -86,7 +86,7 @@ class Chain:
         The `fallback` is made when it is needed; without one the models' errors are raised. `sleep` waits between
         tries, in the seconds that `clock` gives.
         """
-        self._first = Link("", model, retries)
+        self._first = ModelLink("", model, retries)
         self._then = then
         self._make_fallback = fallback
         self._sleep, self._clock = sleep, clock
@@ -94,7 +94,7 @@ class Chain:
         self._turn = _TurnState(0.0, self._order(""))
 
     @cached_property
-    def _fallback(self) -> Fallback | None:
+    def _fallback(self) -> FallbackProvider | None:
         return self._make_fallback() if self._make_fallback else None
 
     @property
@@ -147,17 +147,17 @@ class Chain:
         """A person's word begins one, and so does another time limit, except that of a turn's last word."""
         if self._turn.shortens and request.deadline == self._turn.deadline:
             return
-        asked = request.messages[-1].role == "user" and not _meanwhile(request.messages)
+        asked = request.messages[-1].role == "user" and not _is_steering(request.messages)
         if asked or (request.calls and request.deadline != self._turn.deadline):
             self._turn = _TurnState(request.deadline, self._order(request.model))
 
-    def _order(self, wanted: str) -> list[Link]:
+    def _order(self, wanted: str) -> list[ModelLink]:
         """Whom to ask, one after another: a link that is wanted by its name first."""
         links = (self._first, *self._then)
         chosen = [link for link in self._then if link.name == wanted]
         return [*chosen, *(link for link in links if not link.spare and link not in chosen)]
 
-    def _for(self, link: Link, request: Request) -> Request:
+    def _for(self, link: ModelLink, request: Request) -> Request:
         """Another model's name is meant for the first link's server, unless it is a link's own."""
         own = link is self._first and not any(other.name == request.model for other in self._then)
         return request if own else request._replace(model="")
@@ -177,7 +177,7 @@ class Chain:
             turn.order, turn.problems, turn.shortens = [own[0][0]], [], True
             raise own[0][1]  # whoever takes it whole does not answer, and a shorter request may be answered
         whole = _combine_errors(turn.problems)
-        if self._fallback is None or _meanwhile(request.messages):
+        if self._fallback is None or _is_steering(request.messages):
             turn.order = []
             raise whole
         failed = any(isinstance(error, Refused) for _, error in turn.problems) or not self._can(request)
@@ -188,7 +188,7 @@ class Chain:
         newest = request.messages[-1]
         return newest.role == "tool" or (self._fallback is not None and self._fallback.answers(newest.text))
 
-    def _tried(self, link: Link, request: Request) -> Iterator[Event]:
+    def _tried(self, link: ModelLink, request: Request) -> Iterator[Event]:
         """Ask one model, again while that is worth it and nothing of an answer was passed on."""
         request = fit_window(request, link.window, link.answer) if link.window else request
         began, attempt, halved = self._clock(), 0, not link.window
@@ -199,7 +199,7 @@ class Chain:
                     begun = begun or not isinstance(event, Notice)
                     yield event
                 return
-            except (Refused, NotAsked) as error:
+            except (Refused, CircuitOpen) as error:
                 less = _shorten_for(link, request, error)
                 if not begun and not less and error.is_unexplained and not halved:
                     halved, less = True, _halve(request)
@@ -218,7 +218,7 @@ class Chain:
                 else:
                     raise
 
-    def _waited(self, error: Unavailable, link: Link, attempt: int, began: float, request: Request) -> bool:
+    def _waited(self, error: Unavailable, link: ModelLink, attempt: int, began: float, request: Request) -> bool:
         """Wait, if it is worth it to ask again after the error of so many further tries since `began`.
 
         A server that was silent for long is not waited for again.
@@ -226,7 +226,7 @@ class Chain:
         turn, now = self._turn, self._clock()
         action, wait = decide_retry(error, attempt)
         left = attempt < link.retries and turn.failures <= MAX_RETRIES and turn.seconds + wait <= MAX_RETRY_S
-        worth = now + wait <= request.deadline and now - began <= _PATIENCE_S
+        worth = now + wait <= request.deadline and now - began <= _MAX_FAILED_REQUEST_S
         if action != "retry" or not left or not worth:
             return False
         turn.seconds += wait
@@ -234,7 +234,7 @@ class Chain:
         return True
 
 
-def _shorten_for(link: Link, request: Request, error: ProviderError) -> Request | None:
+def _shorten_for(link: ModelLink, request: Request, error: ProviderError) -> Request | None:
     """What a server may be asked that has refused a request; None for nothing."""
     if isinstance(error, ContextOverflow):
         return shorten_request(request) if link.window else None
@@ -247,7 +247,7 @@ def _halve(request: Request) -> Request | None:
     return shorten_request(request) if is_long(request) else None
 
 
-def _fits(link: Link, request: Request) -> bool:
+def _fits(link: ModelLink, request: Request) -> bool:
     """Tell whether a request fits another model's window as it is."""
     try:
         return bool(link.window) and fit_window(request, link.window, link.answer).tools == request.tools
@@ -255,21 +255,21 @@ def _fits(link: Link, request: Request) -> bool:
         return False
 
 
-def _is_overflow(link: Link, error: ProviderError) -> bool:
+def _is_overflow(link: ModelLink, error: ProviderError) -> bool:
     """Tell whether a request was too long for the very model that it is made for."""
     return isinstance(error, ContextOverflow) and not link.window
 
 
-def _is_resting(problems: Sequence[tuple[Link, ProviderError]]) -> bool:
+def _is_resting(problems: Sequence[tuple[ModelLink, ProviderError]]) -> bool:
     """Tell whether nothing but the owner's cap is why no model was asked."""
     return all(isinstance(error, OverBudget) for _, error in problems)
 
 
-def _format_label(link: Link) -> str:
+def _format_label(link: ModelLink) -> str:
     return link.name or link.provider.name
 
 
-def _combine_errors(problems: Sequence[tuple[Link, ProviderError]]) -> ProviderError:
+def _combine_errors(problems: Sequence[tuple[ModelLink, ProviderError]]) -> ProviderError:
     """One error for those of all models."""
     if len(problems) == 1:
         return problems[0][1]
@@ -277,7 +277,7 @@ def _combine_errors(problems: Sequence[tuple[Link, ProviderError]]) -> ProviderE
     return Refused(text) if all(isinstance(error, Refused) for _, error in problems) else Unavailable(text)
 
 
-def _meanwhile(messages: Sequence[Message]) -> bool:
+def _is_steering(messages: Sequence[Message]) -> bool:
     """Tell whether the newest words were said while tools ran: they steer what was begun, and are no new wish."""
     before = next((message for message in reversed(messages) if message.role != "user"), None)
     return messages[-1].role == "user" and before is not None and before.role == "tool"
@@ -285,7 +285,7 @@ def _meanwhile(messages: Sequence[Message]) -> bool:
 
 # A model's server as a chain reaches it: made when first needed, spared in vain requests, and told of a new key.
 
-Make = Callable[[ModelConfig, str], Provider]
+MakeProvider = Callable[[ModelConfig, str], Provider]
 
 
 class ModelAccess(NamedTuple):
@@ -315,9 +315,9 @@ class ConfiguredProvider:
     def __init__(
         self,
         access: ModelAccess,
-        stamp: Callable[[], Stamp] = tuple,
+        stamp: Callable[[], FilesStamp] = tuple,
         again: Callable[[], ModelAccess | None] = lambda: None,
-        make: Make = make_provider,
+        make: MakeProvider = make_provider,
         name: str = "",
     ) -> None:
         """`stamp` changes with the owner's files, and `again` reads them: None when it is no longer among them.
@@ -388,18 +388,18 @@ class ConfiguredProvider:
         self._refused = False
 
 
-def build_links(config: Config, make: Make = make_provider) -> tuple[Link, ...]:
+def build_links(config: Config, make: MakeProvider = make_provider) -> tuple[ModelLink, ...]:
     """The models of a home: the first, those that follow it, and those that are asked only where they are chosen.
 
     `make` gives what asks a server.
     """
     then = list(dict.fromkeys(config.model.then))
-    found = [Link("", _build_provider(config, "", make), config.model.retries)]
+    found = [ModelLink("", _build_provider(config, "", make), config.model.retries)]
     for name in [*then, *(name for name in config.models if name not in then)]:
         model = config.models[name]
         spare = name not in then
         found.append(
-            Link(
+            ModelLink(
                 name,
                 _build_provider(config, name, make),
                 model.retries,
@@ -411,7 +411,7 @@ def build_links(config: Config, make: Make = make_provider) -> tuple[Link, ...]:
     return tuple(found)
 
 
-def describe_links(links: Iterable[Link]) -> list[dict[str, Any]]:
+def describe_links(links: Iterable[ModelLink]) -> list[dict[str, Any]]:
     """Tell how it stands with each model, as data."""
     return [
         {
@@ -434,7 +434,7 @@ def read_access(config: Config, name: str) -> ModelAccess | None:
     return ModelAccess(model, config.model_keys.get(name, "")) if model else None
 
 
-def _build_provider(config: Config, name: str, make: Make) -> ConfiguredProvider:
+def _build_provider(config: Config, name: str, make: MakeProvider) -> ConfiguredProvider:
     found = read_access(config, name)
     given = {**os.environ, "PICOCLAW_HOME": str(config.home)}
     return ConfiguredProvider(

@@ -36,9 +36,9 @@ from picoclaw.providers.text_calls import get_user_text
 from picoclaw.security.redaction import StreamMask
 from picoclaw.window import count_request_bytes
 
-_CONNECTS = ".connect_tcp.started"
-_CONNECTED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
-_ANSWERS = ".receive_response_headers.complete"
+_CONNECT_EVENT = ".connect_tcp.started"
+_CONNECTED_EVENTS = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+_ANSWER_EVENT = ".receive_response_headers.complete"
 _LOOKUP_RETRY_S = 0.3
 _SILENT_S, _ASKED_S, _TIMES_ASKED, _GONE_MS = 15, 5, 4, 35_000
 
@@ -61,12 +61,12 @@ class Connection:
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
         """Hear how far a request is; raises TurnStopped before a request is sent that nobody waits for."""
-        if event.endswith(_CONNECTS):
+        if event.endswith(_CONNECT_EVENT):
             self._resolve(told["host"], told["timeout"])
-        elif event.endswith(_CONNECTED):
+        elif event.endswith(_CONNECTED_EVENTS):
             self._stream = told["return_value"]
             _set_keepalive(self._stream.get_extra_info("socket"))
-        elif event.endswith(_ANSWERS):
+        elif event.endswith(_ANSWER_EVENT):
             self.answers = True
         elif self._stop and event.endswith(".send_request_headers.started"):
             raise TurnStopped("interrupted")
@@ -179,7 +179,7 @@ def _look_up(host: str, problems: list[Exception], resolved: threading.Event) ->
 
 # The bytes of an answer as they come in: unpacked, and ended where no answer is to be expected any more.
 
-LARGEST_BODY = 8_000_000
+MAX_BODY_BYTES = 8_000_000
 """Bytes of an answer that comes whole, and is held whole."""
 
 LARGEST_STREAM, LARGEST_LINE = 64_000_000, 2_000_000
@@ -188,10 +188,10 @@ LARGEST_STREAM, LARGEST_LINE = 64_000_000, 2_000_000
 KEEPALIVE_FACTOR = 2.0
 """A server that says that it lives, and nothing else, is waited for so many times as long as a silent one."""
 
-_AT_ONCE = 65_536
+_CHUNK_BYTES = 65_536
 _ENCODINGS = {"gzip", "x-gzip", "deflate"}
-_GZIP_OR_ZLIB = 47  # bits of the window, and the head says which
-_SEEN = 200
+_GZIP_OR_ZLIB_BITS = 47  # bits of the window, and the head says which
+_MAX_LINE_SEEN = 200
 _KEEPALIVE = re.compile(
     rb"(?:[ \t\r]*|:[^\n]*|event: ?ping\r?|data: ?(?:\{\"type\": ?\"ping\"\})?\r?|(?:id|retry):[^\n]*)(?:\n|\Z)"
 )
@@ -210,12 +210,12 @@ def decompress(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         return
     if encoding not in _ENCODINGS:
         raise Unavailable(f"the model server sent its answer packed as {encoding[:20]!r}, which nobody asked for")
-    machine = zlib.decompressobj(_GZIP_OR_ZLIB)
+    machine = zlib.decompressobj(_GZIP_OR_ZLIB_BITS)
     try:
         for piece in pieces:
             rest = piece
             while rest and not machine.eof:
-                yield machine.decompress(rest, _AT_ONCE)
+                yield machine.decompress(rest, _CHUNK_BYTES)
                 rest = machine.unconsumed_tail
     except zlib.error as error:
         raise Unavailable(f"the model server packed its answer wrongly ({error})") from None
@@ -229,7 +229,7 @@ def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, s
     Raises Refused when it is too much, DeadlinePassed after `deadline`, by the monotonic clock, and Unavailable when
     only signs of life came for `patience` seconds.
     """
-    most = LARGEST_STREAM if streamed else LARGEST_BODY
+    most = LARGEST_STREAM if streamed else MAX_BODY_BYTES
     size = width = 0
     line, idle, asked = b"", 0.0, time.monotonic()
     for piece in pieces:
@@ -243,10 +243,10 @@ def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, s
         now = time.monotonic()
         if now > deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit")
-        idle = idle + now - asked if _KEEPALIVES.fullmatch(line + piece[:_AT_ONCE]) else 0.0
+        idle = idle + now - asked if _KEEPALIVES.fullmatch(line + piece[:_CHUNK_BYTES]) else 0.0
         if idle > patience:
             raise Unavailable(explain_keepalives_only(patience))
-        line = (piece[kept:] if kept else line + piece)[:_SEEN]
+        line = (piece[kept:] if kept else line + piece)[:_MAX_LINE_SEEN]
         yield piece
         asked = time.monotonic()  # whoever takes the piece may take its time
 
@@ -260,13 +260,13 @@ def explain_keepalives_only(seconds: float) -> str:
 
 _LARGEST_ERROR, _LONGEST_ERROR_S = 20_000, 3.0
 _CONNECT_S = 10.0
-_KERNEL_S = 1.0
-_NETWORK_WANTS_A_LOGIN = 511
+_KERNEL_TOLERANCE_S = 1.0
+_NETWORK_AUTHENTICATION_REQUIRED = 511
 _TEMPORARY_REDIRECTS = {302, 303, 307}
 _CLOSED = re.compile("disconnected|closed connection")
 _BYTES = re.compile(r"bytearray\(b('.{0,60}).*?('?)\)")
-_REST_S = 0.5
-_FEW_PIECES = 8  # a short list to its end, so that the connection can be used again
+_DRAIN_S = 0.5
+_MAX_DRAIN_PIECES = 8  # a short list to its end, so that the connection can be used again
 _WEB_PAGE = (
     "{url} answered with a web page instead of JSON: the network may want a login (captive portal),"
     " or base_url is not that of a model server (it usually ends in /v1)"
@@ -338,7 +338,7 @@ def probe_server(client: Client, base_url: str, line: Connection, seconds: float
         ):
             if not response.is_success:
                 raise _read_failure(response, shown, StreamMask(""), deadline)
-            pieces = islice(_read_body(response, seconds, deadline), _FEW_PIECES)
+            pieces = islice(_read_body(response, seconds, deadline), _MAX_DRAIN_PIECES)
             refuse_web_page(b"".join(pieces).decode("utf-8", "replace"), url)
     except Refused:
         return ""
@@ -355,7 +355,7 @@ def drain(pieces: Iterator[Any], line: Connection | None = None) -> None:
     A server that does not end what is whole is waited for no longer, where it is asked over a `line`.
     """
     if line:
-        line.hurry(_REST_S)
+        line.hurry(_DRAIN_S)
     with suppress(HTTPError, ProviderError):
         for _ in pieces:
             pass
@@ -376,7 +376,7 @@ def _read_failure(response: Response, shown: str, mask: StreamMask, deadline: fl
             if len(data) > _LARGEST_ERROR or time.monotonic() > until:
                 break
     text = mask.whole(data.decode("utf-8", "replace").strip())
-    if response.status_code == _NETWORK_WANTS_A_LOGIN:
+    if response.status_code == _NETWORK_AUTHENTICATION_REQUIRED:
         return Unavailable(f"{shown} is not reached (511): the network wants a login (captive portal)")
     if response.is_redirect:
         target = redact_url(response.headers.get("location", ""))
@@ -433,7 +433,11 @@ def _explain_silence(error: TimeoutException, wait: float, took: float) -> str:
         return str(error)
     if isinstance(error, ConnectTimeout):
         return f"did not accept a connection for {min(wait, _CONNECT_S):g} s"
-    return f"stayed silent for {wait:g} s" if took > wait - _KERNEL_S else "is gone: its machine does not answer either"
+    return (
+        f"stayed silent for {wait:g} s"
+        if took > wait - _KERNEL_TOLERANCE_S
+        else "is gone: its machine does not answer either"
+    )
 
 
 def _explain_broken(error: Exception) -> str:
@@ -452,17 +456,17 @@ def _get_reason(error: Exception) -> str:
 
 # Server-sent events (WHATWG HTML, section 9.2) as model servers send them, well or badly. Pure.
 
-DONE = "[DONE]"
-_END = re.compile(rb"\r\n|\n|\r")
+DONE_MARK = "[DONE]"
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 _MAX_QUOTED = 50_000
 """Characters of an event that is written over several lines."""
 
 
-def split_lines(pieces: Iterator[bytes]) -> Iterator[str]:
+def iter_stream_lines(pieces: Iterator[bytes]) -> Iterator[str]:
     """Split at line feeds, carriage returns or both; JSON may hold what else Unicode calls the end of a line."""
     held, returned = bytearray(), False
     for piece in pieces:
-        *ended, rest = _END.split(piece[1:] if returned and piece.startswith(b"\n") else piece)
+        *ended, rest = _LINE_END.split(piece[1:] if returned and piece.startswith(b"\n") else piece)
         returned = piece.endswith(b"\r")
         for end in ended:
             held += end
@@ -483,9 +487,9 @@ def read_sse_objects(lines: Iterator[str]) -> Iterator[Any]:
     for line in lines:
         field, _, value = line.partition(":")
         if field == "error":
-            raise make_error(0, parse_json(value))
-        if field == "data" and value.strip() == DONE:
-            yield DONE
+            raise make_error(0, parse_answer_json(value))
+        if field == "data" and value.strip() == DONE_MARK:
+            yield DONE_MARK
             return
         if field == "data":
             begun = f"{begun}\n{value}".strip()
@@ -506,7 +510,7 @@ def _parse_whole(text: str) -> list[Any]:
         return []
 
 
-def parse_json(text: str) -> Any:
+def parse_answer_json(text: str) -> Any:
     """Read a server's JSON. Raises Unavailable."""
     if not text.strip():
         raise Unavailable("the model server sent an empty answer")
@@ -527,7 +531,7 @@ _FIELD = re.compile(r"(data|event|id|retry|error)?:")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
 """Words by which servers complain of a picture."""
 
-_BUSY = re.compile(r"\((?:408|429|503|529)\)")
+_BUSY_STATUS = re.compile(r"\((?:408|429|503|529)\)")
 """What passes by itself, with the same picture."""
 
 
@@ -617,7 +621,7 @@ class HttpProvider:
     def _blinded(self, request: Request, error: ProviderError) -> bool:
         """Whether the server complains of the pictures, which are then left out."""
         images, low = _find_images(request.messages), str(error).lower()
-        busy = isinstance(error, KnownDown) or _BUSY.search(low)
+        busy = isinstance(error, KnownDown) or _BUSY_STATUS.search(low)
         if not images or busy or not any(word in low for word in _IMAGE_WORDS):
             return False
         self._unseen = images
@@ -627,7 +631,7 @@ class HttpProvider:
         name = request.model or self._model.name or "default"
         self.name = f"{self._form.kind}:{name}"
         body = self._form.body(request, self._model)
-        assembler = openai_wire.Assembler(openai_wire.get_tool_names(request), get_user_text(request))
+        assembler = openai_wire.AnswerAssembler(openai_wire.get_tool_names(request), get_user_text(request))
         try:
             with self._posted(request, body) as pieces:
                 for chunk in self._chunks(pieces):
@@ -656,29 +660,29 @@ class HttpProvider:
         objects = self._objects(pieces)
         for chunk in self._form.chunks(objects):
             yield chunk
-            if chunk is openai_wire.COMPLETE:
+            if chunk is openai_wire.COMPLETE_CHUNK:
                 drain(objects, self._line)
                 return
 
     def _objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
-        lines_ = map(self._mask.whole, split_lines(pieces))
+        lines_ = map(self._mask.whole, iter_stream_lines(pieces))
         first = next((line for line in lines_ if line.strip()), "").lstrip("\ufeff")
         refuse_web_page(first, self._url)
         if _FIELD.match(first):
             for value in read_sse_objects(chain([first], lines_)):
-                yield openai_wire.COMPLETE if value is DONE else value
+                yield openai_wire.COMPLETE_CHUNK if value is DONE_MARK else value
             drain(lines_, self._line)
         else:
-            yield parse_json("\n".join([first, *lines_]))
-            yield openai_wire.COMPLETE
+            yield parse_answer_json("\n".join([first, *lines_]))
+            yield openai_wire.COMPLETE_CHUNK
 
 
 def _find_images(messages: tuple[Message, ...]) -> tuple[Image, ...]:
     return tuple(image for message in messages for image in message.images)
 
 
-def _note_thought_only(end: End, assembler: openai_wire.Assembler) -> Iterator[Notice]:
+def _note_thought_only(end: End, assembler: openai_wire.AnswerAssembler) -> Iterator[Notice]:
     """Say why an answer is empty that was all thought."""
     if end.finish == "length" and end.thought.parts and not assembler.spoke:
         yield Notice("the model thought until the limit of its answer, and said nothing: raise answer_tokens")

@@ -26,7 +26,7 @@ from picoclaw.window import count_request_bytes
 WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100
 """Percent of a cap: the owner is warned, and what nobody has asked for rests; jobs and helpers rest; chats do."""
 
-_RESTS_AT = {
+_LIMIT_PERCENTS = {
     "heartbeat": WARN_PERCENT,
     "dream": WARN_PERCENT,
     "review": WARN_PERCENT,
@@ -34,9 +34,11 @@ _RESTS_AT = {
     "rule": JOBS_PERCENT,
     "helper": JOBS_PERCENT,
 }
-_FREE = Price(0, 0)
+_FREE_PRICE = Price(0, 0)
 _CHANNELS = frozenset({"telegram", "page"})
-_REST = " Heartbeats rest until tomorrow; from 90 % on jobs and helpers do, and at 100 % chats are answered without it."
+_REST_WARNING = (
+    " Heartbeats rest until tomorrow; from 90 % on jobs and helpers do, and at 100 % chats are answered without it."
+)
 
 
 class DailyUse(NamedTuple):
@@ -47,16 +49,16 @@ class DailyUse(NamedTuple):
 
     def percent(self, costs: CostsConfig) -> int:
         """How much of the nearer cap is used; 0 without caps."""
-        return max(_percent(self.tokens, costs.day_tokens), _percent(self.money, costs.day_money))
+        return max(_compute_percent(self.tokens, costs.day_tokens), _compute_percent(self.money, costs.day_money))
 
 
-def _percent(used: float, cap: float) -> int:
+def _compute_percent(used: float, cap: float) -> int:
     return int(used * 100 / cap) if cap else 0
 
 
 def get_limit_percent(cause: str) -> int:
     """From which percent of a cap on a model is not asked for a cause; chats, and what they need, have all of it."""
-    return _RESTS_AT.get(cause.partition(" ")[0], ALL_PERCENT)
+    return _LIMIT_PERCENTS.get(cause.partition(" ")[0], ALL_PERCENT)
 
 
 def get_reached_limit(percent: int) -> int:
@@ -70,7 +72,7 @@ def get_price(prices: Mapping[str, Price], model: str) -> Price:
     One that has none is counted like the dearest there is: a cap on money that counts nothing would be none.
     """
     if not prices:
-        return _FREE
+        return _FREE_PRICE
     dearest = Price(max(one.prompt for one in prices.values()), max(one.completion for one in prices.values()))
     return prices.get(model) or prices.get(_strip_vendor(model)) or dearest
 
@@ -86,7 +88,7 @@ def _strip_vendor(model: str) -> str:
 
 def is_free(prices: Mapping[str, Price], model: str) -> bool:
     """Tell whether the owner has said that a model costs nothing: it counts for no cap, and none stops it."""
-    return bool(prices) and get_price(prices, model) == _FREE
+    return bool(prices) and get_price(prices, model) == _FREE_PRICE
 
 
 def count_use(rows: LedgerRows, prices: Mapping[str, Price]) -> DailyUse:
@@ -99,11 +101,13 @@ def format_use(used: DailyUse, costs: CostsConfig) -> str:
     """Say what is used of the caps: `12,000 of 50,000 tokens (24 %)`, and the money where there are prices."""
     money = f"{costs.currency or 'in money'}"
     parts = [
-        _format_share(f"{used.tokens:,}", f"{costs.day_tokens:,}", "tokens", _percent(used.tokens, costs.day_tokens))
+        _format_share(
+            f"{used.tokens:,}", f"{costs.day_tokens:,}", "tokens", _compute_percent(used.tokens, costs.day_tokens)
+        )
     ]
     if costs.prices:
         most = f"{costs.day_money:.2f}" if costs.day_money else "0"
-        parts.append(_format_share(f"{used.money:.2f}", most, money, _percent(used.money, costs.day_money)))
+        parts.append(_format_share(f"{used.money:.2f}", most, money, _compute_percent(used.money, costs.day_money)))
     return ", ".join(parts)
 
 
@@ -111,7 +115,7 @@ def _format_share(used: str, most: str, unit: str, percent: int) -> str:
     return f"{used} {unit}" if most == "0" else f"{used} of {most} {unit} ({percent} %)"
 
 
-def explain_refusal(used: DailyUse, costs: CostsConfig, cause: str) -> str:
+def explain_cap(used: DailyUse, costs: CostsConfig, cause: str) -> str:
     """Say why no model is asked for a cause, '' when one is."""
     if used.percent(costs) < (least := get_limit_percent(cause)):
         return ""
@@ -121,9 +125,7 @@ def explain_refusal(used: DailyUse, costs: CostsConfig, cause: str) -> str:
 
 def format_warning(used: DailyUse, costs: CostsConfig) -> str:
     """Tell the owner that a cap comes near, and what follows."""
-    return (
-        f"The model has used {format_use(used, costs)} today.{_REST} Reminders, rules and STOP go on; /usage shows it."
-    )
+    return f"The model has used {format_use(used, costs)} today.{_REST_WARNING} Reminders, rules and STOP go on; /usage shows it."
 
 
 def get_channel(session: str) -> str:
@@ -181,7 +183,7 @@ class UsageLedger:
     def held(self, cause: str) -> str:
         """Say why no model is asked for a cause now, '' if one is. What the disk does not tell is no reason."""
         try:
-            return explain_refusal(self.today(), self.costs, cause) if self._capped else ""
+            return explain_cap(self.today(), self.costs, cause) if self._capped else ""
         except StoreError:
             return ""
 
@@ -211,7 +213,7 @@ class UsageLedger:
     def _why(self, place: LedgerKey) -> str:
         if is_free(self._prices, place.model):
             return ""
-        return explain_refusal(self._known, self.costs, place.cause) if self._capped else ""
+        return explain_cap(self._known, self.costs, place.cause) if self._capped else ""
 
     def _enter_later(self, place: LedgerKey, entered: LedgerTotals, why: str) -> None:
         if not why:
@@ -270,10 +272,10 @@ class UsageLedger:
 
 # A model's server, whose requests are entered in the accounts before they are made and corrected afterwards.
 
-ACCEPTED_S = 15.0
+ASSUMED_SENT_AFTER_S = 15.0
 """A connection is made or refused within ten: a server that was silent for longer has the request."""
 
-_BY_THEMSELVES = frozenset({"dream", "review", "summary", "summon"})
+_CAUSES_OUTSIDE_TURNS = frozenset({"dream", "review", "summary", "summon"})
 """Causes whose requests are part of no turn that is kept: their corrections are kept at once."""
 
 
@@ -308,12 +310,12 @@ class MeteredProvider:
                 heard.take(event)
                 yield event
         except ProviderError as error:
-            idle = isinstance(error, Refused) or self._clock() - begun < ACCEPTED_S
+            idle = isinstance(error, Refused) or self._clock() - begun < ASSUMED_SENT_AFTER_S
             took = Usage() if idle and not heard.bytes else took
             raise
         finally:
             _record(book, line, heard, took)
-            if request.purpose.cause in _BY_THEMSELVES:
+            if request.purpose.cause in _CAUSES_OUTSIDE_TURNS:
                 book.settle()
 
     def _model(self, request: Request) -> str:
@@ -346,10 +348,10 @@ class _Received:
 
 # What was taken, added up for a person: by day, model, cause or channel. Pure.
 
-By = Literal["day", "model", "cause", "channel"]
-WAYS: tuple[str, ...] = get_args(By)
-NONE = "No model was used yet."
-_RESTING = {
+UsageKey = Literal["day", "model", "cause", "channel"]
+USAGE_KEYS: tuple[str, ...] = get_args(UsageKey)
+NO_USAGE = "No model was used yet."
+_RESTING_WORDS = {
     WARN_PERCENT: "heartbeats and dreams rest until tomorrow",
     JOBS_PERCENT: "heartbeats, jobs and helpers rest until tomorrow",
     ALL_PERCENT: "no model is asked until tomorrow",
@@ -383,7 +385,7 @@ def format_today(rows: LedgerRows, costs: CostsConfig) -> Iterator[str]:
     causes = ", ".join(f"{cause} {taken.tokens:,}" for cause, taken in sum_by(rows, "cause").items() if taken.tokens)
     yield f"today {format_use(used, costs)}{f': {causes}' if causes else ''}"
     if step := get_reached_limit(used.percent(costs)):
-        yield f"{_RESTING[step]}, because of the caps under [costs]"
+        yield f"{_RESTING_WORDS[step]}, because of the caps under [costs]"
     if estimated := sum_all(rows).estimated:
         yield f"{estimated:,} of these tokens were counted by no server, and are estimated"
     if unknown := sorted(
@@ -409,7 +411,7 @@ def _format_cells(name: str, taken: LedgerTotals, costs: CostsConfig) -> Sequenc
     return [name, *counts, *([f"{taken.money:.4f}"] if costs.prices else [])]
 
 
-def to_json(rows: LedgerRows, by: str) -> list[dict[str, Any]]:
+def list_usage_rows(rows: LedgerRows, by: str) -> list[dict[str, Any]]:
     """The same for programs."""
     return [{by: name} | taken._asdict() for name, taken in sum_by(rows, by).items()]
 
@@ -475,6 +477,6 @@ class MeteredEmbedder:
         try:
             return self._embedder.embed(texts)
         except ProviderError as error:
-            if isinstance(error, Refused) or self._clock() - begun < ACCEPTED_S:
+            if isinstance(error, Refused) or self._clock() - begun < ASSUMED_SENT_AFTER_S:
                 book.end(line, 0, 0, known=True)
             raise

@@ -7,7 +7,7 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Request
 from picoclaw.providers import Zone, openai_wire
 from picoclaw.providers.http import HttpProvider
-from picoclaw.providers.openai_wire import REASONING, THOUGHTLESS, WANTS
+from picoclaw.providers.openai_wire import NO_THOUGHTS, QUIRKS, REASONING_FIELDS
 
 
 class OpenAI(HttpProvider):
@@ -50,7 +50,7 @@ class CompletionsFormat:
             images=model.images,
         )
         sent = {name: value for name, value in body.items() if name not in self._without}
-        self._sent = {*sent, *(name for message in sent["messages"] for name in REASONING if name in message)}
+        self._sent = {*sent, *(name for message in sent["messages"] for name in REASONING_FIELDS if name in message)}
         return sent
 
     def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
@@ -64,8 +64,8 @@ class CompletionsFormat:
             return True
         away = {word for word in ("stream_options", "temperature") if word in said and word in self._sent}
         self._without |= away
-        wanted = {word for word in WANTS if word in said} - self._wants
-        if not wanted and any(name in said for name in self._sent.intersection(REASONING)):
-            wanted = {THOUGHTLESS} - self._wants
+        wanted = {word for word in QUIRKS if word in said} - self._wants
+        if not wanted and any(name in said for name in self._sent.intersection(REASONING_FIELDS)):
+            wanted = {NO_THOUGHTS} - self._wants
         self._wants |= wanted
         return bool(away or wanted)

@@ -11,24 +11,24 @@ from picoclaw.errors import Unavailable
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
 from picoclaw.providers.retry import join_surrogates, make_error, read_status
 from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
-from picoclaw.providers.text_calls import InlineCalls, ParsedCall, parse_arguments
+from picoclaw.providers.text_calls import ParsedCall, TextCallParser, parse_arguments
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"
-WANTS = (ONE_OF_BOTH, ONE_CALL, SIGNED, REASONED)
+QUIRKS = (ONE_OF_BOTH, ONE_CALL, SIGNED, REASONED)
 """Words by which servers refuse text along with calls, several calls at once, and messages without their thought."""
 
-THOUGHTLESS = "no thoughts"
+NO_THOUGHTS = "no thoughts"
 """Beside those of WANTS: this server refuses messages along with their thought."""
 
-REASONING = (REASONED, "reasoning")
+REASONING_FIELDS = (REASONED, "reasoning")
 """The fields in which servers send what a model thought, and take it back in the turn in which it was thought."""
 
 # What Google names for calls whose signature is not known: https://ai.google.dev/gemini-api/docs/thought-signatures
-_SIGNATURE = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
+_UNKNOWN_SIGNATURE = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 
 class _Target(NamedTuple):
@@ -71,7 +71,7 @@ def _build_message(message: Message, calls: Mapping[str, ToolCall], reader: _Tar
         entry["content"] = [*map(_build_image, message.images), {"type": "text", "text": escape_control_tokens(text)}]
     if message.calls:
         entry["tool_calls"] = [
-            _build_call(call) | (_SIGNATURE if SIGNED in reader.wants else {}) for call in message.calls
+            _build_call(call) | (_UNKNOWN_SIGNATURE if SIGNED in reader.wants else {}) for call in message.calls
         ]
     if message.role == "assistant":
         entry |= _build_thought(message.thought, reader)
@@ -80,13 +80,13 @@ def _build_message(message: Message, calls: Mapping[str, ToolCall], reader: _Tar
 
 def _build_thought(thought: Thought, reader: _Target) -> dict[str, str]:
     """Give a thought back in the field that it came in, as far as the server takes it."""
-    if THOUGHTLESS in reader.wants:
+    if NO_THOUGHTS in reader.wants:
         return {}
     parts = thought.parts if thought.by == reader.model else ()
     own = {
         name: escape_control_tokens(part[name])
         for part in parts
-        for name in REASONING
+        for name in REASONING_FIELDS
         if isinstance(part.get(name), str)
     }
     return {REASONED: "", **own} if REASONED in reader.wants else own
@@ -106,7 +106,7 @@ def _build_call(call: ToolCall) -> dict[str, Any]:
 # Source: https://platform.openai.com/docs/api-reference/chat and what servers of that kind were seen to send.
 
 _MAX_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
-_LAST_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
+_TRAILING_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
 _MAX_THOUGHT = 200_000  # characters; a longer one is not sent back
 
 
@@ -150,15 +150,15 @@ def get_tool_names(request: Request) -> frozenset[str]:
     return frozenset((*(t["name"] for t in request.tools), *called))
 
 
-THOUGHT = "thought"
+THOUGHT_FIELD = "thought"
 """The name, in a chunk of ours, of a whole thought that goes back as it came."""
 
-COMPLETE: dict[str, Any] = {"complete": True}
+COMPLETE_CHUNK: dict[str, Any] = {"complete": True}
 """Stands for the mark by which a server says that its answer is whole: [DONE], or the end of a whole body."""
 
 
 @dataclass(slots=True)
-class _Pieces:
+class _PartialCall:
     """A tool call as it comes in."""
 
     id: str = ""
@@ -184,7 +184,7 @@ class _Pieces:
 
 
 @dataclass(slots=True)
-class Assembler:
+class AnswerAssembler:
     """Puts an answer together from chunks; a whole body is one big chunk.
 
     `known` are the names of the tools offered, for calls that a model writes into its text; `asked` is what the owner
@@ -193,14 +193,14 @@ class Assembler:
 
     known: frozenset[str]
     asked: str = ""
-    inline: InlineCalls = field(init=False)
+    inline: TextCallParser = field(init=False)
     repetition: Repetition = field(init=False)
     finish: str = ""
     usage: Usage = field(default_factory=Usage)
-    calls: list[_Pieces] = field(default_factory=list)
+    calls: list[_PartialCall] = field(default_factory=list)
     ended: bool = False
     answered: bool = False
-    _open: dict[int, _Pieces] = field(default_factory=dict)
+    _open: dict[int, _PartialCall] = field(default_factory=dict)
     spoke: bool = False
     _half: str = ""
     _number: Any = None
@@ -210,7 +210,7 @@ class Assembler:
 
     def __post_init__(self) -> None:
         """Prepare what looks at the text."""
-        self.inline = InlineCalls(self.known, self.asked)
+        self.inline = TextCallParser(self.known, self.asked)
         self.repetition = Repetition(self.asked)
 
     def feed(self, chunk: Any) -> Iterator[Event]:
@@ -222,7 +222,7 @@ class Assembler:
             return
         if not isinstance(chunk, dict):
             raise Unavailable(f"the model server sent {type(chunk).__name__} where an object belongs")
-        if chunk is COMPLETE:
+        if chunk is COMPLETE_CHUNK:
             self._complete()
             return
         choices = chunk.get("choices")
@@ -272,18 +272,18 @@ class Assembler:
 
     def _think(self, part: dict[str, Any]) -> None:
         """Put a thought aside, by the name of the field that it came in."""
-        if isinstance(thought := part.get(THOUGHT), dict):
+        if isinstance(thought := part.get(THOUGHT_FIELD), dict):
             self._thoughts.append(thought)
-        name = self._reasoned_in or next((name for name in REASONING if part.get(name)), "")
+        name = self._reasoned_in or next((name for name in REASONING_FIELDS if part.get(name)), "")
         if name and isinstance(text := part.get(name), str):
             self._reasoned_in = name
             self._reasoning.append(text)
 
     def _thought_calls(self) -> list[ParsedCall]:
         """The calls at the end of a thought that nothing follows: some servers take them for a part of it."""
-        if not (meant := _LAST_CALLS.search("".join(self._reasoning))):
+        if not (meant := _TRAILING_CALLS.search("".join(self._reasoning))):
             return []
-        inline = InlineCalls(self.known)
+        inline = TextCallParser(self.known)
         inline.feed(meant[0].strip())
         return inline.end(cut=False)[1]
 
@@ -301,7 +301,7 @@ class Assembler:
         index = index if isinstance(index, int) else position
         pieces = self._open.get(index)
         if pieces is None or pieces.is_another(number, name):
-            pieces = self._open[index] = _Pieces()
+            pieces = self._open[index] = _PartialCall()
             self.calls.append(pieces)
         pieces.id = pieces.id or number
         pieces.name = pieces.name or name

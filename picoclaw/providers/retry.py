@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from picoclaw.errors import (
+    CircuitOpen,
     ContextOverflow,
     DeadlinePassed,
     KeyRefused,
     KnownDown,
     NeedsOwner,
     NoCredit,
-    NotAsked,
     NotServed,
     OverBudget,
     PicoclawError,
@@ -26,7 +26,7 @@ from picoclaw.errors import (
 )
 from picoclaw.providers import Zone
 
-Action = Literal["retry", "later", "next", "compact", "owner", "give up"]
+RetryAction = Literal["retry", "later", "next", "compact", "owner", "give up"]
 """Ask again in a moment; not before some seconds, and another model meanwhile; another model; the same with a shorter
 request; the owner has to do something, and another model is asked meanwhile; end the turn."""
 
@@ -34,14 +34,14 @@ MAX_WAIT_S = 20.0
 """Nobody who waits for an answer is kept waiting for longer before a server is asked again."""
 
 MAX_HOLD_S = 3600.0
-OWNER_S = 60.0
+OWNER_RETRY_S = 60.0
 """After that a server is asked again, although nobody has told that its owner has done something."""
 
 _FIRST_WAIT_S = 0.5
-_TABLE: tuple[tuple[type[PicoclawError], Action], ...] = (
+_ACTIONS: tuple[tuple[type[PicoclawError], RetryAction], ...] = (
     (TurnStopped, "give up"),
     (DeadlinePassed, "give up"),
-    (NotAsked, "next"),
+    (CircuitOpen, "next"),
     (KnownDown, "next"),
     (OverBudget, "next"),
     (ContextOverflow, "compact"),
@@ -57,7 +57,7 @@ _TABLE: tuple[tuple[type[PicoclawError], Action], ...] = (
 class RetryDecision(NamedTuple):
     """What to do, and in how many seconds that server may be asked again."""
 
-    action: Action
+    action: RetryAction
     seconds: float = 0.0
 
 
@@ -66,11 +66,11 @@ def decide_retry(error: PicoclawError, failures: int = 0) -> RetryDecision:
 
     A server that has just failed and now answers no knock may be starting anew: it is asked again all the same.
     """
-    action = next(action for kind, action in _TABLE if isinstance(error, kind))
+    action = next(action for kind, action in _ACTIONS if isinstance(error, kind))
     if failures and type(error) is KnownDown:
         action = "retry"
     if action == "owner":
-        return RetryDecision(action, OWNER_S)
+        return RetryDecision(action, OWNER_RETRY_S)
     if action != "retry":
         return RetryDecision(action)
     told = error.retry_after if isinstance(error, Unavailable) else 0.0
@@ -83,24 +83,24 @@ def decide_retry(error: PicoclawError, failures: int = 0) -> RetryDecision:
 # Source: RFC 9110, section 10.2.3 (Retry-After); google.rpc.RetryInfo; draft-ietf-httpapi-ratelimit-headers; the
 # references of OpenAI's, Anthropic's, Azure's and OpenRouter's APIs for their own headers and words.
 
-_MAX_S = 1e9
+_MAX_PLAUSIBLE_S = 1e9
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # numbers above these are a moment, not a while
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
-_DURATION = re.compile(rf"{_PART}")
-_SAID = re.compile(
+_DURATION_PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
+_DURATION = re.compile(rf"{_DURATION_PART}")
+_WAIT_IN_WORDS = re.compile(
     rf"(?:again|retry|wait|reset)\w*(?:\s+(?:your|the|this)\s+\w+)?\s+(?:(?:in|after|for|at least|about)\s+)*"
-    rf"((?:{_PART}[\s,]*(?:and\s+)?)+)",
+    rf"((?:{_DURATION_PART}[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,
 )
-_NAMED = re.compile(
+_WAIT_FIELD = re.compile(
     rf'"retry[-_]?(?:after|delay|in)(?P<unit>[-_]?ms|[-_]?milliseconds)?(?:[-_]?s(?:ec(?:onds)?)?)?"\s*:'
     rf'\s*"?(?P<number>{_NUMBER})s?"?\s*[,}}]',
     re.IGNORECASE,
 )
-_RESET_NAMED = re.compile(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORECASE)
-_RESETS = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
+_RESET_FIELD = re.compile(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORECASE)
+_RESET_HEADER = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
 
 
 def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> float:
@@ -116,15 +116,15 @@ def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> floa
         _parse_value(after, now)
         or _parse_resets(headers, now)
         or parse_wait(text)
-        or _parse_number(_RESET_NAMED.search(text), now)
+        or _parse_number(_RESET_FIELD.search(text), now)
     )
 
 
 def parse_wait(text: str) -> float:
     """Seconds that a text names: a field of JSON, or words such as `try again in 1m2.5s`; 0 where it names none."""
-    if field := _NAMED.search(text):
+    if field := _WAIT_FIELD.search(text):
         return _limit_seconds(float(field["number"]) * (0.001 if field["unit"] else 1.0))
-    said = _SAID.search(text)
+    said = _WAIT_IN_WORDS.search(text)
     return _parse_duration(said[1]) if said else 0.0
 
 
@@ -132,7 +132,10 @@ def _parse_resets(headers: Mapping[str, str], now: float) -> float:
     """When a limit that is used up begins anew; the longest, where several are."""
     waits = [0.0]
     for name, value in headers.items():
-        if _RESETS.fullmatch(name) and headers.get(name.replace("reset", "remaining"), "0").strip() in {"0", "0.0"}:
+        if _RESET_HEADER.fullmatch(name) and headers.get(name.replace("reset", "remaining"), "0").strip() in {
+            "0",
+            "0.0",
+        }:
             waits.append(_parse_value(value.strip(), now))
     return max(waits)
 
@@ -156,7 +159,7 @@ def _parse_number(number: re.Match[str] | None, now: float) -> float:
 
 def _parse_duration(text: str) -> float:
     return _limit_seconds(
-        sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_PART, text, re.IGNORECASE))
+        sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_DURATION_PART, text, re.IGNORECASE))
     )
 
 
@@ -174,7 +177,7 @@ def _parse_date(value: str, now: float) -> float:
 
 
 def _limit_seconds(seconds: float) -> float:
-    return seconds if 0 < seconds < _MAX_S else 0.0
+    return seconds if 0 < seconds < _MAX_PLAUSIBLE_S else 0.0
 
 
 # Remembers that asking a server is no use: an Outage that it is silent, a Breaker what it has answered.
@@ -188,7 +191,7 @@ BREAKER_AFTER = 10
 """So many times in a row the same error, and a server is asked less and less often."""
 
 _PROBE_PAUSE = 3.0
-_DAY_S = 20 * 3600.0
+_SHOW_DATE_AFTER_S = 20 * 3600.0
 _FIRST_HOLD_S, _MOST_DOUBLED = 60.0, 6
 _MINUTE_S = 60
 
@@ -239,7 +242,7 @@ class OutageProbe:
         """Word when it began, by the clock as it is now: it may have been set meanwhile."""
         age = self._clock() - since
         at = datetime.fromtimestamp(self._wall() - age, UTC).astimezone(self._zone())
-        return f"{at:%H:%M}" if age < _DAY_S else f"{at:%d %b %H:%M}"
+        return f"{at:%H:%M}" if age < _SHOW_DATE_AFTER_S else f"{at:%d %b %H:%M}"
 
 
 @dataclass(slots=True)
@@ -284,7 +287,7 @@ class CircuitBreaker:
         if held and left > 0:
             again = f"{left / _MINUTE_S:.0f} min" if left > 2 * _MINUTE_S else f"{left:.0f} s"
             often = f", {held.times} times in a row" if held.times >= BREAKER_AFTER else ""
-            raise NotAsked(f"not asked again for {again}{often}: {held.error}")
+            raise CircuitOpen(f"not asked again for {again}{often}: {held.error}")
 
 
 def _get_kind(error: ProviderError) -> str:
@@ -315,7 +318,7 @@ _TEMPORARY = {0, 408, 409, 421, 423, 424, 425, 429, 499}
 _UNEXPLAINED = {0, 400, 422, 500}
 """What servers answer to a request that is too long, in words of their own, and to much else."""
 
-_STATUSES = {
+_ANTHROPIC_STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -376,7 +379,7 @@ def read_status(error: Any) -> int:
 def get_type_status(error: Any) -> int:
     """The status that belongs to the type of one of Anthropic's errors; 0 for one that is not known."""
     kind = error.get("type") if isinstance(error, dict) else None
-    return _STATUSES.get(kind, 0) if isinstance(kind, str) else 0
+    return _ANTHROPIC_STATUSES.get(kind, 0) if isinstance(kind, str) else 0
 
 
 def read_error_text(answer: Any) -> str:

@@ -15,7 +15,7 @@ from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.prompts import estimate_tokens
 from picoclaw.window import choose_dropped, count_request_bytes, count_tool_bytes, split_window
 
-BRIDGE = "…"
+FILLER_TEXT = "…"
 """Stands where a server wants a word and nobody said any."""
 
 
@@ -30,12 +30,12 @@ def sanitize_history(messages: Iterable[Message], lost: str = "") -> list[Messag
     for said, results in _collect_results(messages):
         calls = tuple(_repair_call(call, f"call{count + i:05d}") for i, call in enumerate(said.calls))
         count += len(calls)
-        _append(out, said._replace(text=make_encodable(said.text), calls=calls))
+        _append_alternating(out, said._replace(text=make_encodable(said.text), calls=calls))
         texts = _pair_results(said.calls, results, lost)
         out += [Message("tool", make_encodable(text), call_id=call.id) for call, text in zip(calls, texts, strict=True)]
     if not out or out[-1].role == "assistant":
-        _append(out, Message("user", ""))
-    return [m if m.text.strip() else m._replace(text="" if m.calls else BRIDGE) for m in out]
+        _append_alternating(out, Message("user", ""))
+    return [m if m.text.strip() else m._replace(text="" if m.calls else FILLER_TEXT) for m in out]
 
 
 def separate_content_and_calls(messages: Iterable[Message]) -> list[Message]:
@@ -99,7 +99,7 @@ def _pair_results(calls: Sequence[ToolCall], results: Iterable[Message], lost: s
     return (found[i] if i in found else next(rest, lost) for i in range(len(calls)))
 
 
-def _append(out: list[Message], said: Message) -> None:
+def _append_alternating(out: list[Message], said: Message) -> None:
     """Let user and assistant take turns: join two of one role, and put a bridge where the other's word is missing."""
     before = out[-1].role if out else ""
     if before == said.role:

@@ -22,10 +22,10 @@ ReadCall = Callable[[Any], ParsedCall | None]
 _MAX_BLOCK = 20_000
 _TOOL = r"(?:functions\.)?(?P<name>[a-zA-Z_][\w.-]*)"
 
-OPENINGS = r"<\||<｜|\[TOOL_CALLS\]|<TOOLCALL>|<start_function_call>|<[a-z]{1,12}:tool_call>"
+CALL_OPENINGS = r"<\||<｜|\[TOOL_CALLS\]|<TOOLCALL>|<start_function_call>|<[a-z]{1,12}:tool_call>"
 """What begins such a call wherever it stands: tokens that are in no sentence."""
 
-LINE_OPENINGS = r"<function=|functools\["
+LINE_CALL_OPENINGS = r"<function=|functools\["
 """The same, at the beginning of a line."""
 
 _JSON = pattern(
@@ -38,7 +38,7 @@ _JSON = pattern(
 _HARMONY = pattern(
     r"(?:<\|start\|>assistant|<\|channel\|>)[^{}]{0,200}?\bto=" + _TOOL + r"[^{}]{0,100}?<\|message\|>\s*"
 )
-_ELEMENT = pattern(
+_DIALECT_ELEMENT = pattern(
     r"(?:^|(?<=>))[ \t]*<(?:｜DSML｜)?(?:function=|invoke name=\")" + _TOOL + r"\"?>(?P<inside>.*?)"
     r"(?P<end></(?:｜DSML｜)?(?:function|invoke)>|<function>|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -214,8 +214,8 @@ def _parse_python_call(node: Any) -> ParsedCall:
 
 _Dialect = tuple[re.Pattern[str], tuple[str, ...], Callable[[re.Match[str], ReadCall], list[ParsedCall]]]
 _DIALECTS: tuple[_Dialect, ...] = (
-    (_ELEMENT, ("function=",), _parse_element_calls),
-    (_ELEMENT, ("invoke name=",), _parse_element_calls),
+    (_DIALECT_ELEMENT, ("function=",), _parse_element_calls),
+    (_DIALECT_ELEMENT, ("invoke name=",), _parse_element_calls),
     (_GLM, ("<tool_call>", "</tool_call>"), _parse_glm_calls),
     (_GEMMA, ("call:", "}"), _parse_gemma_calls),
     (_HARMONY, ("to=", "<|message|>"), _parse_json_calls),
@@ -238,13 +238,13 @@ def _build_prefix_pattern(word: str) -> str:
     return "|".join(re.escape(word[:n]) for n in range(len(word) - 1, 0, -1))
 
 
-_THOUGHTS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]", "◁think▷")
+_THOUGHT_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]", "◁think▷")
 _INDENT = r"[ \t]{0,80}"  # what is held back is looked at anew with each piece
-_OPENING = re.compile(
-    rf"(?<=\n){_INDENT}(?:({'|'.join(map(re.escape, _THOUGHTS))})|```|{{|\[(?!T?H?I?N?K?\Z)"
-    rf"|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"'])|{LINE_OPENINGS})|<tool_call>|{OPENINGS}"
+_BLOCK_START = re.compile(
+    rf"(?<=\n){_INDENT}(?:({'|'.join(map(re.escape, _THOUGHT_TAGS))})|```|{{|\[(?!T?H?I?N?K?\Z)"
+    rf"|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"'])|{LINE_CALL_OPENINGS})|<tool_call>|{CALL_OPENINGS}"
 )
-_MAYBE = re.compile(
+_PARTIAL_START = re.compile(
     rf"(?:(?<=\n){_INDENT}(?:<[a-z_:]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}}|\[T?H?I?N?K?"
     rf"|{'|'.join(map(_build_prefix_pattern, ('◁think▷', 'functools[', '<function=')))})?"
     rf"|{'|'.join(map(_build_prefix_pattern, ('<tool_call>', '[TOOL_CALLS]', '<TOOLCALL>', '<start_function_call>')))}"
@@ -253,7 +253,7 @@ _MAYBE = re.compile(
 _FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
 _FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _TAG = re.compile(r"<(?P<tag>[a-z_]+)>(?P<inside>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL)
-_INLINE_ELEMENT = re.compile(
+_CALL_ELEMENT = re.compile(
     r"(?:^|(?<=>))[ \t]*(?:<[a-z_]+>\s*)?<(?P<element>[a-z_]+)"
     r"(?P<given>(?:\s+[a-z_]+=(?=(?P<value>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))(?P=value))*)\s*(?P<closed>/?)>",
     re.DOTALL | re.MULTILINE,
@@ -268,9 +268,9 @@ _VALUE_END = re.compile(r"[\"'](?=\s+[a-z_]+=[\"']|\s*/?>)")
 _ATTRIBUTE = re.compile(
     r"(?P<key>[a-z_]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)(?=\s+[a-z_]+=[\"']|\s*\Z)", re.DOTALL
 )
-_CALLING = re.compile(r"(?:tool|function|call|invoke|action)[a-z_]*")
+_CALL_WORD = re.compile(r"(?:tool|function|call|invoke|action)[a-z_]*")
 _ENTITIES = (("&quot;", '"'), ("&apos;", "'"), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
-_FORGED = re.compile(
+_MADE_UP_RESULT = re.compile(
     r"(?:^|(?<=>))[ \t]*<(?P<tag>(?:tool_(?:response|result|output)|function_(?:response|result))s?)>"
     r"(?=[ \t]*(?:$|[{\[])|[^\n]*</(?P=tag)>[ \t]*$)",
     re.MULTILINE,
@@ -278,10 +278,10 @@ _FORGED = re.compile(
 """Where a model goes on with the result that it expects; in a sentence about that tag it does not."""
 
 _OPEN_FENCE = re.compile(r"```\w*\s*\Z")
-_MARKS = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
-_WRAPPED = re.compile(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
-_PARTS_OF_A_CALL = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
-_NAMES = ("tool", "tool_name", "function")
+_MARKUP = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
+_WRAPPED_ANSWER = re.compile(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
+_CALL_FIELDS = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
+_NAME_FIELDS = ("tool", "tool_name", "function")
 _HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
@@ -291,7 +291,7 @@ def repair_json(text: str) -> str:
     return _TRAILING_COMMA.sub("", _HEXADECIMAL.sub(lambda number: str(int(number[0], 16)), text))
 
 
-def _loads(text: str) -> Any:
+def _load_json(text: str) -> Any:
     """Read JSON strictly first: a repair could change what stands inside a text."""
     try:
         return json.loads(text)
@@ -316,9 +316,9 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     if not text.strip():
         return {}, ""
     try:
-        value = _loads(text)
+        value = _load_json(text)
         if isinstance(value, str):
-            value = _loads(value)
+            value = _load_json(value)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # NaN and half characters cannot be kept
     except (ValueError, RecursionError):
         return {}, text
@@ -354,7 +354,7 @@ def _unify_names(item: Any) -> Any:
         return item
     if isinstance(item.get("function"), dict):
         return item["function"]
-    other = next((name for name in _NAMES if isinstance(item.get(name), str)), "")
+    other = next((name for name in _NAME_FIELDS if isinstance(item.get(name), str)), "")
     if not other or "name" in item or not item.keys() & {"arguments", "parameters"}:
         return item
     return {"name": item[other]} | {key: value for key, value in item.items() if key != other}
@@ -402,22 +402,22 @@ def _find_elements(text: str) -> Iterator[re.Match[str]]:
         else:
             endless.update(followed)
             position = head.end("outer") if head["outer"] else head.end()
-        if found := _INLINE_ELEMENT.match(text, head.start(), position):
+        if found := _CALL_ELEMENT.match(text, head.start(), position):
             yield found
 
 
-def _is_meant(text: str, blocks: Sequence[re.Match[str]]) -> bool:
+def _is_call_intended(text: str, blocks: Sequence[re.Match[str]]) -> bool:
     """Whether calls are to be made: what stands in a fence, or in any tag, and is talked about after it, is shown."""
     first = blocks[0]
     fenced = first.re is _FENCE or len(_FENCE_LINE.findall(text[: first.start()])) % 2
-    if not fenced and (first.re is _INLINE_ELEMENT or _CALLING.fullmatch(first["tag"])):
+    if not fenced and (first.re is _CALL_ELEMENT or _CALL_WORD.fullmatch(first["tag"])):
         return True
     ends = [first.end(), *(block.end() for block in blocks[1:])]
     begins = [*(block.start() for block in blocks[1:]), len(text)]
-    return not any(_MARKS.sub("", text[end:begin]) for end, begin in zip(ends, begins, strict=True))
+    return not any(_MARKUP.sub("", text[end:begin]) for end, begin in zip(ends, begins, strict=True))
 
 
-class InlineCalls:
+class TextCallParser:
     """Feed it text as it comes; at the end it knows which calls were in it."""
 
     def __init__(self, known: frozenset[str], asked: str = "") -> None:
@@ -441,8 +441,8 @@ class InlineCalls:
             if not self._before:
                 self._held = self._held.lstrip()
             seen = (self._before or "\n") + self._held
-            opening = _OPENING.search(seen)
-            stop = opening or _MAYBE.search(seen)
+            opening = _BLOCK_START.search(seen)
+            stop = opening or _PARTIAL_START.search(seen)
             shown += self._show(stop.start() - 1 if stop else len(self._held))
             if opening is None:
                 break
@@ -474,25 +474,25 @@ class InlineCalls:
         What follows a call is not shown, because it cannot know the result.
         """
         text = "".join(self._pieces) or ("" if self._thinking else self._held)
-        if forged := _FORGED.search(text) if self._known else None:
+        if forged := _MADE_UP_RESULT.search(text) if self._known else None:
             text = text[: forged.start()]
         if self._known and not cut:
             before, calls = find_dialect_calls(text, self._known, self._call, alone=not self._spoke, after=self._before)
             if calls and not _is_too_deep([arguments for _, arguments in calls]):
                 return remove_tokens(before), calls
         text = remove_tokens(text)
-        for shape in () if cut else (_INLINE_ELEMENT, _TAG, _FENCE):
-            blocks = list(_find_elements(text) if shape is _INLINE_ELEMENT else shape.finditer(text))
+        for shape in () if cut else (_CALL_ELEMENT, _TAG, _FENCE):
+            blocks = list(_find_elements(text) if shape is _CALL_ELEMENT else shape.finditer(text))
             beside = text[: blocks[0].start()] + text[blocks[-1].end() :] if blocks else ""
-            alone = not self._spoke and len(blocks) == 1 and not _MARKS.sub("", beside)
+            alone = not self._spoke and len(blocks) == 1 and not _MARKUP.sub("", beside)
             found = [(block, calls) for block in blocks if (calls := self._within(block, alone=alone))]
-            if found and _is_meant(text, [block for block, _ in found]):
+            if found and _is_call_intended(text, [block for block, _ in found]):
                 return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
                     call for _, calls in found for call in calls
                 ]
         if not cut and (calls := self._calls(text)):
             return "", calls
-        wrapped = _WRAPPED.fullmatch(text)
+        wrapped = _WRAPPED_ANSWER.fullmatch(text)
         return wrapped["inside"].strip() if wrapped and not self._wants_tags(wrapped) else text, []
 
     def _wants_tags(self, wrapped: re.Match[str]) -> bool:
@@ -501,12 +501,12 @@ class InlineCalls:
 
     def _within(self, block: re.Match[str], *, alone: bool) -> list[ParsedCall]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
-        if block.re is not _INLINE_ELEMENT:
+        if block.re is not _CALL_ELEMENT:
             return self._calls(block["inside"].strip(), alone=alone)
         given = {each["key"]: _unescape(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
         if block["element"] in self._known:
             return [(block["element"], given)] if given or block["closed"] else []
-        if not _CALLING.fullmatch(block["element"]):
+        if not _CALL_WORD.fullmatch(block["element"]):
             return []
         written = given.get("arguments") or given.get("parameters") or _get_inside(block)
         if not written:
@@ -534,7 +534,7 @@ class InlineCalls:
             item = {"name": next(iter(item)), "arguments": next(iter(item.values()))}
         if not isinstance(item, dict) or item.get("name") not in list(self._known):
             return None
-        if item.keys() - _PARTS_OF_A_CALL:  # it is about something that has the same name
+        if item.keys() - _CALL_FIELDS:  # it is about something that has the same name
             return None
         given = item.get("arguments") or item.get("parameters") or {}
         arguments, broken = parse_arguments(given if isinstance(given, str) else json.dumps(given))

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
-from picoclaw.security.guard import LogDecision, discard_decision, format_question
+from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
@@ -22,7 +22,7 @@ from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset
 
-MAX_QUESTION = 60_000
+MAX_QUESTION_CHARS = 60_000
 """Characters; a chat takes them in some fifteen messages."""
 
 
@@ -83,11 +83,11 @@ class ApprovalManager:
 
     def keep(self, asked: CallRequest, caller: Caller, decision: Decision) -> int:
         """Queue a call for the guard and ask the owner; returns its number. Raises Denied, or StoreError."""
-        shown = format_question(asked)
-        if len(shown) > MAX_QUESTION:
+        shown = format_call_question(asked)
+        if len(shown) > MAX_QUESTION_CHARS:
             raise Denied(
                 f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
-                f" {MAX_QUESTION} are asked about, so do it in parts"
+                f" {MAX_QUESTION_CHARS} are asked about, so do it in parts"
             )
         number = self.approvals.open(asked, caller, decision, self._pick_chat(caller), shown, self.minutes)
         if caller.asks is not None:
@@ -114,7 +114,7 @@ class ApprovalManager:
         for number in dict.fromkeys(numbers):
             one = self.approvals.get(number)
             length += len(one.shown) if one else 0
-            if listed and length > MAX_QUESTION:
+            if listed and length > MAX_QUESTION_CHARS:
                 self._ask(listed)
                 listed, length = [], len(one.shown) if one else 0
             listed.append(number)

@@ -25,8 +25,8 @@ LOG_NAME, HEAD_NAME, POLICY_NAME = "audit.log", "audit.head", "policy.toml"
 MAX_LOG_BYTES, KEPT_FILES = 1_000_000, 8
 _LONGEST_SHOWN, _MOST_HEARD, _SHORT = 400, 5, 80
 _NO_HASH = "-" * 64
-_SAFE_WAIT_S = 0.2
-_MAX_TEXT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
+_SAFE_WRITE_WAIT_S = 0.2
+_MAX_TEXT_BY_EFFECT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
 """Texts over this are not repeated: they lie where their owner can delete them, and the sum tells which they were."""
 
 
@@ -58,7 +58,7 @@ class AuditLog:
         if asked.effect == "safe":
             writing = threading.Thread(target=self.mention, args=("call",), kwargs=more)
             writing.start()
-            writing.join(_SAFE_WAIT_S)
+            writing.join(_SAFE_WRITE_WAIT_S)
         else:
             self.write("call", **more)
 
@@ -85,7 +85,7 @@ class AuditLog:
         return found[0] if found else None
 
     def _write(self, act: str, more: Mapping[str, Any]) -> None:
-        with hash_chain.open_end(self._home / LOG_NAME) as end:
+        with hash_chain.open_chain_end(self._home / LOG_NAME) as end:
             marked, rules = _read_mark(self._home), _hash_policy(self._home)
             last = AuditHead(_get_record_number(end.last), hash_chain.hash_line(end.last))
             made: list[dict[str, Any]] = [{"act": "torn", "why": end.torn}] if end.torn else []
@@ -117,7 +117,7 @@ class AuditLog:
 
 
 def _get_loggable_arguments(asked: CallRequest) -> dict[str, Any]:
-    most = _MAX_TEXT.get(asked.effect)
+    most = _MAX_TEXT_BY_EFFECT.get(asked.effect)
     given = {name: value for name, value in asked.call.arguments.items() if value != ""}
     if most is None:
         return given

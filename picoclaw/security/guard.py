@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from picoclaw import times
-from picoclaw.errors import MEANS, NOT_YET, Denied, Pending
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, Denied, Pending
 from picoclaw.messages import Caller, is_owner
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide, join_questions
 from picoclaw.text import pattern
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
-_FILLERS = pattern("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
+_INVISIBLE_FILLERS = pattern(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]"
+)
 AskPerson = Callable[[str], bool]
 KeepCall = Callable[[CallRequest, Caller, Decision], int]
 LogDecision = Callable[[CallRequest, Caller, Decision, str], None]
@@ -56,9 +58,9 @@ class Guard:
         name = asked.call.name
         if outcome.startswith("kept"):
             number = outcome.rpartition(" ")[2]
-            means = f"{MEANS}{asked.means}" if asked.means else ""
+            means = f"{MEANING_PREFIX}{asked.means}" if asked.means else ""
             raise Pending(
-                f"{name}{NOT_YET}the owner's yes as number {number} (`/yes {number}`, or"
+                f"{name}{WAITING_FOR_APPROVAL}the owner's yes as number {number} (`/yes {number}`, or"
                 f" `picoclaw approvals`; rule {decision.rule}: {decision.why}); it is done when that comes{means}"
             )
         if outcome == "no":
@@ -80,7 +82,7 @@ class Guard:
             verdicts = (decide(policy, one, caller.origin, caller.heard, planned=caller.planned) for one in calls)
             need = [one for one, decision in zip(calls, verdicts, strict=True) if decision.verdict == "ask"]
             if len(need) > 1:
-                yes = self._ask(join_questions(map(format_question, need)))
+                yes = self._ask(join_questions(map(format_call_question, need)))
                 caller.agreed.update((compute_digest(one), yes) for one in need)
 
     def _outcome(self, asked: CallRequest, caller: Caller, decision: Decision) -> str:
@@ -88,12 +90,12 @@ class Guard:
             return "allowed" if decision.verdict == "allow" else "refused"
         if self._ask and is_owner(caller.origin):
             agreed = caller.agreed.pop(compute_digest(asked), None) if caller.agreed else None
-            return "allowed" if (self._ask(format_question(asked)) if agreed is None else agreed) else "no"
+            return "allowed" if (self._ask(format_call_question(asked)) if agreed is None else agreed) else "no"
         number = self._keep(asked, caller, decision) if self._keep else 0
         return f"kept as number {number}" if number else "nobody"
 
 
-def format_question(asked: CallRequest) -> str:
+def format_call_question(asked: CallRequest) -> str:
     """Show a call so that a person can judge it; instructions and deletions line by line, as in their file."""
     more = ({"which means": asked.means} if asked.means else {}) | dict(asked.bound)
     return format_lines(asked, more) if asked.effect in {"instruct", "erase"} else format_ascii(asked, more)
@@ -112,7 +114,7 @@ def format_lines(asked: CallRequest, more: dict[str, Any]) -> str:
 
 def _show_invisible(line: str) -> str:
     shown = "".join(char if char.isprintable() or char == "\t" else _name_char(char) for char in line)
-    return _FILLERS.sub(lambda found: _name_char(found[0]), shown)
+    return _INVISIBLE_FILLERS.sub(lambda found: _name_char(found[0]), shown)
 
 
 def _name_char(char: str) -> str:
@@ -133,27 +135,29 @@ _MAX_MESSAGE = 2000
 """Characters of a message; in a longer one there is more of others' text than of the person's orders."""
 
 _WORD = pattern(r"[^\W_]+(?:[.,:'’-][^\W_]+)*")
-_PERSONS = dict.fromkeys(("i", "me", "my", "mine", "you", "your", "yours", "we", "us", "our", "ours"), "@")
+_PRONOUNS = dict.fromkeys(("i", "me", "my", "mine", "you", "your", "yours", "we", "us", "our", "ours"), "@")
 """Who speaks changes when a wish is noted: water my plants, water your plants."""
 
 
-def _word_set(words: str) -> frozenset[str]:
+def _split_word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_NOT = frozenset({"not", "never", "no", "nor", "without", "cannot", "nicht", "nie", "niemals", "kein", "keine", "ohne"})
+_NEGATIONS = frozenset(
+    {"not", "never", "no", "nor", "without", "cannot", "nicht", "nie", "niemals", "kein", "keine", "ohne"}
+)
 _SENTENCE = pattern(r"[^.!?;\n]*(?:[.!?;](?!\s|$)[^.!?;\n]*)*[.!?;\n]?")
-_DOUBTS = _NOT | _word_set(
+_CONDITION_WORDS = _NEGATIONS | _split_word_set(
     "if whether unless except but instead when whenever once until till after before while because though although"
     " wenn falls ob außer sondern aber statt sobald bis bevor nachdem während weil"
 )
 """Words of conditions and denials."""
-_EMBED = _word_set(
+_SUBORDINATE_WORDS = _split_word_set(
     "to that who whom whose which what where how why whoever whomever whatever"
     " zu dass wer wen wem wessen welche welchen welcher welches was wo wohin woher wie warum"
 )
 """Words behind which an "and" may go on with what somebody else does."""
-_LEADS = (
+_LEADING_FILLERS = (
     *(("go", "ahead", "and"), ("i'd", "like", "you", "to"), ("i", "would", "like", "you", "to")),
     *(("i", "want", "you", "to"), ("i", "need", "you", "to"), ("you", "can"), ("you", "may"), ("thank", "you")),
     *((word,) for word in ("please", "kindly", "now", "then", "and", "also", "just", "ok", "okay", "thanks", "hi")),
@@ -161,13 +165,13 @@ _LEADS = (
     *((word,) for word in ("bitte", "danke", "jetzt", "dann", "und", "auch")),
 )
 _CAN_YOU = (("can", "you"), ("could", "you"), ("kannst", "du"), ("könntest", "du"))
-_TAILS = _word_set("please thanks thank you now again too then for me right away bitte danke jetzt")
-_READS = _word_set(
+_TRAILING_FILLERS = _split_word_set("please thanks thank you now again too then for me right away bitte danke jetzt")
+_READ_VERBS = _split_word_set(
     "read open look check fetch visit list measure see summarise summarize show view lies zeige prüfe öffne"
 )
-_TELLS = _word_set("tell say remind note remember write save report search find count print work sum")
-_JOINS = frozenset({"and", "then", "und", "dann"})
-_MOST_LEADS = 12
+_TELL_VERBS = _split_word_set("tell say remind note remember write save report search find count print work sum")
+_JOINING_WORDS = frozenset({"and", "then", "und", "dann"})
+_MAX_LEADING_FILLERS = 12
 _QUOTES = '"“”«»„'
 
 
@@ -224,14 +228,18 @@ def _parse_orders(caller: Caller, *, politely: bool = False) -> Iterator[_Senten
     for parts in (_split_parts(sentence) for sentence in sentences if not _has_condition(_split_words(sentence))):
         for at, part in enumerate(parts):
             before, after = parts[:at], parts[at + 1 :]
-            if part.tokens and all(map(_can_precede_order, before)) and all(one.verb in _BEGIN | {""} for one in after):
+            if (
+                part.tokens
+                and all(map(_can_precede_order, before))
+                and all(one.verb in _ORDER_VERBS | {""} for one in after)
+            ):
                 yield part
 
 
 def _can_precede_order(part: _SentencePart) -> bool:
     """Whether the next part begins a new order: "read how to dance and sing" is one order."""
-    embed = _EMBED - {"to"} if part.verb in _TRANSFERS else _EMBED
-    return part.verb in _READS | _CHANGES | {""} and embed.isdisjoint(part.words)
+    embed = _SUBORDINATE_WORDS - {"to"} if part.verb in _TRANSFER_VERBS else _SUBORDINATE_WORDS
+    return part.verb in _READ_VERBS | _CHANGE_VERBS | {""} and embed.isdisjoint(part.words)
 
 
 def _find_dictated(caller: Caller, verbs: Collection[str]) -> Iterator[list[str]]:
@@ -239,14 +247,14 @@ def _find_dictated(caller: Caller, verbs: Collection[str]) -> Iterator[list[str]
     for sentence in _list_statements(caller):
         parts = _split_parts(sentence)
         for at, part in enumerate(parts):
-            if not all(one.verb in _BEGIN | {""} and not _has_condition(one.words) for one in parts[:at]):
+            if not all(one.verb in _ORDER_VERBS | {""} and not _has_condition(one.words) for one in parts[:at]):
                 break
             if part.verb in verbs:
                 yield _split_words(" ".join(part.rest))[1:]
 
 
 def _has_condition(words: Sequence[str]) -> bool:
-    return not _DOUBTS.isdisjoint(_drop_number_sign(words)) or any(w.endswith(("n't", "n’t")) for w in words)
+    return not _CONDITION_WORDS.isdisjoint(_drop_number_sign(words)) or any(w.endswith(("n't", "n’t")) for w in words)
 
 
 def _split_parts(sentence: str) -> list[_SentencePart]:
@@ -255,12 +263,12 @@ def _split_parts(sentence: str) -> list[_SentencePart]:
     parts: list[_SentencePart] = []
     begin = 0
     for at in range(1, len(tokens) + 1):
-        joined = at < len(tokens) and (tokens[at - 1].endswith(",") or tokens[at].casefold() in _JOINS)
+        joined = at < len(tokens) and (tokens[at - 1].endswith(",") or tokens[at].casefold() in _JOINING_WORDS)
         if at < len(tokens) and not joined:
             continue
         polite = not _strip_tails(_strip_leads(tokens[begin:at]))
-        behind = _strip_leads(tokens[at : at + _MOST_LEADS])
-        if at == len(tokens) or polite or (behind and _strip_quotes(behind[0]).casefold() in _BEGIN):
+        behind = _strip_leads(tokens[at : at + _MAX_LEADING_FILLERS])
+        if at == len(tokens) or polite or (behind and _strip_quotes(behind[0]).casefold() in _ORDER_VERBS):
             part = _strip_tails(_strip_leads(tokens[begin:at]))
             parts.append(_SentencePart(part, _strip_tails(_strip_leads(tokens[begin:])) if part else ()))
             begin = at
@@ -269,14 +277,16 @@ def _split_parts(sentence: str) -> list[_SentencePart]:
 
 def _strip_leads(tokens: Sequence[str]) -> Sequence[str]:
     begin = 0
-    while lead := next((one for one in _LEADS if _starts_with(tokens[begin : begin + _MOST_LEADS], one)), None):
+    while lead := next(
+        (one for one in _LEADING_FILLERS if _starts_with(tokens[begin : begin + _MAX_LEADING_FILLERS], one)), None
+    ):
         begin += len(lead)
     return tokens[begin:]
 
 
 def _strip_tails(tokens: Sequence[str]) -> Sequence[str]:
     end = len(tokens)
-    while end and _strip_quotes(tokens[end - 1]).casefold() in _TAILS:
+    while end and _strip_quotes(tokens[end - 1]).casefold() in _TRAILING_FILLERS:
         end -= 1
     return tokens[:end]
 
@@ -289,18 +299,18 @@ def _strip_quotes(token: str) -> str:
     return token.strip("\"'“”‘’„«»`,:")
 
 
-_NOTES = _word_set("note remember memorise memorize save write store keep record merke notiere")
-_REMINDS = _word_set("remind wake nudge ping alert set add make create erinnere weck")
-_TASKS = _word_set("add put note write make create task tasks todo todos remember remind")
-_BETWEEN = _word_set("that @ down in mind this the fact to memory for later dass a as note")
+_NOTE_VERBS = _split_word_set("note remember memorise memorize save write store keep record merke notiere")
+_REMIND_VERBS = _split_word_set("remind wake nudge ping alert set add make create erinnere weck")
+_TASK_WORDS = _split_word_set("add put note write make create task tasks todo todos remember remind")
+_FACT_FILLERS = _split_word_set("that @ down in mind this the fact to memory for later dass a as note")
 
 
 def is_stated_fact(text: str, caller: Caller) -> bool:
     """Whether the owner's newest message states this: as a whole sentence, or behind an order to note it."""
     wanted = _split_words(text)
-    for words in _find_dictated(caller, _NOTES) if wanted else ():
+    for words in _find_dictated(caller, _NOTE_VERBS) if wanted else ():
         begin = len(words) - len(wanted)
-        if begin >= 0 and words[begin:] == wanted and _BETWEEN.issuperset(words[:begin]):
+        if begin >= 0 and words[begin:] == wanted and _FACT_FILLERS.issuperset(words[:begin]):
             return True
     stated = (
         [words for part in _split_parts(sentence)[:1] for words in [_split_words(" ".join(part.rest))]]
@@ -311,12 +321,14 @@ def is_stated_fact(text: str, caller: Caller) -> bool:
 
 def is_ordered_task(text: str, caller: Caller) -> bool:
     """Whether the owner's newest message orders to note this as a task."""
-    return any(not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASKS)))
+    return any(
+        not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASK_WORDS))
+    )
 
 
 def is_ordered_reminder(text: str, when: "JobTime", caller: Caller) -> bool:
     """Whether the owner's newest message orders a reminder of this at this time."""
-    found = _remove_words(_split_words(text), _find_dictated(caller, _REMINDS))
+    found = _remove_words(_split_words(text), _find_dictated(caller, _REMIND_VERBS))
     return any(not _has_condition(words) and is_same_time(words, when, caller.now) for words in found)
 
 
@@ -335,25 +347,25 @@ _NUMBERS = {
     )
 }
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_DAY = frozenset({"today", "tonight", "tomorrow", *_DAYS})
+_DAY_WORDS = frozenset({"today", "tonight", "tomorrow", *_DAYS})
 _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _CLOCK = pattern(r"(?:\b(at|to|until|till) )?(?<![\w.:-])(\d{1,2})(?:[:.](\d\d))?(?: ?(am|pm|uhr))?(?![\w:-])")
-_SPAN = pattern(
+_DURATION = pattern(
     r"(?:(?<![\w.,])(\d+(?:[.,]\d+)?|half) ?)?(?<![a-z])"
     r"(?:an? )?(s|sec|second|m|min|minute|h|hr|hour|d|day|week)s?(?!\w)"
 )
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_REPEATS = frozenset({"every", "each", "daily", "weekly"})
-_AT_TIME = pattern(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_REPEAT_WORDS = frozenset({"every", "each", "daily", "weekly"})
+_DAILY_CRON = pattern(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7])")
 
 
 def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
     """Whether words name the time of a call, and no other one."""
     told = [_NUMBERS.get(word, "12:00" if word == "noon" else word) for word in words]
-    text, repeats = " ".join(told), not _REPEATS.isdisjoint(told)
+    text, repeats = " ".join(told), not _REPEAT_WORDS.isdisjoint(told)
     if when.tz or repeats != bool(when.every_seconds or when.cron_expr):
         return False
-    days = [word for word in told if word in _DAY or _DATE.fullmatch(word) or word.removesuffix("s") in _DAYS]
+    days = [word for word in told if word in _DAY_WORDS or _DATE.fullmatch(word) or word.removesuffix("s") in _DAYS]
     clocks = [found for found in _CLOCK.finditer(text) if found[3] or found[1] or found[4]]
     if len(days) > 1 or len(clocks) > 1:
         return False
@@ -365,7 +377,7 @@ def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
     day = days[0] if days else ""
     try:
         if when.cron_expr:
-            at = _AT_TIME.fullmatch(when.cron_expr)
+            at = _DAILY_CRON.fullmatch(when.cron_expr)
             due = at and times.parse_moment(f"{int(at[2])}:{int(at[1]):02}", now)
             on = _DAYS[int(at[3]) % 7] if at and at[3] != "*" else ""
             same = due and (not clock or times.parse_moment(clock, now) == due)
@@ -378,35 +390,63 @@ def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
 
 def _sum_durations(text: str) -> float:
     return sum(
-        (0.5 if found[1] == "half" else float((found[1] or "1").replace(",", "."))) * _SECONDS[found[2][0]]
-        for found in _SPAN.finditer(text)
+        (0.5 if found[1] == "half" else float((found[1] or "1").replace(",", "."))) * _UNIT_SECONDS[found[2][0]]
+        for found in _DURATION.finditer(text)
     )
 
 
-_REMOVE = ("remove _", "delete _", "cancel _", "drop _", "forget _", "clear _", "lösche _", "entferne _", "streiche _")
-_MOVE = ("change _", "move _", "set _", "update _", "edit _", "postpone _", "delay _", "snooze _", "reschedule _")
-_DONE = ("complete _", "finish _", "close _", "tick _ off", "tick off _", "check _ off", "check off _")
+_REMOVE_ORDERS = (
+    "remove _",
+    "delete _",
+    "cancel _",
+    "drop _",
+    "forget _",
+    "clear _",
+    "lösche _",
+    "entferne _",
+    "streiche _",
+)
+_MOVE_ORDERS = (
+    "change _",
+    "move _",
+    "set _",
+    "update _",
+    "edit _",
+    "postpone _",
+    "delay _",
+    "snooze _",
+    "reschedule _",
+)
+_DONE_ORDERS = ("complete _", "finish _", "close _", "tick _ off", "tick off _", "check _ off", "check off _")
 _ORDERS = {
-    "remove": _REMOVE,
+    "remove": _REMOVE_ORDERS,
     "disable": ("disable _", "pause _", "turn off _", "turn _ off", "switch off _", "switch _ off"),
     "enable": ("enable _", "resume _", "turn on _", "turn _ on", "switch on _", "switch _ on"),
     "run": ("run _", "start _", "do _"),
-    "update": (*_MOVE, "rename _", "let _ say", "ändere _", "verschiebe _"),
+    "update": (*_MOVE_ORDERS, "rename _", "let _ say", "ändere _", "verschiebe _"),
     "weigh": ("_ is urgent", "_ is important", "raise _", "lower _"),
-    "move": _MOVE,
-    "snooze": _MOVE,
-    "complete": (*_DONE, "mark _ as done", "mark _ done", "_ is done", "_ are done", "_ is finished", "_ ist erledigt"),
+    "move": _MOVE_ORDERS,
+    "snooze": _MOVE_ORDERS,
+    "complete": (
+        *_DONE_ORDERS,
+        "mark _ as done",
+        "mark _ done",
+        "_ is done",
+        "_ are done",
+        "_ is finished",
+        "_ ist erledigt",
+    ),
 }
 """How a person orders that something is done to an item, `_`."""
-_KINDS = {
+_KIND_WORDS = {
     "job": frozenset({"reminder", "reminders", "job", "jobs", "erinnerung", "erinnerungen"}),
     "task": frozenset({"task", "tasks", "todo", "todos", "aufgabe", "aufgaben"}),
 }
-_IN_A_LIST = frozenset({"and", "und", "number", "numbers", "no", "nr", "nummer"})
-_SAYS_NOTHING = frozenset({"the", "a", "an", "@", "please", "bitte", "also", "now", "die", "das", "den"})
+_LIST_WORDS = frozenset({"and", "und", "number", "numbers", "no", "nr", "nummer"})
+_FILLER_WORDS = frozenset({"the", "a", "an", "@", "please", "bitte", "also", "now", "die", "das", "den"})
 
 
-_MOVES = [order.split() for order in _ORDERS["update"]]
+_UPDATE_ORDERS = [order.split() for order in _ORDERS["update"]]
 
 
 def find_order(action: str, kind: str, number: int, texts: Iterable[str], caller: Caller) -> list[str] | None:
@@ -419,13 +459,16 @@ def find_order(action: str, kind: str, number: int, texts: Iterable[str], caller
     orders = [order.split() for order in _ORDERS.get(action, ())]
     for part in _parse_orders(caller):
         words = _drop_fillers(part.words)
-        for begin, end in (*_find_numbered_items(words, _KINDS[kind], str(number)), *_find_named_items(words, named)):
+        for begin, end in (
+            *_find_numbered_items(words, _KIND_WORDS[kind], str(number)),
+            *_find_named_items(words, named),
+        ):
             for order in orders:
                 hole = order.index("_")
                 behind = end + len(order) - hole - 1
                 if begin == hole and [*words[:begin], "_", *words[end:behind]] == order:
                     left = words[behind:]
-                    if not left or order in _MOVES:
+                    if not left or order in _UPDATE_ORDERS:
                         return left
     return None
 
@@ -439,7 +482,7 @@ def is_new_text(text: str, words: Sequence[str]) -> bool:
 
 
 def _drop_fillers(words: Iterable[str]) -> list[str]:
-    return [word for word in words if word not in _SAYS_NOTHING]
+    return [word for word in words if word not in _FILLER_WORDS]
 
 
 def _drop_number_sign(words: Sequence[str]) -> list[str]:
@@ -452,7 +495,7 @@ def _find_numbered_items(words: Sequence[str], kinds: Collection[str], number: s
     """Find items named by kind and number, alone or in a list: reminders 3, 4 and 5."""
     for begin, word in enumerate(words):
         end = begin + 1
-        while end < len(words) and (words[end].isdecimal() or words[end] in _IN_A_LIST):
+        while end < len(words) and (words[end].isdecimal() or words[end] in _LIST_WORDS):
             end += 1
         while end > begin + 1 and not words[end - 1].isdecimal():
             end -= 1
@@ -462,7 +505,7 @@ def _find_numbered_items(words: Sequence[str], kinds: Collection[str], number: s
 
 def _find_named_items(words: Sequence[str], named: Iterable[Sequence[str]]) -> Iterator[tuple[int, int]]:
     """Find items named by their words, with or without their kind before them."""
-    kinds = frozenset().union(*_KINDS.values())
+    kinds = frozenset().union(*_KIND_WORDS.values())
     for wanted in named:
         for begin in range(len(words) - len(wanted) + 1):
             if list(words[begin : begin + len(wanted)]) == list(wanted):
@@ -472,15 +515,18 @@ def _find_named_items(words: Sequence[str], named: Iterable[Sequence[str]]) -> I
                     yield before - 1, begin + len(wanted)
 
 
-_KIND = _word_set(
+_FILE_KIND_WORDS = _split_word_set(
     "file files folder folders directory directories called named script program"
     " Datei Dateien Ordner Verzeichnis namens Skript"
 )
-_ARTICLES = _word_set(
+_ARTICLES = _split_word_set(
     "the a an my new empty and bitte und die der das den dem ein eine einen meine meinen neuen leeren"
 )
-_FOLDER, _FILE = _word_set("folder folders directory directories ordner verzeichnis"), _word_set("file files datei")
-_INTO = _word_set("to into in as nach")
+_FOLDER, _FILE = (
+    _split_word_set("folder folders directory directories ordner verzeichnis"),
+    _split_word_set("file files datei"),
+)
+_INTO_WORDS = _split_word_set("to into in as nach")
 
 
 class _CommandWording(NamedTuple):
@@ -492,30 +538,30 @@ class _CommandWording(NamedTuple):
     endings: tuple[str, ...] = ()
 
 
-_REMOVES = ("delete", "remove", "erase", "get rid of", "throw away", "lösche", "entferne")
+_REMOVE_VERBS = ("delete", "remove", "erase", "get rid of", "throw away", "lösche", "entferne")
 _COMMAND_WORDINGS = {
     "mkdir": _CommandWording(("make", "create", "add", "set up", "erstelle"), frozenset({"-p"}), _FOLDER),
     "touch": _CommandWording(("create", "make", "add", "erstelle"), frozenset(), _FILE),
-    "rm": _CommandWording(_REMOVES, frozenset({"-f"})),
-    "rmdir": _CommandWording(_REMOVES),
+    "rm": _CommandWording(_REMOVE_VERBS, frozenset({"-f"})),
+    "rmdir": _CommandWording(_REMOVE_VERBS),
     "mv": _CommandWording(("move", "rename", "put", "verschiebe"), frozenset({"-n", "-v"})),
     "cp": _CommandWording(("copy", "duplicate", "kopiere"), frozenset({"-a", "-r", "-n", "-p", "-v"})),
     **dict.fromkeys(("python3", "python"), _CommandWording(("run", "start", "execute"), endings=(".py",))),
     **dict.fromkeys(("sh", "bash"), _CommandWording(("run", "start", "execute"), endings=(".sh",))),
 }
-_RUN = frozenset({"run", "execute"})
-_TRANSFERS = frozenset({"mv", "cp", *_COMMAND_WORDINGS["mv"].verbs, *_COMMAND_WORDINGS["cp"].verbs})
-_CHANGES = frozenset(
+_RUN_VERBS = frozenset({"run", "execute"})
+_TRANSFER_VERBS = frozenset({"mv", "cp", *_COMMAND_WORDINGS["mv"].verbs, *_COMMAND_WORDINGS["cp"].verbs})
+_CHANGE_VERBS = frozenset(
     verb.split()[0]
     for verb in (
         *_COMMAND_WORDINGS,
-        *_RUN,
+        *_RUN_VERBS,
         *(v for one in _COMMAND_WORDINGS.values() for v in one.verbs),
         *(v for o in _ORDERS.values() for v in o),
     )
 ) - {"_"}
-_BEGIN = _READS | _TELLS | _CHANGES | _NOTES | _REMINDS | _TASKS
-_MOST_WORDS = 64
+_ORDER_VERBS = _READ_VERBS | _TELL_VERBS | _CHANGE_VERBS | _NOTE_VERBS | _REMIND_VERBS | _TASK_WORDS
+_MAX_COMMAND_WORDS = 64
 
 
 def is_ordered_command(argv: Sequence[str], caller: Caller) -> bool:
@@ -524,7 +570,7 @@ def is_ordered_command(argv: Sequence[str], caller: Caller) -> bool:
     In plain words, only the command's names in order and a few fillers ("the file", "called") may follow the verb; options
     other than harmless ones have to be typed.
     """
-    if len(argv) > _MOST_WORDS:
+    if len(argv) > _MAX_COMMAND_WORDS:
         return False
     return any(
         _is_typed_command(argv, part.tokens) or _is_described_command(argv, part.tokens)
@@ -540,7 +586,7 @@ def is_ordered_output(name: str, seconds: float, caller: Caller) -> bool:
         verb, *rest = words[: words.index("for")] if "for" in words else words
         span = " ".join(words[words.index("for") + 1 :]) if "for" in words else ""
         named = verb in {"switch", "turn"} and rest in (["on", *wanted], [*wanted, "on"])
-        if named and _sum_durations(span) == seconds and not _SPAN.sub("", span).strip():
+        if named and _sum_durations(span) == seconds and not _DURATION.sub("", span).strip():
             return True
     return False
 
@@ -550,7 +596,7 @@ def _is_typed_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
         typed = shlex.split(" ".join(tokens))
     except ValueError:
         return False
-    run = len(typed) > 1 and typed[0].casefold() in _RUN
+    run = len(typed) > 1 and typed[0].casefold() in _RUN_VERBS
     line = typed[1:] if run else [typed[0].casefold(), *typed[1:]] if typed else []
     return line == list(argv) and (run or argv[0] != "make")  # "make news" orders no target of a Makefile
 
@@ -564,7 +610,7 @@ def _is_described_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
     verb = next((verb.split() for verb in (*spoken.verbs, program) if _starts_with(words, verb.split())), None)
     if verb is None or not (verb == [program] or not spoken.nouns or spoken.nouns & set(map(str.casefold, words))):
         return False
-    names = [word.removesuffix("/") for word in words[len(verb) :] if word not in _ARTICLES | _KIND | {""}]
+    names = [word.removesuffix("/") for word in words[len(verb) :] if word not in _ARTICLES | _FILE_KIND_WORDS | {""}]
     typed = [word for word in names if word.startswith("-")]
     names = [word for word in names if word not in typed]
     options = [word for word in rest if word.startswith("-")]
@@ -581,7 +627,7 @@ def _is_described_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
             and not options
         )
     if program in {"mv", "cp"}:
-        into = next((at for at, word in enumerate(names) if word in _INTO), len(names))
+        into = next((at for at, word in enumerate(names) if word in _INTO_WORDS), len(names))
         sources, target = names[:into], " ".join(names[into + 1 :])
         targets = {target} if target else set()
         if target and len(given) == len(["source", "target"]):
@@ -590,7 +636,7 @@ def _is_described_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
     return " ".join(names) == " ".join(given)
 
 
-_YES_OR_NO = _word_set("is are was were does do did should shall has have may ist sind war hat soll darf")
+_QUESTION_VERBS = _split_word_set("is are was were does do did should shall has have may ist sind war hat soll darf")
 
 
 def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
@@ -600,8 +646,8 @@ def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
     """
     for sentence in _SENTENCE.findall(text):
         words = _split_words(" ".join(_strip_leads([word for word in sentence.split() if "/" not in word])))
-        denied = not _NOT.isdisjoint(words) or any(word.endswith(("n't", "n’t")) for word in words)
-        asks = sentence.rstrip().endswith("?") and words[:1] and words[0] in _YES_OR_NO
+        denied = not _NEGATIONS.isdisjoint(words) or any(word.endswith(("n't", "n’t")) for word in words)
+        asks = sentence.rstrip().endswith("?") and words[:1] and words[0] in _QUESTION_VERBS
         yield sentence, not (denied or asks)
 
 
@@ -610,4 +656,4 @@ def _get_newest_message(caller: Caller) -> str:
 
 
 def _split_words(text: str) -> list[str]:
-    return [_PERSONS.get(word, word) for word in _WORD.findall(text.casefold())]
+    return [_PRONOUNS.get(word, word) for word in _WORD.findall(text.casefold())]

@@ -81,7 +81,7 @@ def hash_line(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def open_end(path: Path) -> Iterator[ChainEnd]:
+def open_chain_end(path: Path) -> Iterator[ChainEnd]:
     """Lock a chain for appending; an incomplete last line is removed.
 
     Raises OSError, also when another process holds the lock for too long; then nothing was changed.
@@ -151,7 +151,7 @@ def _rotate_files(path: Path, kept: int) -> None:
                 newer.replace(older)
 
 
-def read_records(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+def read_chain(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Give each line with its record, None for one that cannot be parsed."""
     try:
         text = read_regular_file(path)
@@ -181,7 +181,7 @@ def _require_regular(file: int, path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def list_files(path: Path, kept: int) -> list[Path]:
+def list_chain_files(path: Path, kept: int) -> list[Path]:
     """The files of a chain, the oldest first."""
     found = [one for n in range(kept, 0, -1) if (one := path.with_name(f"{path.name}.{n}")).exists()]
     if found and path.exists() and found[-1].samefile(path):
@@ -196,18 +196,18 @@ class ChainCheck(NamedTuple):
     fault: str = ""
 
 
-def _no_fault(_said: Mapping[str, Any], _line: bytes) -> str:
+def _find_no_fault(_said: Mapping[str, Any], _line: bytes) -> str:
     return ""
 
 
-def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] = _no_fault) -> ChainCheck:
+def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] = _find_no_fault) -> ChainCheck:
     """Check every line against the hash in the next. Lines missing at the very end are not noticed here.
 
     `look(record, line)` may report a further fault. Raises OSError.
     """
     good, chain = 0, ""
-    for file in list_files(path, kept):
-        for number, (line, said) in enumerate(read_records(file), 1):
+    for file in list_chain_files(path, kept):
+        for number, (line, said) in enumerate(read_chain(file), 1):
             if said is None:
                 return ChainCheck(good, f"{file} line {number} is no record: it is torn or was changed")
             if chain and said.get("chain") != chain:

@@ -39,11 +39,11 @@ level.
 """
 
 Verdict = Literal["allow", "ask", "refuse"]
-Who = Literal["owner", "guest", "unattended"]
+Requester = Literal["owner", "guest", "unattended"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-_WHO_BY_ORIGIN: Mapping[Origin, Who] = {
+_WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "owner": "owner",
     "web": "owner",
     "guest": "guest",
@@ -179,10 +179,10 @@ def compute_digest(asked: CallRequest) -> str:
 def join_questions(calls: Iterable[str]) -> str:
     """Show several calls that one answer is given to."""
     shown = list(calls)
-    return "\n".join([f"{len(shown)} {TOGETHER}", *shown])
+    return "\n".join([f"{len(shown)} {JOINT_QUESTION}", *shown])
 
 
-TOGETHER = "calls, one answer for all of them:"
+JOINT_QUESTION = "calls, one answer for all of them:"
 
 
 def _name_origin(origin: Origin) -> str:
@@ -198,7 +198,7 @@ def _summarize_taint(taint: Collection[str], longest: int = 60) -> str:
 # What the owner writes in policy.toml, and what it comes to; a mistake in it never gives anybody more.
 
 _TABLES = ("effects", "tools")
-_NEVER_ASKED: frozenset[Effect] = frozenset({"read", "private", "safe"})
+_EFFECTS_WITHOUT_QUESTION: frozenset[Effect] = frozenset({"read", "private", "safe"})
 
 
 class ParsedPolicy(NamedTuple):
@@ -230,13 +230,13 @@ def tighten_policy(policy: Policy) -> Policy:
     effects: dict[Effect, Mapping[str, Verdict]] = {
         effect: {column: pick_stricter(policy.verdict(effect, "", column)[0], "ask") for column in VerdictRow._fields}
         for effect in EFFECTS
-        if effect not in _NEVER_ASKED
+        if effect not in _EFFECTS_WITHOUT_QUESTION
     }
     tools = {
         name: {column: verdict for column, verdict in row.items() if verdict != "allow"}
         for name, row in policy.tools.items()
     }
-    kept = {name: policy.effects[name] for name in _NEVER_ASKED - {"private"} if name in policy.effects}
+    kept = {name: policy.effects[name] for name in _EFFECTS_WITHOUT_QUESTION - {"private"} if name in policy.effects}
     return Policy(kept | effects, tools)
 
 

@@ -15,7 +15,7 @@ from picoclaw.messages import Event, Text
 from picoclaw.text import pattern
 
 MASK = "[secret]"
-SHORTEST = 8
+MIN_SECRET_CHARS = 8
 """Characters; what a server without keys is given, such as "none", is no secret and a common word."""
 
 
@@ -30,7 +30,7 @@ class _SecretFormat(NamedTuple):
 
 
 # Beginnings that vendors have chosen so that their keys can be found.
-_MARKED = (
+_SECRET_PATTERNS = (
     r"sk-(?:proj|svcacct|admin|ant|or|lf|live|test)-[\w-]{20,}",
     r"sk-[A-Za-z0-9]{20,}[\w-]*",
     r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
@@ -49,7 +49,7 @@ _MARKED = (
     r"SG\.[\w-]{16,}\.[\w-]{16,}",
     r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
 )
-_MARKS = (
+_SECRET_PREFIXES = (
     *(
         "sk-",
         "k_live_",
@@ -68,14 +68,14 @@ _MARKS = (
     *("akia", "asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj"),
 )
 
-_NAMES = (
+_SECRET_NAMES = (  # noqa: S105
     r"api[_-]?key|access[_-]?key(?:[_-]id)?|secret[_-]?key|client[_-]?secret|secret|auth[_-]?token|token|password|passwd"
     r"|passphrase|passwort|kennwort|psk|pwd|private[_-]?key|(?<![A-Za-z])pass|(?<![A-Za-z])pw"
 )
 _VALUE = r"""(?:"(?P<quoted>[^"\n]{4,200})"|'(?P<single>[^'\n]{4,200})'|(?P<bare>[^\s"'`,;&<>(){}\[\]|]{4,200}))"""
 
-_RULES = (
-    _SecretFormat(_MARKS, rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_MARKED)})"),
+_SECRET_FORMATS = (
+    _SecretFormat(_SECRET_PREFIXES, rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_SECRET_PATTERNS)})"),
     _SecretFormat((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
     _SecretFormat(
         ("private key",),
@@ -97,7 +97,7 @@ _RULES = (
     _SecretFormat(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
     _SecretFormat(
         ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"),
-        rf"(?P<kept>(?i:(?P<name>{_NAMES}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
+        rf"(?P<kept>(?i:(?P<name>{_SECRET_NAMES}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
     ),
 )
 
@@ -109,18 +109,18 @@ _PLACEHOLDER = pattern(
 )
 _CODE = pattern(r"[/~.].*|[a-z]+://.*|(?:os|self|config|settings|env|args|process|request)\..*")
 _WORD = pattern(r"[A-Za-z]+")
-_MIXED = pattern(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
-_PASSWORDS = ("passw", "passphrase", "kennwort", "psk")
-_DUMMIES = {"not-needed", "not-required", "no-key-required", "sk-no-key-required", "lm-studio", "no-api-key"}
+_LETTERS_AND_DIGITS = pattern(r"(?=.*\d)(?=.*[A-Za-z])\S{8,}")
+_PASSWORD_NAMES = ("passw", "passphrase", "kennwort", "psk")
+_DUMMY_KEYS = {"not-needed", "not-required", "no-key-required", "sk-no-key-required", "lm-studio", "no-api-key"}
 """What is given to a server that wants any key; they are words."""
-_HEAD_END = "</moment>"
+_CONTEXT_END = "</moment>"
 
 
 class Redactor:
     """Masks secrets in texts; configured `secrets` shorter than 8 characters are ignored."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {secret.strip() for secret in secrets if len(secret.strip()) >= SHORTEST} - _DUMMIES
+        known = {secret.strip() for secret in secrets if len(secret.strip()) >= MIN_SECRET_CHARS} - _DUMMY_KEYS
         self._known = sorted({form for secret in known for form in _list_encodings(secret)}, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -128,14 +128,14 @@ class Redactor:
         for secret in self._known:
             text = text.replace(secret, MASK)
         small = text.lower()
-        for number, rule in enumerate(_RULES):
+        for number, rule in enumerate(_SECRET_FORMATS):
             if any(hint in small for hint in rule.hints):
                 text = _compile_format(number).sub(_mask_match, text)
         return text
 
     def said(self, text: str) -> str:
         """Mask a person's message except its context header, which must stay as it was."""
-        head, end, rest = text.partition(_HEAD_END) if text.startswith("<moment>") else ("", "", text)
+        head, end, rest = text.partition(_CONTEXT_END) if text.startswith("<moment>") else ("", "", text)
         return head + end + self(rest)
 
     def values(self, value: Any) -> Any:
@@ -161,7 +161,7 @@ def _list_encodings(secret: str) -> Iterable[str]:
 
 @cache
 def _compile_format(number: int) -> re.Pattern[str]:
-    return re.compile(_RULES[number].pattern)
+    return re.compile(_SECRET_FORMATS[number].pattern)
 
 
 def _mask_match(found: re.Match[str]) -> str:
@@ -178,14 +178,16 @@ def _mask_assignment(found: re.Match[str]) -> str:
     """Mask `name = value`, except for code, paths and words of a description."""
     name, quoted, single, bare = found["name"].lower(), found["quoted"], found["single"], found["bare"]
     value = (quoted or single or bare).rstrip("\\")
-    password = name.startswith(_PASSWORDS)
+    password = name.startswith(_PASSWORD_NAMES)
     phrase = " " in value and not (password and "=" in found["kept"])  # `password: "at least 8 letters"`
     if phrase or _PLACEHOLDER.fullmatch(value) or _CODE.fullmatch(value):
         return found[0]
     if bare is None:
-        secret = password or bool(_MIXED.fullmatch(value)) or len(value) >= 2 * SHORTEST
+        secret = password or bool(_LETTERS_AND_DIGITS.fullmatch(value)) or len(value) >= 2 * MIN_SECRET_CHARS
     else:
-        secret = bool(_MIXED.fullmatch(value)) or (password and _is_whole(found) and bool(_WORD.fullmatch(value)))
+        secret = bool(_LETTERS_AND_DIGITS.fullmatch(value)) or (
+            password and _is_whole(found) and bool(_WORD.fullmatch(value))
+        )
     if not secret:
         return found[0]
     mark = '"' if quoted else "'" if single else ""
@@ -205,7 +207,7 @@ class StreamMask:
     """Masks one secret: `whole` in a complete text, `events` in one that arrives in pieces."""
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret if len(secret) >= SHORTEST else ""
+        self._secret = secret if len(secret) >= MIN_SECRET_CHARS else ""
 
     def whole(self, text: str) -> str:
         return text.replace(self._secret, MASK) if self._secret else text
@@ -236,4 +238,4 @@ class StreamMask:
     @staticmethod
     def _release(held: str) -> Iterator[Text]:
         if held:
-            yield Text(MASK if len(held) >= SHORTEST else held)
+            yield Text(MASK if len(held) >= MIN_SECRET_CHARS else held)

@@ -19,7 +19,7 @@ from picoclaw.security.policy import (
 )
 from picoclaw.store.approvals import Approvals
 
-_NEVER_READ = (-1, -1, -1, -1, -1)
+_UNREAD_STAMP = (-1, -1, -1, -1, -1)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class PolicyLoader:
     exec_: str = "allow"
     rehearses: Callable[[], bool] = lambda: False
     _problem: str = ""
-    _seen: tuple[int, ...] = _NEVER_READ
+    _seen: tuple[int, ...] = _UNREAD_STAMP
     _written: Policy = field(default_factory=Policy)
 
     def problem(self) -> str:

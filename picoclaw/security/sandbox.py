@@ -43,20 +43,20 @@ _WORD = r"[A-Za-z0-9_.,:@%+=-]{1,64}"
 _WORDS = rf"(?:{_WORD}(?: {_WORD})*)?"  # read in one way only: what can be in many takes for ever
 _PATTERNS = r"[!-~]{1,200}(?: [!-~]{1,200})*"
 
-_FIRMWARE = (
+_VCGENCMD_ARGUMENTS = (
     r"(?:measure_temp|measure_volts|measure_clock|get_throttled|get_mem|get_config|get_camera|get_rsts|version"
     r"|bootloader_version|bootloader_config|codec_enabled|mem_oom|mem_reloc_stats|read_ring_osc|pmic_read_adc"
     r"|hdmi_timings|otp_dump|commands)(?: [A-Za-z0-9_]{1,32})?"
 )
-_ROUTES = (
+_IP_ARGUMENTS = (
     r"(?:-(?:4|6|br|brief|s|stats|j|json|p|pretty|o|oneline|d|details|c|color=never) ){0,6}"
     rf"(?:a|addr|address|l|link|r|route|n|neigh)(?: (?:show|list|ls))?(?: (?:dev )?{_INTERFACE})?(?: up)?"
     r"|(?:r|route) get [0-9a-f.:]{2,39}"
 )
 
 _VISIBILITY_RULES: Mapping[str, tuple[Visibility, str]] = {
-    "vcgencmd": (Visibility(devices=("/dev/vcio",)), _FIRMWARE),
-    "ip": (_NETWORK, _ROUTES),
+    "vcgencmd": (Visibility(devices=("/dev/vcio",)), _VCGENCMD_ARGUMENTS),
+    "ip": (_NETWORK, _IP_ARGUMENTS),
     "ss": (_NETWORK, r"(?:-[tuwxlnpaeimos46]{1,12} ?)*"),
     "hostname": (_NETWORK, r"(?:-[IisfdA]|--all-ip-addresses)?"),
     "ifconfig": (_NETWORK, rf"(?:-a|{_INTERFACE})?"),
@@ -150,12 +150,12 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_NEW_USER = 0x10000000
-_X32 = 0x40000000
+_CLONE_NEWUSER = 0x10000000
+_X32_SYSCALL_BIT = 0x40000000
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 """Address families."""
 
-_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442)
+_REFUSED_SYSCALLS = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442)
 """io_uring_setup, _enter, _register; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick; mount_setattr."""
 _CLONE3 = 435
 
@@ -188,45 +188,45 @@ _MACHINES = {"x86_64": (_X86_64,), "aarch64": _BOTH_ARMS, "armv7l": _BOTH_ARMS, 
 
 
 @cache
-def build_filter(families: Collection[int], machine: str = "") -> bytes:
+def build_seccomp_filter(families: Collection[int], machine: str = "") -> bytes:
     """Write the BPF program that allows sockets of these families; empty for an unknown machine."""
     known = _MACHINES.get(machine or os.uname().machine, ())
-    program = [_instruction(_LOAD, _ARCHITECTURE)]
+    program = [_pack_instruction(_LOAD, _ARCHITECTURE)]
     for one in known:
         block = list(_filter_machine(one, families))
-        program += [_instruction(_EQUAL, one.architecture, 0, len(block)), *block]
-    return b"".join([*program, _instruction(_RETURN, _KILL)]) if known else b""
+        program += [_pack_instruction(_EQUAL, one.architecture, 0, len(block)), *block]
+    return b"".join([*program, _pack_instruction(_RETURN, _KILL)]) if known else b""
 
 
 def _filter_machine(machine: _SyscallNumbers, families: Collection[int]) -> Iterable[bytes]:
-    yield _instruction(_LOAD, _NUMBER)
+    yield _pack_instruction(_LOAD, _NUMBER)
     if machine is _X86_64:
-        yield _instruction(_AT_LEAST, _X32, 0, 1)
+        yield _pack_instruction(_AT_LEAST, _X32_SYSCALL_BIT, 0, 1)
         yield _return_errno(_EPERM)
-    for number in (*machine.refused, *_EVERYWHERE):
-        yield _instruction(_EQUAL, number, 0, 1)
+    for number in (*machine.refused, *_REFUSED_SYSCALLS):
+        yield _pack_instruction(_EQUAL, number, 0, 1)
         yield _return_errno(_EPERM)
-    yield _instruction(_EQUAL, _CLONE3, 0, 1)
+    yield _pack_instruction(_EQUAL, _CLONE3, 0, 1)
     yield _return_errno(_ENOSYS)  # its flags cannot be seen; the C library goes on with clone then
-    yield _instruction(_EQUAL, machine.clone, 0, 4)
-    yield _instruction(_LOAD, _FIRST_ARGUMENT)
-    yield _instruction(_ANY_BIT, _NEW_USER, 0, 1)
+    yield _pack_instruction(_EQUAL, machine.clone, 0, 4)
+    yield _pack_instruction(_LOAD, _FIRST_ARGUMENT)
+    yield _pack_instruction(_ANY_BIT, _CLONE_NEWUSER, 0, 1)
     yield _return_errno(_EPERM)
-    yield _instruction(_RETURN, _ALLOW)
-    yield _instruction(_EQUAL, machine.socket, 0, 2 + 2 * len(families))
-    yield _instruction(_LOAD, _FIRST_ARGUMENT)
+    yield _pack_instruction(_RETURN, _ALLOW)
+    yield _pack_instruction(_EQUAL, machine.socket, 0, 2 + 2 * len(families))
+    yield _pack_instruction(_LOAD, _FIRST_ARGUMENT)
     for family in families:
-        yield _instruction(_EQUAL, family, 0, 1)
-        yield _instruction(_RETURN, _ALLOW)
+        yield _pack_instruction(_EQUAL, family, 0, 1)
+        yield _pack_instruction(_RETURN, _ALLOW)
     yield _return_errno(_EAFNOSUPPORT)
-    yield _instruction(_RETURN, _ALLOW)
+    yield _pack_instruction(_RETURN, _ALLOW)
 
 
 def _return_errno(errno: int) -> bytes:
-    return _instruction(_RETURN, _ERRNO | errno)
+    return _pack_instruction(_RETURN, _ERRNO | errno)
 
 
-def _instruction(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+def _pack_instruction(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_so, if_not, value)
 
 
@@ -235,11 +235,11 @@ def _instruction(code: int, value: int, if_so: int = 0, if_not: int = 0) -> byte
 # The whole system is there to be read, but for homes, sockets, temporary files and picoclaw's own home; of the workspace
 # alone something can be changed, and only by a command that asked for it.
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-HOME = "/tmp"  # noqa: S108
+SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SANDBOX_HOME = "/tmp"  # noqa: S108
 _HIDDEN_FOLDERS = ("/home", "/root", "/run", "/srv", "/mnt", "/media")
 """What is empty there: other files and disks of the owner's, and the sockets of the system's services."""
-_ROOT_ONLY = (
+_ROOT_ONLY_PATHS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/picoclaw", "/etc/credstore", "/etc/credstore.encrypted", "/etc/ssl/private", "/etc/wireguard"),
     *("/etc/wpa_supplicant", "/etc/NetworkManager/system-connections", "/etc/netplan", "/etc/krb5.keytab"),
@@ -248,17 +248,23 @@ _ROOT_ONLY = (
 )
 """What only root may read; a picoclaw that runs as root could, so that it is empty there."""
 _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
-_SHOWN_IN_RUN = ("/run/log/journal", "/run/udev/data", "/run/utmp", "/run/mount", "/run/systemd/timesync/synchronized")
+_VISIBLE_RUN_PATHS = (
+    "/run/log/journal",
+    "/run/udev/data",
+    "/run/utmp",
+    "/run/mount",
+    "/run/systemd/timesync/synchronized",
+)
 _NETWORK_SOCKETS = ("/run/avahi-daemon/socket",)
 _CLIENT_SETTINGS = (".config/mosquitto_sub", ".config/mosquitto_pub", ".homeassistant-header")
 """Of the owner's folder: how shipped skills say that a broker or a house is reached, for commands with a network."""
-_WATCHER = (
+_LIFELINE_SCRIPT = (
     '[ $$ = 2 ] && ( ( read -r _ </proc/self/fd/$1; kill -9 -1 ) </dev/null >/dev/null 2>&1 & ); shift; exec "$@"'
 )
 """Ends all that is in the sandbox when we are gone; --die-with-parent misses that while it sets up the sandbox."""
-_FRESH_BYTES = 64 << 20
-_FILE_BYTES = 1 << 30
-_LEAST_MEMORY = 256 << 20
+_TMPFS_BYTES = 64 << 20
+_MAX_FILE_BYTES = 1 << 30
+_MIN_MEMORY = 256 << 20
 _MAX_PROCESSES, _OPEN_FILES = 128, 1024
 
 
@@ -272,7 +278,7 @@ class SandboxCommand(NamedTuple):
     network: bool = False
 
 
-def _no_paths() -> Iterable[Path]:
+def _list_no_paths() -> Iterable[Path]:
     return ()
 
 
@@ -287,7 +293,7 @@ class SandboxLayout(NamedTuple):
     workspace: Path
     owner: Path
     folders: tuple[Path, ...] = ()
-    kept: Callable[[], Iterable[Path]] = _no_paths
+    kept: Callable[[], Iterable[Path]] = _list_no_paths
 
     def is_writable(self, path: Path) -> bool:
         """Whether a resolved path lies where a command may be given the right to write."""
@@ -320,7 +326,7 @@ class SandboxLayout(NamedTuple):
         """The folders that are mounted empty; picoclaw's home comes last."""
         named = (
             *_HIDDEN_FOLDERS,
-            *(path for path in _ROOT_ONLY if os.access(path, os.R_OK)),
+            *(path for path in _ROOT_ONLY_PATHS if os.access(path, os.R_OK)),
             *map(str, self._owner_folders()),
         )
         found = [os.path.realpath(path) for path in named if Path(path).is_dir()]
@@ -341,7 +347,7 @@ def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dic
     """The environment of commands: locale and time zone of ours, and the variables that are named."""
     given = {name: ours[name] for name in names if ours.get(name)}
     kept = {name: ours[name] for name in ("LANG", "LC_ALL", "TZ") if ours.get(name)}
-    return given | {"PATH": PATH, "HOME": HOME, "TERM": "dumb"} | kept
+    return given | {"PATH": SANDBOX_PATH, "HOME": SANDBOX_HOME, "TERM": "dumb"} | kept
 
 
 def build_bwrap_arguments(
@@ -361,22 +367,24 @@ def build_bwrap_arguments(
     words += [] if command.network or seen.network else ["--unshare-net"]
     words += [] if seen.processes else ["--unshare-pid"]
     words += ["--new-session", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]
-    words += _mount_arguments(command, layout, seen)
+    words += _build_mount_arguments(command, layout, seen)
     for name, value in variables.items():
         words += ["--setenv", name, value]
     words += ["--chdir", str(command.cwd)]
     words += ["--seccomp", str(filter_fd)] if filter_fd else []
-    words += ["--", "/bin/sh", "-c", _WATCHER, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
-    return [*words, *_limit_arguments(command.seconds), *command.argv]
+    words += (
+        ["--", "/bin/sh", "-c", _LIFELINE_SCRIPT, "sh", str(lifeline)] if lifeline and not seen.processes else ["--"]
+    )
+    return [*words, *_build_limit_arguments(command.seconds), *command.argv]
 
 
-def _mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen: Visibility) -> Iterator[str]:
+def _build_mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen: Visibility) -> Iterator[str]:
     """The mounts in order: later ones lie over earlier ones."""
     workspace, (*hidden, home) = str(layout.workspace.resolve()), layout.list_hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
-    yield from _empty_mounts(hidden)
-    for path in (*_SHOWN_IN_RUN, *(_list_resolver_paths() if command.network else ())):
+    yield from _build_empty_mounts(hidden)
+    for path in (*_VISIBLE_RUN_PATHS, *(_list_resolver_paths() if command.network else ())):
         yield from ("--ro-bind-try", path, path)
     for folder in layout.folders:
         yield from ("--bind-try" if command.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
@@ -387,7 +395,7 @@ def _mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen: Visib
     for path in (*_drop_reopened(hidden, layout.folders), home):
         yield from ("--remount-ro", path)
     for name in _CLIENT_SETTINGS if command.network else ():
-        yield from ("--ro-bind-try", str(layout.owner / name), f"{HOME}/{name}")
+        yield from ("--ro-bind-try", str(layout.owner / name), f"{SANDBOX_HOME}/{name}")
     for device in seen.devices:
         yield from ("--dev-bind-try", device, device)
     yield from ("--remount-ro", "/dev")
@@ -399,16 +407,16 @@ def _drop_reopened(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
     return [path for path in hidden if not any(Path(path).is_relative_to(folder) for folder in opened)]
 
 
-def _empty_mounts(hidden: Iterable[str]) -> Iterator[str]:
+def _build_empty_mounts(hidden: Iterable[str]) -> Iterator[str]:
     for path in (*(path for path in _TEMPORARY_FOLDERS if not Path(path).is_symlink()), *hidden):
-        yield from ("--size", str(_FRESH_BYTES), "--tmpfs", path)
+        yield from ("--size", str(_TMPFS_BYTES), "--tmpfs", path)
     for path in _list_secret_files():
         yield from ("--ro-bind", "/dev/null", path)
 
 
 def _list_secret_files() -> list[str]:
     """Files only root may read, as far as we can read them."""
-    named = (*_ROOT_ONLY, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
+    named = (*_ROOT_ONLY_PATHS, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
     return [path for path in named if os.access(path, os.R_OK) and os.path.isfile(path)]  # noqa: PTH113 - or a link
 
 
@@ -417,12 +425,12 @@ def _list_resolver_paths() -> tuple[str, ...]:
     return (found, *_NETWORK_SOCKETS) if found.startswith("/run/") else _NETWORK_SOCKETS
 
 
-def _limit_arguments(seconds: float) -> list[str]:
+def _build_limit_arguments(seconds: float) -> list[str]:
     """Limit each process; set inside, so that only those of the sandbox are counted."""
-    memory = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, _LEAST_MEMORY)
+    memory = max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2, _MIN_MEMORY)
     cpu = int(seconds * (os.cpu_count() or 1)) + 2
     return [
-        *("prlimit", "--core=0", f"--cpu={cpu}", f"--data={memory}", f"--fsize={_FILE_BYTES}"),
+        *("prlimit", "--core=0", f"--cpu={cpu}", f"--data={memory}", f"--fsize={_MAX_FILE_BYTES}"),
         *(f"--nofile={_OPEN_FILES}", f"--nproc={_MAX_PROCESSES}", "--"),
     ]
 
@@ -497,11 +505,11 @@ def _drop_placeholder(page: Path) -> None:
 
 INSTALL_COMMAND = "sudo apt install bubblewrap"
 _PROGRAMS = {"bwrap": "bubblewrap", "prlimit": "prlimit (util-linux)", "choom": "choom (util-linux)"}
-_SOCKET = "picoclaw/exec.sock"
+_SERVICE_SOCKET = "picoclaw/exec.sock"
 LOST_EXIT_CODE = -1000
 """The exit code where the service did not say how it ended."""
 _HEAD, _TAIL = 96_000, 32_000  # bytes; what of it is shown is another matter
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 _REAP_TIMEOUT_S = 5.0
 running_commands: "set[RunningCommand]" = set()
 """The commands that run now."""
@@ -614,7 +622,7 @@ class RunningCommand:
     def _drain(self) -> bool:
         """Read at most one chunk; False at the end of the output."""
         try:
-            data = os.read(self._pipe, _CHUNK)
+            data = os.read(self._pipe, _CHUNK_BYTES)
         except BlockingIOError:
             return True
         self.output.add(data)
@@ -641,7 +649,7 @@ class RunningCommand:
             os.close(feed)
 
 
-def kill_all() -> None:
+def kill_running_commands() -> None:
     """Kill every running command: their threads, which hold the time limits, are about to end."""
     for one in list(running_commands):
         one.kill()
@@ -700,7 +708,7 @@ def _start_process(
 ) -> _SandboxProcess:
     filter_ = os.memfd_create("filter")
     try:
-        program = build_filter(list_socket_families(command))
+        program = build_seccomp_filter(list_socket_families(command))
         _write_all(filter_, program)
         if socket_path := find_service_socket(os.environ):
             words = build_bwrap_arguments(command, layout, variables, filter_fd=FILTER_FD if program else 0)
@@ -770,7 +778,7 @@ def find_service_socket(environment: Mapping[str, str]) -> str:
     """Find the socket of this user's sandbox service; '' where we start bwrap ourselves."""
     named = environment.get("PICOCLAW_EXEC_SOCKET")
     folders = ("/run", environment.get("XDG_RUNTIME_DIR") or "/run")
-    for socket_path in (named,) if named else (f"{folder}/{_SOCKET}" for folder in folders):
+    for socket_path in (named,) if named else (f"{folder}/{_SERVICE_SOCKET}" for folder in folders):
         with contextlib.suppress(OSError):
             found = Path(socket_path).stat()
             if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():

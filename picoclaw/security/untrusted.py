@@ -28,22 +28,22 @@ GUEST_PREFIX = "what others have said: "
 MAX_NAME_LENGTH = 64
 _TAGGED_TOOLS = frozenset({"subagent", "spawn_status"})  # a report has its own tag
 _MAX_TAINT_LENGTH, _MAX_TAINTS = 100, 12
-_SHORTEST_STEM = 8
+_MIN_STEM = 8
 _TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)
 _BLOCK = pattern(r"<untrusted\b.*?(?:</untrusted>|\Z)", re.DOTALL)
 _ESCAPES = pattern(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), 127])
-_SKILL = pattern(r"skills/[\w-]{1,64}/SKILL\.md")
-_BREAKS = pattern(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_SKILL_PATH = pattern(r"skills/[\w-]{1,64}/SKILL\.md")
+_LINE_BREAKS = pattern(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _NUMBER = pattern(
     r"(?:0x[0-9a-f]{1,8}|[+~-]?[0-9]{1,20}(?:\.[0-9]{0,20})*(?:e[+-]?[0-9]{1,3}|T(?=[0-9]{2})[0-9]{2})?)", re.ASCII
 )
 _PREFIX = pattern("(?:[kmµnKMGT]i?)?")
-_BASES = frozenset({"V", "A", "W", "m", "s", "g", "l", "B", "Hz", "Pa", "Ω", "bar", "K", "M", "G", "T"})
-_UNITS = frozenset({"°C", "%", "C", "F", "min", "h", "d", "Z", "dB", "cm"})
-_BETWEEN = pattern(r"[,;:=/|()\[\]<>!?*#@+~^-]+")
+_BASE_UNITS = frozenset({"V", "A", "W", "m", "s", "g", "l", "B", "Hz", "Pa", "Ω", "bar", "K", "M", "G", "T"})
+_PLAIN_UNITS = frozenset({"°C", "%", "C", "F", "min", "h", "d", "Z", "dB", "cm"})
+_SEPARATORS = pattern(r"[,;:=/|()\[\]<>!?*#@+~^-]+")
 _PLAIN_NAME = pattern(r"[\w .,+@()&#~-]{1,80}")
-_ENDING = pattern(r"(?:\.tar)?\.[A-Za-z0-9]{1,5}$")
+_FILE_SUFFIX = pattern(r"(?:\.tar)?\.[A-Za-z0-9]{1,5}$")
 _MOST_WORDS, _MOST_LETTERS = 2, 24
 _MOST_MARKS, _MOST_SINGLE, _MOST_PIECES, _MOST_NAMES, _MOST_WRITTEN, _LONGEST_UNIT = 6, 2, 4, 2, 100, 40
 _MAX_KNOWN_TEXT = 131_072
@@ -63,7 +63,7 @@ def strip_invisible(text: str) -> str:
     plain = text.encode("utf-8", "replace").decode()
     if "\x1b" in plain or "\x9b" in plain:
         plain = _ESCAPES.sub("", plain)
-    plain = _BREAKS.sub("\n", plain)
+    plain = _LINE_BREAKS.sub("\n", plain)
     return plain.translate(_CONTROLS) if plain.isascii() else remove_invisible(plain)
 
 
@@ -105,7 +105,7 @@ def is_plain_name(text: str) -> bool:
 
     A capital after a small letter begins a word, and so does every letter of a script without capitals.
     """
-    stem = _ENDING.sub("", unicodedata.normalize("NFC", text))
+    stem = _FILE_SUFFIX.sub("", unicodedata.normalize("NFC", text))
     words, before = 0, ""
     for char in stem:
         if char.isalpha():
@@ -116,7 +116,7 @@ def is_plain_name(text: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(text)) and words <= _MOST_WORDS and letters <= _MOST_LETTERS
 
 
-def _never(_: str) -> bool:
+def _match_nothing(_: str) -> bool:
     return False
 
 
@@ -124,8 +124,8 @@ def is_known_text(
     text: str,
     phrases: Iterable[str] = (),
     written: Iterable[str] = (),
-    is_word: Callable[[str], bool] = _never,
-    is_name: Callable[[str], bool] = _never,
+    is_word: Callable[[str], bool] = _match_nothing,
+    is_name: Callable[[str], bool] = _match_nothing,
     units: Collection[str] = (),
 ) -> bool:
     """Whether a text says nothing new: numbers, known words, and a few known pieces in each line.
@@ -148,7 +148,7 @@ class _KnownText:
         is_name: Callable[[str], bool],
         units: Collection[str],
     ) -> None:
-        self._known_units = _UNITS.union(units, *(unit.split("/") for unit in units))
+        self._known_units = _PLAIN_UNITS.union(units, *(unit.split("/") for unit in units))
         self._is_word, self._is_name = is_word, is_name
         self._phrases = _index_by_first_word(phrases)
         self._written = _index_by_first_word(unit for one in written for unit in _list_quotable(one))
@@ -196,7 +196,7 @@ class _KnownText:
         """Whether a token is a known word, or consists of numbers with units, single letters and known words."""
         if self._is_word(token) or self._is_number(word):
             return True
-        return all(self._is_number(part) or self._is_word(part) for part in _BETWEEN.split(word))
+        return all(self._is_number(part) or self._is_word(part) for part in _SEPARATORS.split(word))
 
     def _is_number(self, part: str) -> bool:
         """Whether a part is a number, a unit, both, or one letter; only a few different ones, which could spell words."""
@@ -212,7 +212,7 @@ class _KnownText:
 
     def _is_unit(self, text: str) -> bool:
         prefix = _PREFIX.match(text)
-        return text in self._known_units or text in _BASES or bool(prefix and text[prefix.end() :] in _BASES)
+        return text in self._known_units or text in _BASE_UNITS or bool(prefix and text[prefix.end() :] in _BASE_UNITS)
 
 
 def _list_quotable(text: str) -> Iterator[str]:
@@ -235,14 +235,14 @@ def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
     line = " ".join(strip_invisible(text).replace("/", "_").replace("\\", "_").split())
     plain = _NOT_IN_A_FILE.sub("_", line).strip(" ._-")
     stem, dot, ending = plain.rpartition(".")
-    if len(plain) <= most or not dot or len(ending) > most - _SHORTEST_STEM:
+    if len(plain) <= most or not dot or len(ending) > most - _MIN_STEM:
         return plain[:most].rstrip(" .")
     return f"{stem[: most - len(ending) - 1].rstrip(' .')}.{ending}"
 
 
 def is_untrusted_call(call: ToolCall) -> bool:
     """Whether a call returns text from outside the chat; a skill's instructions are the owner's."""
-    skill = call.name == "read_file" and _SKILL.fullmatch(str(call.arguments.get("path", "")))
+    skill = call.name == "read_file" and _SKILL_PATH.fullmatch(str(call.arguments.get("path", "")))
     return call.name in UNTRUSTED_TOOLS and not skill
 
 
@@ -250,7 +250,7 @@ def describe_source(call: ToolCall) -> str:
     return " ".join([call.name, *(str(value) for value in call.arguments.values() if value)])[:_MAX_TAINT_LENGTH]
 
 
-def list_taints(messages: Iterable[Message]) -> Iterator[str]:
+def find_taints(messages: Iterable[Message]) -> Iterator[str]:
     """Name the untrusted text in a conversation, by the calls that returned it."""
     return (describe_source(call) for message in messages for call in message.calls if is_untrusted_call(call))
 

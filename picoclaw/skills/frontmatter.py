@@ -14,14 +14,14 @@ import yaml
 from frontmatter.default_handlers import YAMLHandler
 
 from picoclaw.errors import SkillError
-from picoclaw.markdown import describe_hidden, remove_invisible, visible_text
+from picoclaw.markdown import describe_hidden, remove_hidden, remove_invisible
 from picoclaw.skills import skill as skills_skill
 from picoclaw.skills.skill import Skill, SkillNeeds
-from picoclaw.text import fold, list_query_terms, reduce_to_vocabulary
+from picoclaw.text import fold_case, list_query_terms, reduce_to_vocabulary
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 _TABS = re.compile(r"^\t+", re.MULTILINE)
-_STRUCTURED = ("requires", "metadata", "triggers", "tools")
+_STRUCTURED_KEYS = ("requires", "metadata", "triggers", "tools")
 # A value on the lines of its key, which is neither a block scalar nor quoted from end to end.
 _VALUE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![|>]|(\"|').*\2[ \t]*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 
@@ -36,9 +36,9 @@ def parse_front_matter(text: str) -> tuple[dict[str, Any], list[str]]:
 def parse_json(text: str) -> Any:
     """Read JSON as front matter may hold it. Raises SkillError for what is refused, ValueError for what is no JSON."""
     try:
-        return _stringify(json.loads(text, object_pairs_hook=_unique_keys))
+        return _stringify(json.loads(text, object_pairs_hook=_require_unique_keys))
     except RecursionError:
-        raise SkillError(f"the front matter is nested {_DEEPEST} deep or more") from None
+        raise SkillError(f"the front matter is nested {_MAX_DEPTH} deep or more") from None
 
 
 class _StrictHandler(YAMLHandler):
@@ -123,15 +123,15 @@ class _StrictLoader(yaml.BaseLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise SkillError(f"line {key.start_mark.line + 2} of the front matter has a key that is not a word")
         pairs = ((key.value, self.construct_object(value, deep=deep)) for key, value in node.value)
-        return _unique_keys(pairs)
+        return _require_unique_keys(pairs)
 
 
 def _check_depth(depth: int) -> None:
-    if depth >= _DEEPEST:
-        raise SkillError(f"the front matter is nested {_DEEPEST} deep or more")
+    if depth >= _MAX_DEPTH:
+        raise SkillError(f"the front matter is nested {_MAX_DEPTH} deep or more")
 
 
-def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[Any, Any]:
+def _require_unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -152,22 +152,22 @@ def _stringify(value: Any, depth: int = 0) -> Any:
 
 def _quote_value(found: re.Match[str]) -> str:
     key, value = found[1], found[3]
-    return found[0] if key in _STRUCTURED else f"{key}: {json.dumps(' '.join(value.split()))}"
+    return found[0] if key in _STRUCTURED_KEYS else f"{key}: {json.dumps(' '.join(value.split()))}"
 
 
 # From front matter to a skill: what its keys mean, in our form and in that of other projects.
 #
 # Imports yaml through `front`; import this module late.
 
-LONGEST_NAME = 64
-LONGEST_DESCRIPTION = 1024
-MOST_TRIGGERS = 20
-LONGEST_TRIGGER = 60
-LONGEST_NOTE = 300
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
+MAX_TRIGGERS = 20
+MAX_TRIGGER_CHARS = 60
+MAX_REMARK_CHARS = 300
 SEARCHED_CHARS = 2000
 
 # Keys that mean nothing are common and harmless, but for those by which somebody meant one of ours.
-_MEANT = {
+_MISTAKEN_KEYS = {
     "read_when": "description",
     "when_to_use": "description",
     "when-to-use": "description",
@@ -179,7 +179,7 @@ _MEANT = {
 }
 
 # The keys of `requires`, ours and then those of OpenClaw, nanobot and their kin, by the field of Needs.
-_NEEDS = {
+_NEED_KEYS = {
     "tools": "tools",
     "programs": "programs",
     "bins": "programs",
@@ -189,13 +189,13 @@ _NEEDS = {
     "env": "environment",
     "os": "systems",
 }
-_KINDS = "say what it is: tools, programs, devices, parts or environment"
+_NEEDS_HINT = "say what it is: tools, programs, devices, parts or environment"
 
 # Names by which another program calls models of one maker; a server of ours knows none of them.
 _FOREIGN_MODELS = {"default", "haiku", "opus", "opusplan", "sonnet"}
 
 # Single words that are said about anything.
-_EVERYDAY = (
+_EVERYDAY_WORDS = (
     "add air all bad board bug call change check ci close code come data date day delete disk done edit error file"
     " find fix get go good help here home house issue know last light list log look mail make merge message minute"
     " month more morning name need new next night no note notes now number off ok okay old open page pi plan please pr"
@@ -210,13 +210,13 @@ def parse_skill(text: str, folder: Path) -> Skill:
     front, notes = parse_front_matter(text)
     name = _read_name(front, folder, notes)
     description = _read_description(front, notes)
-    blocks = list(_blocks(front, notes))
+    blocks = list(_find_need_blocks(front, notes))
     triggers = tuple(_read_triggers(front, notes))
     listed = not _is_yes(front.get("disable-model-invocation"))
-    notes += _remarks(front, blocks, triggers, listed=listed)
+    notes += _list_remarks(front, blocks, triggers, listed=listed)
     if unseen := skills_skill.describe_left_out(text):
         notes.append(f"left out of its text: {unseen}")
-    body = skills_skill.skill_body(text, Path())
+    body = skills_skill.extract_body(text, Path())
     if not body:
         notes.append("it has no text")
     return Skill(
@@ -228,24 +228,26 @@ def parse_skill(text: str, folder: Path) -> Skill:
         needs=_read_needs(blocks),
         tools=tuple(_read_list(front, "tools", notes)),
         model=_read_model(front, notes),
-        notes=tuple(note[:LONGEST_NOTE] for note in notes),
+        notes=tuple(note[:MAX_REMARK_CHARS] for note in notes),
         keywords=reduce_to_vocabulary(body[:SEARCHED_CHARS]),
         listed=listed,
     )
 
 
-def _remarks(
+def _list_remarks(
     front: dict[str, Any], blocks: Sequence[dict[str, Any]], triggers: Sequence[str], *, listed: bool
 ) -> Iterator[str]:
     """Say what the writer may have meant otherwise."""
-    yield from (f"its key {key!r} means nothing; did you mean {_MEANT[key]}?" for key in front if key in _MEANT)
+    yield from (
+        f"its key {key!r} means nothing; did you mean {_MISTAKEN_KEYS[key]}?" for key in front if key in _MISTAKEN_KEYS
+    )
     if any(_is_yes(block.get("always")) for block in blocks):
         yield "its `always` is not followed: a skill is read when it is needed"
     if not listed:
         way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
         yield f"it is neither listed nor found, {way} (disable-model-invocation)"
     for trigger in triggers:
-        if fold(trigger) in _EVERYDAY.split() or not list_query_terms(trigger):
+        if fold_case(trigger) in _EVERYDAY_WORDS.split() or not list_query_terms(trigger):
             yield f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
 
 
@@ -261,8 +263,10 @@ def _read_name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
     if ".." in given or "/" in given or "\\" in given:
         raise SkillError(f"the name {given[:80]!r} is a path; use letters, digits, - and _")
     handle = re.sub(r"[^a-z0-9_-]+", "-", given.lower()).strip("-_")
-    if not handle or len(handle) > LONGEST_NAME:
-        raise SkillError(f"the name {given[:80]!r} has {len(handle)} letters and digits; it takes 1 to {LONGEST_NAME}")
+    if not handle or len(handle) > MAX_NAME_CHARS:
+        raise SkillError(
+            f"the name {given[:80]!r} has {len(handle)} letters and digits; it takes 1 to {MAX_NAME_CHARS}"
+        )
     if handle != given:
         notes.append(f"its name {given!r} is written {handle}")
     return handle
@@ -270,26 +274,28 @@ def _read_name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
 
 def _read_description(front: dict[str, Any], notes: list[str]) -> str:
     given = _read_text(front, "description")
-    clean = " ".join(visible_text(given).split())
+    clean = " ".join(remove_hidden(given).split())
     if not clean:
         why = "; ".join(["it has no description: say in a line what it is for and when to read it", *notes])
         raise SkillError(why)
     if unseen := describe_hidden(given):
         notes.append(f"left out of its description: {', '.join(unseen)}")
-    if len(clean) > LONGEST_DESCRIPTION:
-        notes.append(f"its description of {len(clean)} characters is cut after {LONGEST_DESCRIPTION}")
-    return clean[:LONGEST_DESCRIPTION].rstrip()
+    if len(clean) > MAX_DESCRIPTION_CHARS:
+        notes.append(f"its description of {len(clean)} characters is cut after {MAX_DESCRIPTION_CHARS}")
+    return clean[:MAX_DESCRIPTION_CHARS].rstrip()
 
 
 def _read_triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
     given = _read_list(front, "triggers", notes)
-    if len(given) > MOST_TRIGGERS:
-        notes.append(f"of its {len(given)} triggers the first {MOST_TRIGGERS} are used")
-    for trigger in given[:MOST_TRIGGERS]:
-        if len(trigger) <= LONGEST_TRIGGER and any(char.isalnum() for char in trigger):
+    if len(given) > MAX_TRIGGERS:
+        notes.append(f"of its {len(given)} triggers the first {MAX_TRIGGERS} are used")
+    for trigger in given[:MAX_TRIGGERS]:
+        if len(trigger) <= MAX_TRIGGER_CHARS and any(char.isalnum() for char in trigger):
             yield trigger
         else:
-            notes.append(f"its trigger {trigger[:80]!r} is left out: it takes words, at most {LONGEST_TRIGGER} letters")
+            notes.append(
+                f"its trigger {trigger[:80]!r} is left out: it takes words, at most {MAX_TRIGGER_CHARS} letters"
+            )
 
 
 def _read_model(front: dict[str, Any], notes: list[str]) -> str:
@@ -312,7 +318,7 @@ def _read_needs(blocks: Sequence[dict[str, Any]]) -> SkillNeeds:
             for key, value in requires.items():
                 _add_need(found, key, value)
         else:
-            found["others"].append(f"{_format_value(requires)} ({_KINDS})")
+            found["others"].append(f"{_format_value(requires)} ({_NEEDS_HINT})")
         _add_need(found, "os", block.get("os"))
     for device in found["devices"]:
         if any(not way.startswith("/dev/") or ".." in way or "**" in way for way in device.split("|")):
@@ -322,7 +328,7 @@ def _read_needs(blocks: Sequence[dict[str, Any]]) -> SkillNeeds:
     return SkillNeeds(programs=programs, **unique)
 
 
-def _blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
+def _find_need_blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
     """Find where needs may stand: at the top, in `metadata`, and there under the name of any project."""
     yield front
     metadata = front.get("metadata")
@@ -341,8 +347,8 @@ def _add_need(found: dict[str, list[str]], key: str, value: Any) -> None:
     names = _read_names(list(value) if isinstance(value, dict) else value, f"requires: {key}")
     if names is None:
         found["others"].append(f"{key} {_format_value(value)}, which means nothing here")
-    elif key in _NEEDS:
-        found[_NEEDS[key]] += [name.casefold() for name in names] if key == "os" else names
+    elif key in _NEED_KEYS:
+        found[_NEED_KEYS[key]] += [name.casefold() for name in names] if key == "os" else names
     elif key == "anyBins" and names:
         found["programs"].append("|".join(names))
     else:

@@ -25,14 +25,14 @@ FileStamp = tuple[int, int, int]
 CachedSkill = tuple[FileStamp, Skill | str]
 """What a file of that stamp held: a skill, or the problem with it."""
 
-_FORMAT = 2
+_CACHE_VERSION = 2
 
 
 def load_cache(path: Path) -> dict[str, CachedSkill]:
     """Read what is known, by the paths of the files."""
     try:
         head, _, rows = read_file(path).partition(b"\n")
-        if head != _cache_head(rows):
+        if head != _make_cache_header(rows):
             return {}
         return {file: (_read_stamp(stamp), _unpack(record)) for file, stamp, record in json.loads(rows)}
     except (OSError, ValueError, TypeError, RecursionError):
@@ -43,11 +43,11 @@ def save_cache(path: Path, known: Mapping[str, CachedSkill]) -> None:
     """Keep what is known, if the disk lets us; its folder has to be there."""
     rows = json.dumps([[file, stamp, _pack(found)] for file, (stamp, found) in known.items()]).encode()
     with contextlib.suppress(OSError):
-        write_atomic(path, _cache_head(rows) + b"\n" + rows)
+        write_atomic(path, _make_cache_header(rows) + b"\n" + rows)
 
 
-def _cache_head(rows: bytes) -> bytes:
-    return f"picoclaw {__version__} skills {_FORMAT} {crc32(rows):08x}".encode()
+def _make_cache_header(rows: bytes) -> bytes:
+    return f"picoclaw {__version__} skills {_CACHE_VERSION} {crc32(rows):08x}".encode()
 
 
 def _read_stamp(values: list[int]) -> FileStamp:
@@ -84,15 +84,15 @@ def _unpack(record: Any) -> Skill | str:
 
 BUILT_IN = "built-in"
 SKILL_FILE = "SKILL.md"
-MAX_SKILL_FILE = 262_144
+MAX_SKILL_BYTES = 262_144
 MAX_SKILLS = 150
 MAX_FOLDERS = 500
 
 _MISSPELT = ("skill.md", "Skill.md", "SKILL.MD", "SKILLS.md")
-_TWINS = str.maketrans("01i", "oll", "_-")
+_LOOKALIKES = str.maketrans("01i", "oll", "_-")
 
 
-def skill_tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple[str, Path]]:
+def list_tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list[tuple[str, Path]]:
     """Name the folders of skills, the highest first; one that is the same as a higher one is left out."""
     named = [
         ("workspace", workspace / "skills"),
@@ -105,10 +105,10 @@ def skill_tiers(workspace: Path, home: Path, user: Path, built_in: Path) -> list
     return [row for i, row in enumerate(named) if row[1] not in folders[:i]]
 
 
-def home_tiers(home: Path) -> list[tuple[str, Path]]:
+def list_home_tiers(home: Path) -> list[tuple[str, Path]]:
     """Name the folders of skills of a home, of the user who runs this and of this picoclaw."""
     user = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails where nobody has a home
-    return skill_tiers(home / "workspace", home, user, find_shipped("templates") / "skills")
+    return list_tiers(home / "workspace", home, user, find_shipped("templates") / "skills")
 
 
 def read_skill(folder: Path, root: Path = Path("/")) -> Skill:
@@ -129,10 +129,10 @@ def _read_skill_file(path: Path, root: Path) -> str:
     about = files.stat_rooted(place)
     if about and not stat.S_ISREG(about.st_mode):
         raise SkillError(f"{SKILL_FILE} is not a regular file")
-    if about and about.st_size > MAX_SKILL_FILE:
-        raise SkillError(f"{SKILL_FILE} has {about.st_size} bytes; at most {MAX_SKILL_FILE} are read")
+    if about and about.st_size > MAX_SKILL_BYTES:
+        raise SkillError(f"{SKILL_FILE} has {about.st_size} bytes; at most {MAX_SKILL_BYTES} are read")
     with os.fdopen(files.open_rooted(place), "rb") as file:
-        data = file.read(MAX_SKILL_FILE)
+        data = file.read(MAX_SKILL_BYTES)
     if b"\0" in data:
         raise SkillError(f"{SKILL_FILE} holds NUL characters: it is not text in UTF-8")
     try:
@@ -160,7 +160,7 @@ class SkillLibrary:
             self._known = load_cache(self._cache) if self._cache else {}
         search = _TierScan(self._known)
         search.reserved = frozenset(
-            name for tier, root in self._tiers if tier == BUILT_IN for name in _folder_names(root)
+            name for tier, root in self._tiers if tier == BUILT_IN for name in _list_folder_names(root)
         )
         for tier, root in self._tiers:
             search.walk(tier, root)
@@ -178,7 +178,7 @@ class SkillLibrary:
             raise SkillError(f"there is no skill {name!r}{find_nearest(name, self.skills) if self.skills else ''}")
         folder = self.skills[name].folder
         try:
-            return skill.skill_body(
+            return skill.extract_body(
                 _read_skill_file(folder / SKILL_FILE, dict(self._tiers)[self.skills[name].tier]), folder
             )
         except SkillError as error:
@@ -204,7 +204,7 @@ def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterato
 
 def _lookalike_key(name: str) -> str:
     """Reduce a name to what an eye sees in a hurry."""
-    return name.translate(_TWINS).replace("rn", "m").replace("vv", "w")
+    return name.translate(_LOOKALIKES).replace("rn", "m").replace("vv", "w")
 
 
 @dataclass(slots=True)
@@ -299,7 +299,7 @@ def _escape(name: str) -> str:
     return name if name.isprintable() and remove_invisible(name) == name else ascii(name)[1:-1]
 
 
-def _folder_names(root: Path) -> list[str]:
+def _list_folder_names(root: Path) -> list[str]:
     """List the names of the folders of a tier; one that cannot be read has none."""
     try:
         return [name for name, _ in _list_folders(root)]

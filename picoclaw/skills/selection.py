@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterable, Sequence
 
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.skills.skill import Skill
-from picoclaw.text import bm25, fold
+from picoclaw.text import bm25, fold_case
 
-MAX_LISTING = 30_720
+MAX_LISTING_BYTES = 30_720
 MAX_LISTED = 20
 MAX_LISTING_TOKENS = 3_500
 MAX_TRIGGERED = 3
 WORDS_SHARE, MEANING_SHARE = 0.3, 0.7
 TEXT_WEIGHT = 0.3
 
-_FIRST_WITHOUT_SPACES = "\u2e80"  # from here on are scripts that do not put spaces between words
+_FIRST_UNSPACED_CHAR = "\u2e80"  # from here on are scripts that do not put spaces between words
 
 
-def list_skills(skills: Iterable[Skill]) -> str:
+def format_listing(skills: Iterable[Skill]) -> str:
     """List the skills a line each, as many as go into 30 KB."""
     lines: list[str] = []
-    room = MAX_LISTING
-    for skill in _only_listed(skills):
+    room = MAX_LISTING_BYTES
+    for skill in _filter_listed(skills):
         line = _format_line(skill)
         room -= count_bytes(line) + 1
         if room < 0:
@@ -29,7 +29,7 @@ def list_skills(skills: Iterable[Skill]) -> str:
     return "\n".join(lines)
 
 
-def _only_listed(skills: Iterable[Skill]) -> list[Skill]:
+def _filter_listed(skills: Iterable[Skill]) -> list[Skill]:
     return [skill for skill in skills if skill.listed]
 
 
@@ -39,11 +39,11 @@ def _format_line(skill: Skill) -> str:
 
 def fits_prompt(skills: Sequence[Skill], bytes_a_token: float) -> bool:
     """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
-    lines = [_format_line(skill) for skill in _only_listed(skills)]
+    lines = [_format_line(skill) for skill in _filter_listed(skills)]
     whole = sum(count_bytes(line) + 1 for line in lines)
     return (
         len(lines) <= MAX_LISTED
-        and whole <= MAX_LISTING
+        and whole <= MAX_LISTING_BYTES
         and estimate_tokens(whole, bytes_a_token) <= MAX_LISTING_TOKENS
     )
 
@@ -51,16 +51,16 @@ def fits_prompt(skills: Sequence[Skill], bytes_a_token: float) -> bool:
 def find_triggered(skills: Iterable[Skill], text: str) -> list[Skill]:
     """Find the skills of which a trigger is in the text in whole words; the longest trigger first, at most 3."""
     said = _fold_text(text)
-    found = {skill: length for skill in skills if (length := _longest_trigger(skill, said))}
+    found = {skill: length for skill in skills if (length := _measure_longest_trigger(skill, said))}
     return sorted(found, key=lambda skill: (-found[skill], skill.name))[:MAX_TRIGGERED]
 
 
-def _longest_trigger(skill: Skill, said: str) -> int:
+def _measure_longest_trigger(skill: Skill, said: str) -> int:
     return max((len(trigger) for trigger in skill.triggers if _has_phrase(_fold_text(trigger), said)), default=0)
 
 
 def _fold_text(text: str) -> str:
-    return " ".join(fold(text).split())
+    return " ".join(fold_case(text).split())
 
 
 def _has_phrase(trigger: str, text: str) -> bool:
@@ -75,7 +75,7 @@ def _has_phrase(trigger: str, text: str) -> bool:
 
 def _is_one_word(before: str, after: str) -> bool:
     """Tell whether two neighbouring characters belong to one word."""
-    return all(char.isalnum() and char < _FIRST_WITHOUT_SPACES for char in (before, after))
+    return all(char.isalnum() and char < _FIRST_UNSPACED_CHAR for char in (before, after))
 
 
 def search_skills(
@@ -90,7 +90,7 @@ def search_skills(
     meaning the query is to each of some texts, from 0 to 1, where embeddings exist. The score is then 0.3 of the words'
     (the best is 1) and 0.7 of the meaning's.
     """
-    skills = _only_listed(skills)
+    skills = _filter_listed(skills)
     texts = [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in skills]
     inside = bm25(query, [skill.keywords for skill in skills])
     scores = [head + TEXT_WEIGHT * text for head, text in zip(bm25(query, texts), inside, strict=True)]

@@ -8,7 +8,7 @@ from shutil import which
 from typing import NamedTuple
 
 from picoclaw.errors import SkillError
-from picoclaw.markdown import describe_hidden, visible_text
+from picoclaw.markdown import describe_hidden, remove_hidden
 
 
 class SkillNeeds(NamedTuple):
@@ -62,13 +62,13 @@ class SkillContext(NamedTuple):
     root: str = "/"
 
 
-def find_unmet(skill: Skill, here: SkillContext) -> str:
+def describe_unmet_needs(skill: Skill, here: SkillContext) -> str:
     """Say what the skill needs and this machine lacks; '' when it can be used."""
-    lacking = list(_list_unmet(skill.needs, here))
+    lacking = list(_list_unmet_needs(skill.needs, here))
     return f"needs {', '.join(lacking)}" if lacking else ""
 
 
-def _list_unmet(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
+def _list_unmet_needs(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
     path, root = here.environment.get("PATH", os.defpath), Path(here.root)
     programs = tuple("|".join(names) for names in needs.programs)
     kinds: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
@@ -90,7 +90,7 @@ def _list_unmet(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
 
 # A SKILL.md as text: where its front matter ends, and what of the rest a model reads. Pure, and without YAML.
 
-MAX_FRONT = 16_384
+MAX_FRONT_CHARS = 16_384
 
 _OPENING = re.compile(r"---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -108,14 +108,14 @@ def split_skill(text: str) -> tuple[str, str]:
     if not closing:
         raise SkillError("the front matter has no closing line ---")
     front = text[opening.end() : closing.start()]
-    if len(front) > MAX_FRONT:
-        raise SkillError(f"the front matter has {len(front)} characters; at most {MAX_FRONT} are read")
+    if len(front) > MAX_FRONT_CHARS:
+        raise SkillError(f"the front matter has {len(front)} characters; at most {MAX_FRONT_CHARS} are read")
     return front, text[closing.end() :]
 
 
-def skill_body(text: str, folder: Path) -> str:
+def extract_body(text: str, folder: Path) -> str:
     """Return what a model reads: no front matter, nothing that a person would not see, the folder's path put in."""
-    return _BASE_FOLDER.sub(lambda _: str(folder), visible_text(split_skill(text)[1])).strip()
+    return _BASE_FOLDER.sub(lambda _: str(folder), remove_hidden(split_skill(text)[1])).strip()
 
 
 def describe_left_out(text: str) -> str:

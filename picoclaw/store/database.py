@@ -19,7 +19,7 @@ from weakref import WeakSet
 import apsw
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
-from picoclaw.files import check_regular, create, explain_os_error, remove, sync_folder
+from picoclaw.files import check_regular, create_file, explain_os_error, remove_file, sync_folder
 from picoclaw.store.migrations import MIGRATIONS
 
 _BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
@@ -101,7 +101,7 @@ class Database:
             with self.transaction() as connection:
                 yield connection
             self._fold()
-            remove(self.path.parent / COPIES_FOLDER / self.path.name)
+            remove_file(self.path.parent / COPIES_FOLDER / self.path.name)
 
     def shrink(self) -> None:
         """Write the file anew without its empty pages; others wait meanwhile. Raises StoreError."""
@@ -189,7 +189,7 @@ def mark_suspect(path: Path) -> None:
     """Remember that damage was met, as far as the disk lets us: the next to open the file looks it through."""
     DAMAGE_DETECTED.set()
     with contextlib.suppress(OSError):
-        create(path.with_name(path.name + SUSPECT_SUFFIX), b"")
+        create_file(path.with_name(path.name + SUSPECT_SUFFIX), b"")
 
 
 def _format_sqlite_finding(found: object) -> str:
@@ -201,7 +201,7 @@ def _clear_suspect_mark(connection: apsw.Connection, mark: Path) -> None:
     """Look through the tables' indexes as well; where nothing is wrong, damage that was met is forgotten."""
     if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
         raise StoreDamaged(f"{mark.with_suffix('')} is damaged ({_format_sqlite_finding(found)}); {DAMAGE_ADVICE}")
-    remove(mark)
+    remove_file(mark)
 
 
 DAMAGE_DETECTED = threading.Event()

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from picoclaw.occurrences import Plan, Spans
+from picoclaw.occurrences import DoneSpans, Plan
 from picoclaw.store.database import Database, replace_surrogates
 from picoclaw.store.outbox import put_message
 
@@ -38,7 +38,7 @@ class Job(NamedTuple):
     boot: str = ""
     mono: float = 0.0
     after: float = 0.0
-    done: Spans = ()
+    done: DoneSpans = ()
     rounds: int = 0
     last_slot: str = ""
     last_run: float = 0.0

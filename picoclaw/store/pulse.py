@@ -10,7 +10,7 @@ from picoclaw.errors import StoreError
 from picoclaw.markdown import remove_invisible
 from picoclaw.store.database import Database, replace_surrogates
 from picoclaw.store.marks import get_mark, set_mark
-from picoclaw.text import fold
+from picoclaw.text import fold_case
 
 COMPLETED_RETENTION = timedelta(days=30)
 MAX_TEXT_CHARS, MAX_OPEN = 500, 200
@@ -137,7 +137,7 @@ def _apply_change(connection: apsw.Connection, change: PulseChange, by: PulseAut
     items = _select_open_items(connection)
     text = _clean_text(change.text)
     if change.action == "add":
-        known = next((item for item in items if fold(item.text) == fold(text)), None)
+        known = next((item for item in items if fold_case(item.text) == fold_case(text)), None)
         if known is None:
             return _insert_item(connection, text, change.priority or DEFAULT_PRIORITY, by, len(items))
         return _update_item(connection, known, "", min(known.priority, change.priority or known.priority), by)

@@ -10,7 +10,7 @@ import apsw
 
 from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall
-from picoclaw.prompts import Mode
+from picoclaw.prompts import PromptMode
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import DAMAGE_ADVICE, Database, replace_surrogates
 from picoclaw.store.outbox import put_message
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     text: str
     limits: TaskUsage
     tools: frozenset[str] | None = None
-    mode: Mode = "minimal"
+    mode: PromptMode = "minimal"
     needs: tuple[int, ...] = ()
     parent: int = 0
     depth: int = 1

@@ -20,8 +20,8 @@ from picoclaw.text import pattern
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.registry import Effects, tool
 
-MAX_AHEAD_S = int(times.LONGEST.total_seconds())
-_SHOWN = 3
+MAX_AHEAD_S = int(times.MAX_AHEAD.total_seconds())
+_MAX_NEXT_SHOWN = 3
 _MAX_MOVED_SHOWN = 5
 _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
 _DAY = pattern(r"(?:on )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
@@ -157,7 +157,7 @@ def _get_first_due(when: JobTime, now: datetime) -> datetime:
 
 
 def _count_seconds_ahead(due: datetime, now: datetime) -> float:
-    ahead_s = times.seconds_until(due, now)
+    ahead_s = times.get_seconds_until(due, now)
     if ahead_s <= 0:
         raise ToolError(f"{due:%Y-%m-%d %H:%M} is in the past; it is {now:%Y-%m-%d %H:%M} now")
     if ahead_s > MAX_AHEAD_S:
@@ -180,7 +180,7 @@ def _to_datetime(seconds: float, now: datetime) -> datetime:
 
 
 def format_due(due: datetime, now: datetime) -> str:
-    ahead_s = times.seconds_until(due, now)
+    ahead_s = times.get_seconds_until(due, now)
     shown = format_moment(due, now)
     return f"{shown} (in {times.format_duration(ahead_s)})" if ahead_s > 0 else f"{shown} (due)"
 
@@ -225,7 +225,7 @@ def _format_status(job: Job) -> str:
 
 def format_details(job: Job, now: datetime) -> str:
     try:
-        following = ", ".join(format_moment(due, now) for due in _list_in_owner_zone(job, now, _SHOWN))
+        following = ", ".join(format_moment(due, now) for due in _list_in_owner_zone(job, now, _MAX_NEXT_SHOWN))
     except ValueError as error:
         following = str(error)
     last = datetime.fromtimestamp(job.last_run, now.tzinfo).strftime("%Y-%m-%d %H:%M") if job.last_run else "never"
@@ -244,9 +244,9 @@ def format_kept(job: Job, now: datetime) -> str:
     """Say when a new job is due; a repeating one with its next three times."""
     if job.plan.kind == "at":
         return f"is kept for {format_due(list_upcoming(job, now, 1)[0], now)}"
-    following = list_upcoming(job, now, _SHOWN)
+    following = list_upcoming(job, now, _MAX_NEXT_SHOWN)
     moments = ", ".join(format_moment(due, now) for due in following)
-    ahead = times.format_duration(times.seconds_until(following[0], now))
+    ahead = times.format_duration(times.get_seconds_until(following[0], now))
     return f"is kept, {occurrences.describe_plan(job.plan)}: {moments} (the first in {ahead})"
 
 

@@ -24,7 +24,7 @@ from picoclaw.security import guard
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import (
     LOST_EXIT_CODE,
-    PATH,
+    SANDBOX_PATH,
     RunningCommand,
     SandboxCommand,
     SandboxLayout,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from picoclaw.store.foreign import ForeignFile
 
 
-_MOST_RUNNING, _MOST_KEPT = 8, 20
+_MAX_RUNNING, _MAX_FINISHED_KEPT = 8, 20
 _KILL_TIMEOUT_S = 5.0
 
 
@@ -77,9 +77,9 @@ class BackgroundCommands:
 
     def begin(self, process: BackgroundCommand, start: Callable[[], RunningCommand]) -> BackgroundCommand:
         """Start a command under the next number; raises ToolError if too many run, or what `start` raises."""
-        if sum(not one.outcome for one in self._all.values()) >= _MOST_RUNNING:
-            raise ToolError(f"{_MOST_RUNNING} commands run in the background already: kill one with process")
-        for number in [n for n, one in self._all.items() if one.outcome][: max(len(self._all) - _MOST_KEPT, 0)]:
+        if sum(not one.outcome for one in self._all.values()) >= _MAX_RUNNING:
+            raise ToolError(f"{_MAX_RUNNING} commands run in the background already: kill one with process")
+        for number in [n for n, one in self._all.items() if one.outcome][: max(len(self._all) - _MAX_FINISHED_KEPT, 0)]:
             del self._all[number]
         begun = threading.Event()
         threading.Thread(target=_supervise, args=(process, start, begun), name="command", daemon=True).start()
@@ -196,7 +196,7 @@ def parse_command(argv: Sequence[str], line: str, *, shell: bool) -> tuple[str, 
 
 def _split_line(line: str, *, shell: bool) -> tuple[str, ...]:
     syntax = _SYNTAX.search(_QUOTED.sub("q", line))
-    if shell and (syntax or not shutil.which(line.split(maxsplit=1)[0], path=PATH)):
+    if shell and (syntax or not shutil.which(line.split(maxsplit=1)[0], path=SANDBOX_PATH)):
         return ("/bin/sh", "-c", line)  # such as `cd` and `exit`, which are no programs
     if syntax:
         raise ToolError(
@@ -224,7 +224,7 @@ def _is_shell_line(words: Sequence[str]) -> bool:
 
 # The `exec` tool: runs a program in a sandbox; its time limit ends everything that it has started.
 
-_LONGEST_S, _LONGEST_BEHIND_S = 600, 86_400
+_MAX_TIMEOUT_S, _MAX_BACKGROUND_S = 600, 86_400
 _IN_PERSON = frozenset({"owner", "web", "guest"})
 _HINTS = (
     ("write", "Read-only file system", "it could change nothing: write=true lets it change the workspace"),
@@ -266,8 +266,8 @@ _DIGESTS = frozenset({"sha1sum", "sha224sum", "sha256sum", "sha512sum", "md5sum"
 _DIGEST = re.compile(r"[0-9a-f]{7,128}")
 _STATES = frozenset({"A", "M", "D", "R", "AM", "AD", "MM", "MD", "RM", "??"})
 _STARTERS = frozenset({"execvp", "bwrap", "prlimit", "env", "sh", "/bin/sh"})
-_MOST_NAMES, _LONGEST_PATH = 2000, 1000
-_MOST_NAMED = 20
+_MAX_FOLDER_NAMES, _MAX_PATH_CHARS = 2000, 1000
+_MAX_FILES_NAMED = 20
 _DEVICES = "no device is shown to commands, whether it is there or not"
 
 
@@ -300,8 +300,8 @@ class ExecTools:
         """Parse the arguments; raises ToolError for what cannot be done."""
         words = parse_command(arguments["argv"] or (), arguments["command"], shell=self._shell)
         seconds = arguments["timeout"]
-        if seconds > _LONGEST_S and not arguments["background"]:
-            raise ToolError(f"timeout is over {_LONGEST_S}: give background=true, and look at it with process")
+        if seconds > _MAX_TIMEOUT_S and not arguments["background"]:
+            raise ToolError(f"timeout is over {_MAX_TIMEOUT_S}: give background=true, and look at it with process")
         try:
             cwd = (self._layout.workspace / Path(arguments["cwd"] or ".")).resolve()
         except (OSError, RuntimeError, ValueError):  # a ring of links, a NUL, a name that is too long
@@ -336,7 +336,7 @@ class ExecTools:
         program, *rest = request.argv
         is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
         kind = "git" if is_git else "python" if program.startswith("py") else ""
-        names = set(islice(_list_plain_names(request.cwd), _MOST_NAMES))
+        names = set(islice(_list_plain_names(request.cwd), _MAX_FOLDER_NAMES))
         owners = _list_users() if _LONG_LISTING.search(output) else ()
 
         def is_word(text: str) -> bool:
@@ -417,7 +417,7 @@ class ExecTools:
         *,
         write: bool = False,
         network: bool = False,
-        timeout: Annotated[float, Span(0.1, _LONGEST_BEHIND_S), "seconds"] = 30,
+        timeout: Annotated[float, Span(0.1, _MAX_BACKGROUND_S), "seconds"] = 30,
         cwd: str = "",
         stdin: str = "",
         background: Annotated[bool, "go on at once; `process` looks at it"] = False,
@@ -527,8 +527,8 @@ def _describe_foreign_file(one: "ForeignFile") -> str:
 def bind_foreign_files(seen: Sequence["ForeignFile"]) -> dict[str, str]:
     """Bind an approval to the contents of files of tainted turns; very many are summed up."""
     sums = {_describe_foreign_file(one): _checksum(Path(one.path)) for one in seen}
-    bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MOST_NAMED]}
-    if more := list(sums.items())[_MOST_NAMED:]:
+    bound = {f"a yes also takes for yours {name}, sha256": sums[name] for name in list(sums)[:_MAX_FILES_NAMED]}
+    if more := list(sums.items())[_MAX_FILES_NAMED:]:
         import hashlib
 
         bound[f"and {len(more)} more such files, sha256 of all"] = hashlib.sha256(repr(more).encode()).hexdigest()
@@ -568,7 +568,7 @@ def _is_system_error(line: str, argv: Sequence[str]) -> bool:
 
 def _is_file(root: Path, text: str) -> bool:
     """Whether a text is the path of a file below a folder with only plain names."""
-    if len(text) > _LONGEST_PATH or ".." in text or "\0" in text:
+    if len(text) > _MAX_PATH_CHARS or ".." in text or "\0" in text:
         return False
     path = root / text
     if not path.is_relative_to(root) or not all(map(is_plain_name, path.relative_to(root).parts)):
@@ -596,7 +596,7 @@ def _format_result(request: SandboxCommand, said: str, code: int, *, finished: b
     if not finished:
         return (
             f"{said}[stopped after {request.seconds:g} s, with everything that it had started; a longer timeout"
-            f" (up to {_LONGEST_S}) may help]"
+            f" (up to {_MAX_TIMEOUT_S}) may help]"
         )
     hints = [hint for right, sign, hint in _HINTS if code and sign in said and not getattr(request, right)]
     hints += [_DEVICES] if code and re.search(r"/dev/(?!shm/)[^\n]{1,99}: No such file", said) else []

@@ -13,10 +13,10 @@ from typing import Annotated, Any, BinaryIO, cast
 
 from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.files import Identity, RootedPath, append_bytes, explain_os_error, write_atomic
+from picoclaw.files import FileIdentity, RootedPath, append_bytes, explain_os_error, write_atomic
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import FOLDER, ROOT_FILE
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE
 from picoclaw.messages import Caller, is_owner
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
@@ -31,7 +31,7 @@ from picoclaw.workspace.templates import ONBOARDING_PAGE
 MAX_SCANNED = 64_000_000
 """Bytes of a file up to which lines are looked for."""
 
-_LONGEST_LINE = 2000
+_MAX_LINE_CHARS = 2000
 _CHUNK = 65_536
 
 
@@ -52,7 +52,7 @@ def decode_text(data: bytes, path: str) -> str:
 def read_lines(file: BinaryIO) -> Iterator[str]:
     """Read lines; a long one is cut and its length told."""
     passed = 0
-    while passed < MAX_SCANNED and (line := file.readline(4 * _LONGEST_LINE)):
+    while passed < MAX_SCANNED and (line := file.readline(4 * _MAX_LINE_CHARS)):
         length, rest = len(line), line
         while not rest.endswith(b"\n") and (rest := file.readline(min(_CHUNK, MAX_SCANNED - passed - length))):
             length += len(rest)
@@ -62,8 +62,8 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
 
 def _format_line(line: bytes, length: int, more: str) -> str:
     text = line.decode("utf-8", "replace").rstrip("\r\n")
-    whole = len(text) <= _LONGEST_LINE and length - len(line) <= len("\r\n")
-    return text if whole else f"{text[:_LONGEST_LINE]} [line cut: {length} bytes{more}]"
+    whole = len(text) <= _MAX_LINE_CHARS and length - len(line) <= len("\r\n")
+    return text if whole else f"{text[:_MAX_LINE_CHARS]} [line cut: {length} bytes{more}]"
 
 
 def get_missing_newline(file: int) -> bytes:
@@ -90,7 +90,7 @@ def format_entry(entry: "os.DirEntry[str]") -> str:
 CHECKLIST = "HEARTBEAT.md"
 
 _OWNER_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md")
-_SHUT_FOLDERS = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1])
+_BLOCKED_FOLDERS = (Path("/etc/picoclaw"), Path("/proc"), Path(__file__).parents[1])
 """What is nobody's business besides the home: the machine's outputs, the kernel's files, and picoclaw itself."""
 
 
@@ -125,14 +125,14 @@ class AllowedFolders:
     def _is_shut(self, place: RootedPath) -> bool:
         """Whether a path is shut by its name; one that does not exist yet has no other identity."""
         shut = place.root != self.workspace and any(
-            place.path.is_relative_to(top) for top in (self._home, *_SHUT_FOLDERS)
+            place.path.is_relative_to(top) for top in (self._home, *_BLOCKED_FOLDERS)
         )
         return shut and not place.path.is_relative_to(self.workspace)
 
     @property
-    def blocked(self) -> frozenset[Identity]:
+    def blocked(self) -> frozenset[FileIdentity]:
         """What is never entered from above, however it is spelt."""
-        return files.list_identities([self._home, *_SHUT_FOLDERS])
+        return files.list_identities([self._home, *_BLOCKED_FOLDERS])
 
     def normalize(self, path: str) -> str:
         """Make a path absolute from the workspace, without looking at links."""
@@ -158,7 +158,7 @@ class AllowedFolders:
 
     def is_memory(self, place: RootedPath) -> bool:
         name = _fold_name(self.workspace_path(place))
-        return name == _fold_name(ROOT_FILE) or (name.startswith(f"{FOLDER}/") and name.endswith(".md"))
+        return name == _fold_name(ROOT_FILE) or (name.startswith(f"{MEMORY_FOLDER}/") and name.endswith(".md"))
 
     def is_checklist(self, place: RootedPath) -> bool:
         return _fold_name(self.workspace_path(place)) == _fold_name(CHECKLIST)
@@ -205,10 +205,10 @@ def _fold_name(name: str) -> str:
 
 # File tools: inside the workspace, in numbered lines, written whole and durably.
 
-_LARGEST_WRITTEN = 4_000_000
-_LARGEST_GROWN = 64_000_000
-_LONGEST_LISTING = 500
-_MOST_LISTED = 100_000
+_MAX_WRITE_BYTES = 4_000_000
+_MAX_APPENDED_BYTES = 64_000_000
+_MAX_LISTED = 500
+_MAX_SCANNED_ENTRIES = 100_000
 _SIZE = re.compile(r"(?:/|  \d+| -> \(link\))$")
 _OUR_ROW = re.compile(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
 
@@ -331,8 +331,8 @@ class FileTools:
             )
         data = _encode_content(content)
         with _explain_errors(path), self._open_plain(place, adds=True) as file:
-            if os.fstat(file.fileno()).st_size + len(data) > _LARGEST_GROWN:
-                raise ToolError(f"{path} would have more than {_LARGEST_GROWN} bytes; begin a new file")
+            if os.fstat(file.fileno()).st_size + len(data) > _MAX_APPENDED_BYTES:
+                raise ToolError(f"{path} would have more than {_MAX_APPENDED_BYTES} bytes; begin a new file")
             append_bytes(file.fileno(), get_missing_newline(file.fileno()) + data)
         return f"added {len(data)} bytes to {path}{self._describe_skill(place)}"
 
@@ -352,11 +352,11 @@ class FileTools:
             files.open_folder(place, self._folders.blocked) as way,
             _scan_folder(way) as entries,
         ):
-            names = sorted(islice(entries, _MOST_LISTED), key=lambda entry: entry.name)
+            names = sorted(islice(entries, _MAX_SCANNED_ENTRIES), key=lambda entry: entry.name)
             more = next(entries, None) is not None
-            rows = [format_entry(entry) for entry in names[:_LONGEST_LISTING]]
-        if len(names) > _LONGEST_LISTING:
-            count = f"{'more than ' if more else ''}{len(names) - _LONGEST_LISTING}"
+            rows = [format_entry(entry) for entry in names[:_MAX_LISTED]]
+        if len(names) > _MAX_LISTED:
+            count = f"{'more than ' if more else ''}{len(names) - _MAX_LISTED}"
             rows.append(f"[{count} more not shown: list a folder below]")
         return "\n".join(rows) or f"[{path} is empty]"
 
@@ -432,9 +432,9 @@ class FileTools:
         """Find the only occurrence of a text; returns the file, and what precedes and follows."""
         place, _ = self._find_own(path)
         with _explain_errors(path), self._open_plain(place) as file:
-            data = file.read(_LARGEST_WRITTEN + 1)
-        if len(data) > _LARGEST_WRITTEN:
-            raise ToolError(f"{path} is larger than {_LARGEST_WRITTEN} bytes; it cannot be edited whole")
+            data = file.read(_MAX_WRITE_BYTES + 1)
+        if len(data) > _MAX_WRITE_BYTES:
+            raise ToolError(f"{path} is larger than {_MAX_WRITE_BYTES} bytes; it cannot be edited whole")
         text = decode_text(data, path)
         count_ = count_overlapping(text, old_text)
         if count_ != 1:
@@ -467,8 +467,8 @@ def _write_whole(place: RootedPath, path: str, content: str, places: AllowedFold
 
 def _encode_content(content: str) -> bytes:
     data = content.encode("utf-8", "replace")
-    if len(data) > _LARGEST_WRITTEN:
-        raise ToolError(f"content has {len(data)} bytes, more than {_LARGEST_WRITTEN}; write it in parts")
+    if len(data) > _MAX_WRITE_BYTES:
+        raise ToolError(f"content has {len(data)} bytes, more than {_MAX_WRITE_BYTES}; write it in parts")
     return data
 
 

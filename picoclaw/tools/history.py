@@ -11,11 +11,11 @@ from picoclaw.errors import StoreError, ToolError
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.messages import Caller
 from picoclaw.store.samples import Samples, SampleSpan, SensorFailure, Series, merge_spans
-from picoclaw.times import Range, format_duration
+from picoclaw.times import TimeRange, format_duration
 from picoclaw.tools.registry import tool
 
-_MOST_SPANS = 12
-_MOST_SERIES = 6
+_MAX_SPANS = 12
+_MAX_SERIES = 6
 
 
 class SensorHistory:
@@ -40,12 +40,12 @@ class SensorHistory:
         try:
             samples = self._samples()
             series = self._find_wanted(samples, sensor, quantity)
-            found = [look_ for one in series if (look_ := summarize_series(samples, one, wanted, _MOST_SPANS))]
+            found = [look_ for one in series if (look_ := summarize_series(samples, one, wanted, _MAX_SPANS))]
             if not found:
                 raise ToolError(
                     f"nothing was measured {when}; " + "; ".join(list_newest(samples.known(), caller.now.tzinfo))
                 )
-            before = {f.series: summarize_series(samples, f.series, other, _MOST_SPANS) for f in found} if other else {}
+            before = {f.series: summarize_series(samples, f.series, other, _MAX_SPANS) for f in found} if other else {}
         except StoreError as error:
             raise ToolError(f"the measurements cannot be read: {error}") from None
         return "\n".join(
@@ -62,7 +62,7 @@ class SensorHistory:
             )
         if not series:
             raise ToolError(f"nothing was kept of that; kept are: {names}")
-        if len(series) > _MOST_SERIES:
+        if len(series) > _MAX_SERIES:
             raise ToolError(f"that is too much at once: name a sensor; kept are: {names}")
         return series
 
@@ -71,7 +71,7 @@ def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: b
     rows = list(format_summary(look))
     if alone and look.whole.good:
         means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
-        rows.append(f"mean every {times.format_length(look.step_s)}: {', '.join(means)}")
+        rows.append(f"mean every {times.format_exact_duration(look.step_s)}: {', '.join(means)}")
     if compare:
         rows.append(format_comparison(look, before) if before else f"nothing was measured {compare}")
     return rows
@@ -79,8 +79,8 @@ def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: b
 
 # What sensors said in some time, in figures and in words: for the tool, for the command line, for a picture.
 
-_LEAST_TREND = 3
-_MOST_TROUBLES = 3
+_MIN_TREND_POINTS = 3
+_MAX_TROUBLES = 3
 _NICE_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 604_800)
 
 
@@ -88,7 +88,7 @@ class SeriesSummary(NamedTuple):
     """A series in a time range; `trend` is its slope in units per hour, None where there are too few values."""
 
     series: Series
-    range: Range
+    range: TimeRange
     whole: SampleSpan
     low_at: float
     high_at: float
@@ -99,7 +99,7 @@ class SeriesSummary(NamedTuple):
     undated: bool = False
 
 
-def summarize_series(samples: Samples, series: Series, when: Range, most: int) -> SeriesSummary | None:
+def summarize_series(samples: Samples, series: Series, when: TimeRange, most: int) -> SeriesSummary | None:
     """Summarize a series in at most `most` spans; None if nothing was measured. Raises StoreError."""
     begin, end = when.begin.timestamp(), when.end.timestamp()
     step_s = choose_step(end - begin, most)
@@ -133,7 +133,7 @@ def _merge_steps(spans: Sequence[SampleSpan], begin: float, step_s: float) -> li
 def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
     """The slope of the least-squares line, in units per hour."""
     points = [((span.at - spans[0].at) / 3600, span.total / span.good) for span in spans if span.good]
-    if len(points) < _LEAST_TREND:
+    if len(points) < _MIN_TREND_POINTS:
         return None
     middle_x, middle_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     below = sum((x - middle_x) ** 2 for x, _ in points)
@@ -145,7 +145,7 @@ def format_value(value: float, series: Series) -> str:
     return f"{value:.{known.digits if known else 2}f} {get_unit(series)}".rstrip()
 
 
-def format_time(at: float, when: Range) -> str:
+def format_time(at: float, when: TimeRange) -> str:
     local = datetime.fromtimestamp(at, when.begin.tzinfo)
     return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %d %b %H:%M}"
 
@@ -163,7 +163,7 @@ def format_summary(past: SeriesSummary) -> Iterator[str]:
         )
     if whole.failed:
         yield f"{_count_readings(whole.failed)} failed"
-    yield from (_format_failure(trouble, past.range) for trouble in past.troubles[-_MOST_TROUBLES:])
+    yield from (_format_failure(trouble, past.range) for trouble in past.troubles[-_MAX_TROUBLES:])
     if past.undated:
         yield "some of it was measured before the clock was set: its times are estimates"
 
@@ -181,7 +181,7 @@ def _format_trend(past: SeriesSummary) -> str:
     return f", {'rising' if past.trend > 0 else 'falling'} {format_value(abs(past.trend), past.series)} an hour"
 
 
-def _format_failure(trouble: SensorFailure, when: Range) -> str:
+def _format_failure(trouble: SensorFailure, when: TimeRange) -> str:
     times = f", {trouble.times} times" if trouble.times > 1 else ""
     return f"failed {format_time(trouble.began, when)} to {format_time(trouble.ended, when)}{times}: {trouble.problem}"
 

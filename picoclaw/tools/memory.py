@@ -24,7 +24,7 @@ from picoclaw.tools.registry import tool
 
 BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
-_MOST_HEARD, _LONGEST_NAME, _LONGEST_LINE = 2, 60, 2000
+_MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
 _ID = re.compile(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
 
@@ -60,7 +60,7 @@ class MemoryTools:
             count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
-        asked = query if len(query) <= _LONGEST_NAME else f"{query[:_LONGEST_NAME]}…"
+        asked = query if len(query) <= _MAX_NAME_CHARS else f"{query[:_MAX_NAME_CHARS]}…"
         return f"no note says anything about {asked!r} ({count} file{'' if count == 1 else 's'} searched)"
 
     @tool(effect="read", private=True)
@@ -78,7 +78,7 @@ class MemoryTools:
             return _taint_foreign(
                 caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
             )
-        place = notes.parse_place(path)
+        place = notes.parse_entry_place(path)
         found = MemoryFiles.of(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
             raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(self._list_paths()))}")
@@ -126,7 +126,7 @@ class MemoryTools:
             said += f"; a copy is still kept: {error}"
         with suppress(StoreError):
             held = find_past_turns(self._index, done.places[0].entry.body, caller.now) if self._past else []
-            said += f"; past messages still hold it: {', '.join(held[:_MOST_HEARD])}" if held else ""
+            said += f"; past messages still hold it: {', '.join(held[:_MAX_SOURCES])}" if held else ""
         return said
 
     @tool(effect="write", private=True)
@@ -166,11 +166,11 @@ class MemoryTools:
 def describe_origin(caller: Caller) -> str:
     """Say where a note comes from, '' for the owner's word in their usual chat."""
     why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
-    heard = [name[:_LONGEST_NAME] for name in sorted(caller.heard)]
+    heard = [name[:_MAX_NAME_CHARS] for name in sorted(caller.heard)]
     if heard:
-        more = f" and {len(heard) - _MOST_HEARD} more" if len(heard) > _MOST_HEARD else ""
-        why.append(f"after {', '.join(heard[:_MOST_HEARD])}{more}")
-    chat = f"chat {caller.session[:_LONGEST_NAME]}" if caller.session not in {DEFAULT_SESSION, ""} else ""
+        more = f" and {len(heard) - _MAX_SOURCES} more" if len(heard) > _MAX_SOURCES else ""
+        why.append(f"after {', '.join(heard[:_MAX_SOURCES])}{more}")
+    chat = f"chat {caller.session[:_MAX_NAME_CHARS]}" if caller.session not in {DEFAULT_SESSION, ""} else ""
     return "; ".join(filter(None, [chat, f"{FOREIGN}: {', '.join(why)}" if why else ""]))
 
 
@@ -189,7 +189,7 @@ def _parse_id(text: str) -> int:
 
 def _require_words(text: str) -> str:
     """Refuse an id alone: it may belong to another note by now."""
-    if _parse_id(text) and not notes.parse_place(text):
+    if _parse_id(text) and not notes.parse_entry_place(text):
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
     return text
 
@@ -200,7 +200,8 @@ def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> s
     offset = first if head else 1  # a chunk begins at its own first line
     start = first - offset
     shown = [
-        f"{first + i}\t{remove_invisible(t)[:_LONGEST_LINE]}" for i, t in enumerate(islice(texts, start, start + count))
+        f"{first + i}\t{remove_invisible(t)[:_MAX_LINE_CHARS]}"
+        for i, t in enumerate(islice(texts, start, start + count))
     ]
     if not shown:
         raise ToolError(f"the note ends at line {len(texts)}, before line {first}")

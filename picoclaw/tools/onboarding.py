@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from picoclaw import files
 from picoclaw.errors import ToolError
-from picoclaw.files import RootedPath, explain_os_error, remove, write_atomic
+from picoclaw.files import RootedPath, explain_os_error, remove_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
@@ -39,8 +39,8 @@ _OVER = (
     " `picoclaw init --first-meeting` asks again."
 )
 
-_LONGEST = 200
-_LARGEST_PAGE = 1_000_000
+_MAX_ANSWER_CHARS = 200
+_MAX_PAGE_BYTES = 1_000_000
 _SKIPPED = {"skip", "skipped", "-"}
 _UNDO = "undo"
 """In the place of a value: what is noted is taken out again."""
@@ -111,7 +111,7 @@ class FirstRunTool:
         return "\n".join([*lines, *remarks, *_format_next_question({**known, **new}, begun=bool(lines))])
 
     def _finish(self) -> list[str]:
-        remove(self._workspace / "BOOTSTRAP.md")
+        remove_file(self._workspace / "BOOTSTRAP.md")
         return [_OVER]
 
     def _resolve_zone(self, new: dict[str, str]) -> list[str]:
@@ -141,10 +141,10 @@ class FirstRunTool:
         if stat.S_ISDIR(about.st_mode):
             raise ToolError(f"{name} is not a regular file; move it away")
         with os.fdopen(files.open_rooted(place), "rb") as file:
-            page = file.read(_LARGEST_PAGE + 1)
-        if len(page) > _LARGEST_PAGE:
+            page = file.read(_MAX_PAGE_BYTES + 1)
+        if len(page) > _MAX_PAGE_BYTES:
             raise ToolError(
-                f"{name} is larger than {_LARGEST_PAGE} bytes; shorten it, or write the facts there by hand"
+                f"{name} is larger than {_MAX_PAGE_BYTES} bytes; shorten it, or write the facts there by hand"
             )
         return page
 
@@ -224,8 +224,8 @@ def _clean_answer(label: str, text: str) -> str:
     """An answer in one line: "-" for what is not wanted, "" for nothing."""
     text = "".join(c if c.isprintable() or c in _JOINERS else " " for c in text)
     text = " ".join(re.sub("<!--|-->", " ", remove_invisible(text)).split())
-    if len(text) > _LONGEST:
-        raise ToolError(f"{label} has {len(text)} characters; say it in {_LONGEST}; nothing was noted")
+    if len(text) > _MAX_ANSWER_CHARS:
+        raise ToolError(f"{label} has {len(text)} characters; say it in {_MAX_ANSWER_CHARS}; nothing was noted")
     if text.lower().strip(".") in _NOT_SAID:
         return ""
     return "-" if text.lower().strip(".") in _SKIPPED else text

@@ -26,7 +26,7 @@ from picoclaw.schema import (
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
-from picoclaw.window import READ_ON, choose_dropped, count_tool_bytes, cut_result, remove_mark
+from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, remove_mark
 
 Effects = tuple[Effect, ...]
 EffectOf = Callable[[Mapping[str, Any]], Effects]
@@ -381,7 +381,7 @@ class Toolset:
     def _format_result(self, name: str, result: str, caller: Caller) -> str:
         """Mask secrets, remove invisible characters, and cut out the middle."""
         result = self._redact(strip_invisible(result))
-        if name != READ_ON:
+        if name != READ_ON_TOOL:
             result = remove_mark(result)
         if len(result) <= self._longest_result:
             return result

@@ -7,7 +7,7 @@ from typing import Protocol
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, Message
 from picoclaw.tools.registry import tool
-from picoclaw.window import READ_ON, find_result_number, get_result_part
+from picoclaw.window import READ_ON_TOOL, find_result_number, get_result_part
 
 
 class ResultStore(Protocol):
@@ -31,7 +31,7 @@ class ResultTool:
         except StoreError:
             return 0
 
-    @tool(effect="read", opens=(READ_ON,), brings=True, private=True)
+    @tool(effect="read", opens=(READ_ON_TOOL,), brings=True, private=True)
     def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
         """Read on in a result that was cut."""
         text = self._store().read(caller.session, number)
@@ -44,7 +44,7 @@ class ResultTool:
 
 def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
     """Offer read_result while a cut result is in the conversation."""
-    return frozenset({READ_ON} if any(m.role == "tool" and find_result_number(m.text) for m in messages) else ())
+    return frozenset({READ_ON_TOOL} if any(m.role == "tool" and find_result_number(m.text) for m in messages) else ())
 
 
 # `message`: something said to the person at once, before the turn's answer.

@@ -132,7 +132,7 @@ class RuleTool:
 # What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working.
 
 _BEYOND = re.compile(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
-_LONGEST_STEM = 24
+_MAX_STEM_CHARS = 24
 _OF_BOARD = frozenset({"cpu"})
 """Sensors of the board itself, which nobody means who names no place."""
 
@@ -168,7 +168,7 @@ def _fold_name(name: str) -> str:
 def make_rule_name(table: Mapping[str, object], names: Collection[str]) -> str:
     """Make a name from the rule's output, or from what it looks at."""
     what = str(table.get("output") or _BEYOND.split(str(table.get("when", "")))[0])
-    stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_LONGEST_STEM].strip("_")
+    stem = re.sub(r"[\W_]+", "_", what.lower(), flags=re.ASCII)[:_MAX_STEM_CHARS].strip("_")
     stem = stem if stem[:1].isalpha() else "rule"
     return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}_{n}") not in names)
 

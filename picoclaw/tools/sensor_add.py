@@ -15,7 +15,7 @@ from picoclaw.hw.reading import WiredPart, format_reading
 from picoclaw.schema import Span
 from picoclaw.tools.registry import tool
 
-_LONGEST_NAME = 40
+_MAX_NAME_CHARS = 40
 
 
 class SensorAddTool:
@@ -79,8 +79,8 @@ class SensorAddTool:
         return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"
 
     def _check_name(self, name: str) -> None:
-        if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable() or name != name.strip():
-            raise ToolError(f"name must be 1 to {_LONGEST_NAME} printable characters, such as porch")
+        if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable() or name != name.strip():
+            raise ToolError(f"name must be 1 to {_MAX_NAME_CHARS} printable characters, such as porch")
         if name in self._wired:
             raise ToolError(
                 f"there is a sensor {name!r} already: {drivers.describe_part(self._wired[name])}; choose another name"

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
-from picoclaw.files import RootedPath, create, explain_os_error, write_atomic
+from picoclaw.files import RootedPath, create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
-from picoclaw.skills.library import MAX_SKILL_FILE, SKILL_FILE, SkillLibrary
+from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary
 from picoclaw.skills.selection import search_skills
-from picoclaw.skills.skill import Skill, SkillContext, find_unmet
+from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs
 from picoclaw.tools.registry import tool
 
 Values = Mapping[str, str | list[str]]
 """Front matter by its keys."""
 
-_LONGEST_DESCRIPTION = 1024
+_MAX_DESCRIPTION_CHARS = 1024
 _BASE_FOLDER = "{baseDir}"
 _FENCE = "---"
 _FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -38,8 +38,8 @@ def build_front_matter(description: str, triggers: str) -> Values:
 
 def _clean_description(description: str) -> str:
     line = " ".join(description.split())
-    if not 1 <= len(line) <= _LONGEST_DESCRIPTION:
-        raise ToolError(f"description has {len(line)} characters; say in 1 to {_LONGEST_DESCRIPTION} when to read it")
+    if not 1 <= len(line) <= _MAX_DESCRIPTION_CHARS:
+        raise ToolError(f"description has {len(line)} characters; say in 1 to {_MAX_DESCRIPTION_CHARS} when to read it")
     if remove_invisible(line) != line:
         raise ToolError("description holds invisible characters; leave them out")
     return line
@@ -60,7 +60,7 @@ def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
         front = _set_field(front, key, _format_field(key, value, newline), folder, known=bool(before[key]))
     body = _format_body(text, folder)
     data = _join_file(front, _keep_comments(old, body), newline)
-    if skill.skill_body(data.decode(), folder) != skill.skill_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
+    if skill.extract_body(data.decode(), folder) != skill.extract_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
         raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_get_edit_hint(folder)}")
     if data == found:
         raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")
@@ -128,9 +128,9 @@ def _keep_comments(old: str, body: str) -> str:
 
 def _join_file(front: str, body: str, newline: str) -> bytes:
     data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
-    if len(data) > MAX_SKILL_FILE:
+    if len(data) > MAX_SKILL_BYTES:
         raise ToolError(
-            f"the skill would have {len(data)} bytes, at most {MAX_SKILL_FILE}: put a part into other files"
+            f"the skill would have {len(data)} bytes, at most {MAX_SKILL_BYTES}: put a part into other files"
         )
     return data
 
@@ -175,7 +175,7 @@ class SkillTools:
         """Find skills by what they are about."""
         self._library.look()
         here = self._here()
-        usable = [skill for skill in self._library.skills.values() if not find_unmet(skill, here)]
+        usable = [skill for skill in self._library.skills.values() if not describe_unmet_needs(skill, here)]
         found = (skill for skill, _ in search_skills(usable, query))
         lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{SKILL_FILE})" for skill in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
@@ -189,7 +189,7 @@ class SkillTools:
         """Write a new skill."""
         plan = self._require_unchanged(self._plan_create(name, description, text, triggers))
         with _explain_errors(plan.folder.name), files.open_folder(plan.target.above, make=True) as way:
-            if not create(Path(plan.target.parts[-1]), plan.data, folder=way):
+            if not create_file(Path(plan.target.parts[-1]), plan.data, folder=way):
                 raise _make_changed_error(plan.folder.name)
         return f"wrote {self._describe_result(plan)}"
 
@@ -242,7 +242,7 @@ class SkillTools:
         folder = self._find_own(name).folder
         target = self._find_target(folder)
         with _explain_errors(name), os.fdopen(files.open_rooted(target), "rb") as file:
-            found = file.read(MAX_SKILL_FILE + 1)
+            found = file.read(MAX_SKILL_BYTES + 1)
         data = update_skill(found, build_front_matter(description, triggers), text, folder)
         return _SkillWrite(folder, target, found, data)
 
@@ -286,7 +286,7 @@ def describe_state(library: SkillLibrary, file: Path, here: SkillContext | None 
     """Say what the library made of a SKILL.md, and whether it can be used `here`."""
     for one in library.skills.values():
         if _is_skill_file(one.folder, file):
-            missing = find_unmet(one, here) if here else ""
+            missing = describe_unmet_needs(one, here) if here else ""
             usable = "usable from the next turn" if here else ""
             return "; ".join(filter(None, [f"not usable here: it {missing}" if missing else usable, *one.notes]))
     for broken in library.broken:

@@ -15,16 +15,16 @@ from picoclaw.store.heartbeats import HEARTBEAT_SESSION as HEARTBEAT
 from picoclaw.store.tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
 from picoclaw.tools.registry import tool
 
-_MOST = 1_000_000_000
-_LISTED = 12
-_LEAST_TOKENS = 1000
+_MAX_NUMBER = 1_000_000_000
+_MAX_LISTED = 12
+_MIN_TOKENS = 1000
 _LATER = ("name", "mode", "tools", "needs", "tasks", "steps", "seconds", "tokens")
 _BESIDES = ("name", "mode", "tools", "steps", "seconds", "tokens")
 
 Mode = Literal["minimal", "full", "base", "none"]
 Names = Annotated[list[str] | None, "fewer than yours"]
-Steps = Annotated[int, Span(0, _MOST)]
-Seconds = Annotated[float, Span(0, _MOST)]
+Steps = Annotated[int, Span(0, _MAX_NUMBER)]
+Seconds = Annotated[float, Span(0, _MAX_NUMBER)]
 
 
 class SubagentTools:
@@ -106,7 +106,7 @@ class SubagentTools:
         return workflow.get_report(ended)
 
     @tool(effect="read", brings=True, private=True)
-    def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MOST)] = 0) -> str:
+    def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MAX_NUMBER)] = 0) -> str:
         """Show how far a helper is, with its report; without a number all of them in a line each."""
         if number:
             task = self._find_task(number, caller)
@@ -118,7 +118,7 @@ class SubagentTools:
         )
 
     @tool(effect="write")
-    def spawn_cancel(self, number: Annotated[int, Span(1, _MOST)], caller: Caller) -> str:
+    def spawn_cancel(self, number: Annotated[int, Span(1, _MAX_NUMBER)], caller: Caller) -> str:
         """End a helper's task, and what it has given to others."""
         task = self._find_task(number, caller)
         knows = caller.task or caller.session == task.session  # what a job or a heartbeat ends, the chat is told
@@ -134,8 +134,8 @@ class SubagentTools:
         """What all tasks of a call have in common; raises ToolError for what may not be asked for."""
         if self._run_task is None:
             raise ToolError("a helper needs a model, and none is configured")
-        if caller.depth >= workflow.MAX_DEPTH:
-            raise ToolError(f"helpers of helpers end at depth {workflow.MAX_DEPTH}")
+        if caller.depth >= workflow.MAX_SUBAGENT_DEPTH:
+            raise ToolError(f"helpers of helpers end at depth {workflow.MAX_SUBAGENT_DEPTH}")
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
@@ -162,7 +162,7 @@ class SubagentTools:
             return TaskUsage(settings.steps, settings.seconds, settings.tokens)
         left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
         share = min(settings.tokens, left // (number + 1))  # something stays for the next that it asks for
-        if share < _LEAST_TOKENS:
+        if share < _MIN_TOKENS:
             raise ToolError("the helpers of this heartbeat may take no more tokens")
         return TaskUsage(settings.steps, settings.seconds, share)
 
@@ -184,7 +184,7 @@ class SubagentTools:
 
     def _list_tasks(self, caller: Caller) -> list[Task]:
         chat = self._get_chat(caller)
-        both = {task.number: task for task in self._tasks().newest(chat, _LISTED)}
+        both = {task.number: task for task in self._tasks().newest(chat, _MAX_LISTED)}
         both |= {task.number: task for task in self._tasks().unfinished(chat)}
         return [task for task in both.values() if not caller.task or self._is_below(task, caller.task)]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from picoclaw.web.address import KnownUrls
     from picoclaw.web.fetch import WebClient, WebPage
 
-_LONGEST_QUERY = 400
+_MAX_QUERY_CHARS = 400
 _PUBLIC_SOURCES = ("web_fetch ", "web_search ")
 
 
@@ -105,8 +105,8 @@ class WebSearchTool:
         from picoclaw.web.search import SearchEngine, search_web
 
         query = " ".join(query.split())
-        if not 0 < len(query) <= _LONGEST_QUERY:
-            raise ToolError(f"query must have 1 to {_LONGEST_QUERY} characters, not {len(query)}")
+        if not 0 < len(query) <= _MAX_QUERY_CHARS:
+            raise ToolError(f"query must have 1 to {_MAX_QUERY_CHARS} characters, not {len(query)}")
         found = search_web(self._pages.web, SearchEngine(*self._engine), query, caller.stop)
         self._pages.known.add(caller.session, [one.url for one in found])
         lines = [f"{number}. {one.title}\n{one.url}\n{one.snippet}" for number, one in enumerate(found, 1)]

@@ -5,22 +5,28 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import create, explain_os_error, make_folder
+from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
 from picoclaw.workspace.pages import PAGES, Pages
 from picoclaw.workspace.prompts import Prompts
 from picoclaw.workspace.reading import read_bytes
-from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, MadeFiles, WorkspaceTemplates, find_onboarding
+from picoclaw.workspace.templates import (
+    ONBOARDING_PAGE,
+    TEMPLATE_PAGES,
+    CreatedFiles,
+    WorkspaceTemplates,
+    find_onboarding,
+)
 
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 """Wins entirely over the one in the home folder when it is there."""
 
-_LARGEST_TABLE = 1_000_000
+_MAX_TABLE_BYTES = 1_000_000
 
 
 def prepare_home(
     home: Path, *, restore: bool = False, meeting: bool = False, templates: Path | None = None
-) -> MadeFiles:
+) -> CreatedFiles:
     """Make the home (mode 0700), the workspace, and the pages in it that were never seeded; returns what was made.
 
     `restore` makes the pages that the owner has deleted as well, and the commented config.toml and policy.toml; a home
@@ -28,18 +34,18 @@ def prepare_home(
     no home or no workspace; where only pages cannot be made, the templates serve and the problem is returned.
     """
     made = [folder for folder in (home, home / "workspace") if _make_folder(folder)]
-    seeds = _workspace_templates(home, templates)
+    seeds = _open_templates(home, templates)
     try:
         names = list(TEMPLATE_PAGES) if restore else seeds.waiting()
     except ConfigError as error:
-        return MadeFiles(made, str(error))
+        return CreatedFiles(made, str(error))
     if meeting:
         find_onboarding(home)
     if meeting or (names and seeds.fresh()):
         names.insert(0, ONBOARDING_PAGE)  # as long as it alone is there, the home is still a fresh one
-    sown = seeds.sow(names) if names else MadeFiles([], "")
+    sown = seeds.sow(names) if names else CreatedFiles([], "")
     settings, problem = _make_settings(home) if restore else ([], "")
-    return MadeFiles([*made, *sown.made, *settings], sown.problem or problem)
+    return CreatedFiles([*made, *sown.made, *settings], sown.problem or problem)
 
 
 def _make_folder(folder: Path) -> bool:
@@ -58,20 +64,20 @@ def _make_settings(home: Path) -> tuple[list[Path], str]:
     made = []
     for path in (home / "config.toml", home / "policy.toml"):
         try:
-            if create(path, (find_shipped("templates") / path.name).read_bytes()):
+            if create_file(path, (find_shipped("templates") / path.name).read_bytes()):
                 made.append(path)
         except OSError as error:
             return made, f"{path} cannot be made: {explain_os_error(error)}"
     return made, ""
 
 
-def _workspace_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
+def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
     return WorkspaceTemplates(home, templates or find_shipped("templates") / "workspace")
 
 
 def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
     """Say what the owner should know of the workspace, and what mends it; nothing is made or changed."""
-    seeds, pages, prompts = _workspace_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
+    seeds, pages, prompts = _open_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
@@ -93,15 +99,15 @@ def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tup
         yield str(error), ""
 
 
-def template_diff(home: Path, templates: Path | None = None) -> bytes:
+def diff_templates(home: Path, templates: Path | None = None) -> bytes:
     """Show what is new in the templates of the owner's pages, for `patch -p0`; raises ConfigError."""
-    seeds = _workspace_templates(home, templates)
+    seeds = _open_templates(home, templates)
     return b"".join(seeds.diff(name) for name in seeds.changed())
 
 
 def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
     """Leave the owner's pages as they are, and offer no more what is new now; returns which. Raises ConfigError."""
-    seeds = _workspace_templates(home, templates)
+    seeds = _open_templates(home, templates)
     changed = seeds.changed()
     if problem := seeds.settle(changed).problem:
         raise ConfigError(problem)
@@ -116,7 +122,7 @@ def load_intent_tables(home: Path) -> dict[str, dict[str, Any]]:
     tables = {}
     for path in (path for folder in folders for path in _list_toml_files(folder)):
         try:
-            tables[str(path)] = tomllib.loads((read_bytes(path, _LARGEST_TABLE) or b"").decode())
+            tables[str(path)] = tomllib.loads((read_bytes(path, _MAX_TABLE_BYTES) or b"").decode())
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {explain_syntax(error)}") from None
     return tables

@@ -8,26 +8,32 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
-from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_invisible, visible_text
+from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden, remove_invisible
 from picoclaw.prompts import Page
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
 from picoclaw.workspace import reading
 from picoclaw.workspace.reading import TextFiles
-from picoclaw.workspace.templates import MAX_PAGE, ONBOARDING_PAGE, TEMPLATE_PAGES, WorkspaceTemplates, read_onboarding
+from picoclaw.workspace.templates import (
+    MAX_PAGE_BYTES,
+    ONBOARDING_PAGE,
+    TEMPLATE_PAGES,
+    WorkspaceTemplates,
+    read_onboarding,
+)
 
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
-MAX_VALUE = 200
+MAX_VALUE_CHARS = 200
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md", "memory.md")}
 _HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")
 _FENCE = pattern(r" {0,3}(```|~~~)")
 _FIELD = pattern(r"[-*+] +(?! )(?:\*\*)?([^:*\n]{1,60})(?:\*\*)?:(?:\*\*)?(.*)")
-_UNSAID = {"", "-"}
-_TEXT = 7  # below every heading
+_EMPTY_VALUES = {"", "-"}
+_BODY_LEVEL = 7  # below every heading
 _UNFILLED = pattern(r"^[ \t]*[-*+] [^\n]*:(?:\*\*)?[ \t]*-?[ \t]*$", re.MULTILINE)
 
 
@@ -40,8 +46,8 @@ class Pages:
         self._home, self._source = home, source
         self._seeds = WorkspaceTemplates(home, source)
         self._workspace = workspace
-        self._own = TextFiles(workspace, MAX_PAGE, workspace, self._clean)
-        self._templates = TextFiles(source, MAX_PAGE, clean=self._clean)
+        self._own = TextFiles(workspace, MAX_PAGE_BYTES, workspace, self._clean)
+        self._templates = TextFiles(source, MAX_PAGE_BYTES, clean=self._clean)
         self._problems: dict[str, str] = {}
 
     @property
@@ -73,7 +79,7 @@ class Pages:
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         for name in places:
             try:
-                text = reading.read_text(self._workspace / name, MAX_PAGE, self._workspace)
+                text = reading.read_text(self._workspace / name, MAX_PAGE_BYTES, self._workspace)
             except ConfigError:
                 continue  # which `problems` says
             found += [f"{name} {what}" for what in _describe_left_out(text or "", self._fields(name, text or ""))]
@@ -84,7 +90,7 @@ class Pages:
 
     def _fields(self, name: str, text: str) -> frozenset[str]:
         """The fields of a page's template that its owner is to fill in; read only where one seems to be empty."""
-        if name not in TEMPLATE_PAGES or not _UNFILLED.search(visible_text(text, trusting=True)):
+        if name not in TEMPLATE_PAGES or not _UNFILLED.search(remove_hidden(text, trusting=True)):
             return frozenset()
         try:
             lines = (self._source / name).read_text(encoding="utf-8").split("\n")
@@ -112,12 +118,12 @@ def read_fields(text: str) -> dict[str, str]:
     for line in text.split("\n"):
         match = _FIELD.fullmatch(line.strip())
         value = " ".join(match[2].split()) if match else ""
-        if match and value not in _UNSAID:
-            found.setdefault(match[1].rstrip(), value[:MAX_VALUE])
+        if match and value not in _EMPTY_VALUES:
+            found.setdefault(match[1].rstrip(), value[:MAX_VALUE_CHARS])
     return found
 
 
-def owner_time(home: Path, at: float | None = None) -> datetime:
+def get_owner_time(home: Path, at: float | None = None) -> datetime:
     """A moment in seconds since 1970, or now, in the time zone that USER.md names, else in the board's."""
     zone = find_zone(read_fields("\n".join(page.text for page in Pages(home).pages(["USER.md"]))))[0]
     return (datetime.now() if at is None else datetime.fromtimestamp(at)).astimezone(zone)  # noqa: DTZ005, DTZ006
@@ -125,20 +131,20 @@ def owner_time(home: Path, at: float | None = None) -> datetime:
 
 def clean_page(text: str, template: Collection[str] = ()) -> str:
     """Leave out comments, blank lines in a row, and of the fields of the `template` those that are empty or '-'."""
-    lines = visible_text(text, trusting=True).split("\n")
+    lines = remove_hidden(text, trusting=True).split("\n")
     return _join_lines(lines, set(_find_unfilled(lines, template)))
 
 
 def remove_empty(text: str) -> str:
     """Leave out comments, blank lines in a row, every empty field, and the headings with nothing under them."""
-    lines = visible_text(text, trusting=True).split("\n")
+    lines = remove_hidden(text, trusting=True).split("\n")
     empty, code, below = set(_find_unfilled(lines, None)), _mark_code(lines), 0
     for number in range(len(lines) - 1, -1, -1):
         heading = None if code[number] else _HEADING.match(lines[number])
         if heading and below <= len(heading[1]):
             empty.add(number)
         elif lines[number].strip() and number not in empty:
-            below = len(heading[1]) if heading else _TEXT
+            below = len(heading[1]) if heading else _BODY_LEVEL
     return _join_lines(lines, empty)
 
 
@@ -158,7 +164,7 @@ def _find_unfilled(lines: Sequence[str], template: Collection[str] | None) -> It
     for number in range(len(lines) - 1, -1, -1):
         line = lines[number]
         field = None if code[number] else _FIELD.fullmatch(line.strip())
-        empty = field and field[2].strip() in _UNSAID and _is_template_field(field, template)
+        empty = field and field[2].strip() in _EMPTY_VALUES and _is_template_field(field, template)
         if empty and (below == len(lines) or (not code[below] and _ends_field(line, lines[below], template))):
             yield number
         if line.strip():

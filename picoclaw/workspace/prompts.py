@@ -6,11 +6,11 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
-from picoclaw.markdown import visible_text
+from picoclaw.markdown import remove_hidden
 from picoclaw.resources import find_shipped
 from picoclaw.workspace.reading import TextFiles
 
-MAX_PROMPT = 64_000
+MAX_PROMPT_BYTES = 64_000
 
 _NAME = re.compile(r"[a-z_0-9]+")
 _TOOL = re.compile(r"tool_([a-z_0-9]+)\.md")
@@ -27,8 +27,8 @@ class Prompts:
         """Reads nothing yet. `templates` are others than the shipped ones."""
         self._folder = workspace / "prompts"
         self._source = templates or find_shipped("templates") / "prompts"
-        self._own = TextFiles(self._folder, MAX_PROMPT, workspace, _clean_prompt)
-        self._shipped = TextFiles(self._source, MAX_PROMPT, clean=_clean_prompt)
+        self._own = TextFiles(self._folder, MAX_PROMPT_BYTES, workspace, _clean_prompt)
+        self._shipped = TextFiles(self._source, MAX_PROMPT_BYTES, clean=_clean_prompt)
         self._problems: dict[str, str] = {}
 
     @property
@@ -76,4 +76,4 @@ class Prompts:
 
 
 def _clean_prompt(_: str, text: str) -> str:
-    return visible_text(text, trusting=True).strip("\n")
+    return remove_hidden(text, trusting=True).strip("\n")

@@ -10,17 +10,17 @@ from typing import NamedTuple
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 
-MAX_WHOLE = 1_000_000
+MAX_WHOLE_BYTES = 1_000_000
 """Bytes; of a larger file only its head and its tail are read."""
 
-_HEAD, _TAIL = 600_000, 200_000
-_CONTINUED = bytes(range(0x80, 0xC0))
+_HEAD_BYTES, _TAIL_BYTES = 600_000, 200_000
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
-Marks = tuple[int, ...]
+StatStamp = tuple[int, ...]
 
 
 class _CachedText(NamedTuple):
-    marks: Marks
+    marks: StatStamp
     text: str
     problem: str
 
@@ -62,7 +62,7 @@ class TextFiles:
             raise ConfigError(kept.problem)
         return kept.text
 
-    def _read(self, name: str, path: Path, marks: Marks) -> _CachedText:
+    def _read(self, name: str, path: Path, marks: StatStamp) -> _CachedText:
         try:
             return _CachedText(marks, self._clean(name, read_text(path, self._largest, self._inside) or ""), "")
         except ConfigError as error:
@@ -75,12 +75,12 @@ def read_text(path: Path, largest: int, inside: Path | None = None) -> str | Non
     if parts is None:
         return None
     if any(b"\0" in part for part in parts):
-        raise _unreadable(path, "it holds NUL bytes and is no text; save it as UTF-8 text")
+        raise _make_read_error(path, "it holds NUL bytes and is no text; save it as UTF-8 text")
     try:
         head = codecs.utf_8_decode(parts[0].removeprefix(codecs.BOM_UTF8), "strict", len(parts) == 1)[0]
-        tail = "".join(f"\n{part.lstrip(_CONTINUED).decode()}" for part in parts[1:])
+        tail = "".join(f"\n{part.lstrip(_CONTINUATION_BYTES).decode()}" for part in parts[1:])
     except UnicodeDecodeError:
-        raise _unreadable(path, "it is not UTF-8; save it as UTF-8 text") from None
+        raise _make_read_error(path, "it is not UTF-8; save it as UTF-8 text") from None
     return f"{head}{tail}".replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -99,15 +99,15 @@ def _read_parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | 
         with open(path, "rb", opener=_open_nonblocking) as file:
             status = os.fstat(file.fileno())
             _check_file(path, status, largest, None)
-            if status.st_size <= MAX_WHOLE:
-                return [file.read(MAX_WHOLE)]
-            head = file.read(_HEAD)
-            file.seek(-_TAIL, os.SEEK_END)
-            return [head, file.read(_TAIL)]
+            if status.st_size <= MAX_WHOLE_BYTES:
+                return [file.read(MAX_WHOLE_BYTES)]
+            head = file.read(_HEAD_BYTES)
+            file.seek(-_TAIL_BYTES, os.SEEK_END)
+            return [head, file.read(_TAIL_BYTES)]
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unreadable(path, explain_os_error(error)) from None
+        raise _make_read_error(path, explain_os_error(error)) from None
 
 
 def _stat_target(path: Path) -> os.stat_result | None:
@@ -120,25 +120,25 @@ def _stat_target(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         if not linked:
             return None
-        raise _unreadable(path, "it is a link that leads nowhere; mend or remove it") from None
+        raise _make_read_error(path, "it is a link that leads nowhere; mend or remove it") from None
     except OSError as error:
-        raise _unreadable(path, explain_os_error(error)) from None
+        raise _make_read_error(path, explain_os_error(error)) from None
 
 
 def _check_file(path: Path, found: os.stat_result, largest: int, inside: Path | None) -> None:
     if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
-        raise _unreadable(path, f"it is a link that leads out of {inside}; put a copy in its place")
+        raise _make_read_error(path, f"it is a link that leads out of {inside}; put a copy in its place")
     if stat.S_ISDIR(found.st_mode):
-        raise _unreadable(path, "it is a folder; move it aside")
+        raise _make_read_error(path, "it is a folder; move it aside")
     if not stat.S_ISREG(found.st_mode):
-        raise _unreadable(path, "it is not a regular file; move it aside")
+        raise _make_read_error(path, "it is not a regular file; move it aside")
     if found.st_size > largest:
-        raise _unreadable(path, f"it is larger than {largest // 1000} kB; shorten it")
+        raise _make_read_error(path, f"it is larger than {largest // 1000} kB; shorten it")
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _unreadable(path: Path, why: str) -> ConfigError:
+def _make_read_error(path: Path, why: str) -> ConfigError:
     return ConfigError(f"{path} cannot be read: {why}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import create, explain_os_error, make_folder, sync_folder, write_atomic
-from picoclaw.markdown import visible_text
+from picoclaw.files import create_file, explain_os_error, make_folder, sync_folder, write_atomic
+from picoclaw.markdown import remove_hidden
 from picoclaw.resources import find_shipped
-from picoclaw.workspace.reading import MAX_WHOLE, read_bytes, read_text
+from picoclaw.workspace.reading import MAX_WHOLE_BYTES, read_bytes, read_text
 
-_NO_END = b"\n\\ No newline at end of file\n"
+_NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
 
 def merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
@@ -35,7 +35,7 @@ def merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
         if tag != "equal":
             lost |= {place[i] for i in range(start, end) if i in place and before[i].strip()}
             if not _has_part(plain, after[first:last]):
-                gained.setdefault(_find_spot(place, start, end, len(mine)), []).extend(after[first:last])
+                gained.setdefault(_find_position(place, start, end, len(mine)), []).extend(after[first:last])
     carriage = b"\r" if b"\r\n" in page else b""
     kept: list[bytes] = []
     for i in range(len(mine) + 1):
@@ -49,18 +49,18 @@ def make_diff(name: str, before: bytes, after: bytes) -> bytes:
     import difflib
 
     shown = difflib.diff_bytes(
-        difflib.unified_diff, _end_lines(before), _end_lines(after), name.encode(), name.encode()
+        difflib.unified_diff, _split_with_ends(before), _split_with_ends(after), name.encode(), name.encode()
     )
-    return b"".join(line if line.endswith(b"\n") else line + _NO_END for line in shown)
+    return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
 
 
-def _end_lines(text: bytes) -> list[bytes]:
+def _split_with_ends(text: bytes) -> list[bytes]:
     """The lines, each but perhaps the last with its end."""
     lines = [line + b"\n" for line in _split_lines(text)]
     return lines if text.endswith(b"\n") or not text else [*lines[:-1], lines[-1][:-1]]
 
 
-def _find_spot(place: Mapping[int, int], start: int, end: int, length: int) -> int:
+def _find_position(place: Mapping[int, int], start: int, end: int, length: int) -> int:
     """Where in the page that stands which is at `start` in the template, by the lines of the template that it has."""
     if start in place and start < end:
         return place[start]
@@ -88,13 +88,13 @@ TEMPLATE_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", 
 ONBOARDING_PAGE = "BOOTSTRAP.md"
 """What the first meeting is held by; where it was, it never comes back by itself."""
 
-MAX_PAGE = 10_000_000
+MAX_PAGE_BYTES = 10_000_000
 """Bytes of a page; of one that is larger nothing is read."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class MadeFiles(NamedTuple):
+class CreatedFiles(NamedTuple):
     """The files that were made, and what ended the making, '' if nothing did."""
 
     made: list[Path]
@@ -126,7 +126,7 @@ class WorkspaceTemplates:
         pages = (self._page(name) for name in TEMPLATE_PAGES)
         return not any(map(os.path.lexists, (*pages, self.home / "state.db", self._list)))
 
-    def sow(self, names: Iterable[str]) -> MadeFiles:
+    def sow(self, names: Iterable[str]) -> CreatedFiles:
         """Make those of the pages whose name is not taken, up to the first that cannot be made."""
         made: list[Path] = []
         known = self._known_or_nothing()
@@ -142,7 +142,7 @@ class WorkspaceTemplates:
         except OSError as error:
             problem = f"{path} cannot be made: {explain_os_error(error)}"
         listed, unlisted = self._keep(known, after)
-        return MadeFiles([*made, *listed], problem or unlisted)
+        return CreatedFiles([*made, *listed], problem or unlisted)
 
     def changed(self) -> list[str]:
         """Name the owner's pages that lack something of a newer template; raises ConfigError."""
@@ -158,10 +158,10 @@ class WorkspaceTemplates:
         own = self._own(name) or b""
         return make_diff(name, own, self._merged(own, name, self._known()[name]))
 
-    def settle(self, names: Iterable[str]) -> MadeFiles:
+    def settle(self, names: Iterable[str]) -> CreatedFiles:
         """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
         known = self._known()
-        return MadeFiles(*self._keep(known, known | {name: self._template(name) for name in names}))
+        return CreatedFiles(*self._keep(known, known | {name: self._template(name) for name in names}))
 
     @property
     def _list(self) -> Path:
@@ -176,7 +176,7 @@ class WorkspaceTemplates:
     def _own(self, name: str) -> bytes | None:
         """The owner's page as it is, None when there is none that could be compared."""
         try:
-            return read_bytes(self._page(name), MAX_WHOLE)
+            return read_bytes(self._page(name), MAX_WHOLE_BYTES)
         except ConfigError:
             return None
 
@@ -197,7 +197,7 @@ class WorkspaceTemplates:
         if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(workspace)):
             raise OSError(f"{folder} is a link that leads out of the workspace")
         make_folder(folder)
-        return create(path, self._template(name).encode(errors="surrogateescape"))
+        return create_file(path, self._template(name).encode(errors="surrogateescape"))
 
     def _keep(self, before: dict[str, str], after: dict[str, str]) -> tuple[list[Path], str]:
         try:
@@ -211,7 +211,7 @@ class WorkspaceTemplates:
     def _known(self) -> dict[str, str]:
         """The templates of what was seeded; raises ConfigError."""
         try:
-            known = json.loads(read_bytes(self._list, MAX_WHOLE) or b"{}")
+            known = json.loads(read_bytes(self._list, MAX_WHOLE_BYTES) or b"{}")
         except (ValueError, RecursionError):
             known = None
         if not (isinstance(known, dict) and all(isinstance(text, str) for text in known.values())):
@@ -235,10 +235,10 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
     """
     workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
     path = workspace / ONBOARDING_PAGE
-    found = read_text(path, MAX_PAGE, workspace)
+    found = read_text(path, MAX_PAGE_BYTES, workspace)
     if found is None and WorkspaceTemplates(home, source).fresh():
-        found = read_text(source / ONBOARDING_PAGE, MAX_PAGE)
-    said = visible_text(found or "", trusting=True).strip()
+        found = read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES)
+    said = remove_hidden(found or "", trusting=True).strip()
     if found is not None and tidy and not said:
         _delete_page(path)
     return said
@@ -255,7 +255,7 @@ def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
 def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
     """Tell whether an open first meeting is held by the shipped page, as it came."""
     source = templates or find_shipped("templates") / "workspace"
-    usual = visible_text(read_text(source / ONBOARDING_PAGE, MAX_PAGE) or "", trusting=True).strip()
+    usual = remove_hidden(read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES) or "", trusting=True).strip()
     return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
 
 

@@ -16,7 +16,7 @@ RUNS = int(os.environ.get("RUNS", "7"))
 
 MEASURED = """
 import json, re, sys, time
-from picoclaw.memory.embedding import StaticTable
+from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.resources import find_shipped
 
 def memory():
@@ -37,7 +37,7 @@ out["import numpy"] = 1000 * (time.perf_counter() - began)
 out["MB with numpy"], out["MB with numpy, own"] = memory()
 folder = find_shipped("templates") / "embeddings"
 began = time.perf_counter()
-table = StaticTable(folder)
+table = StaticEmbedder(folder)
 out["open the table"] = 1000 * (time.perf_counter() - began)
 out["MB with the table"], out["MB with the table, own"] = memory()
 short = "how warm was it in the greenhouse last night?"

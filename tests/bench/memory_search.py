@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from picoclaw.memory.index import IndexFile
-from picoclaw.memory.search import search, search_terms
+from picoclaw.memory.search import extract_terms, search_memory
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SEARCHES, DIMS, WORDS = 60, 128, 20_000
@@ -108,7 +108,7 @@ def grown(folder, side):
     index.match(["w1x"], 1)
     before = peak()
     for question in questions()[:20]:
-        search(index, question, Noise() if side == "hybrid" else None, NOW)
+        search_memory(index, question, Noise() if side == "hybrid" else None, NOW)
     print((peak() - before) / 1024)
 
 
@@ -120,9 +120,9 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             index = made(Path(name), chunks)
             work = {
-                "text": lambda question, index=index: search(index, question, None, NOW),
-                "hybrid": lambda question, index=index: search(index, question, Noise(), NOW),
-                "plain FTS5": lambda question, index=index: index.match(search_terms(question), 36),
+                "text": lambda question, index=index: search_memory(index, question, None, NOW),
+                "hybrid": lambda question, index=index: search_memory(index, question, Noise(), NOW),
+                "plain FTS5": lambda question, index=index: index.match(extract_terms(question), 36),
                 "plain numpy": product_of(index),
             }
             took = {side: timed(work[side]) for side in SIDES}

@@ -27,7 +27,7 @@ from model_server import ModelServer, call, reply
 from person import PICOCLAW, environment
 from telegram_server import TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.sender import PERHAPS
+from picoclaw.channels.telegram.sender import MAYBE_REPEATED
 from picoclaw.store.database import Database
 
 AT_DOORS = (
@@ -224,7 +224,7 @@ class Play:
 
 
 def _again(text):
-    return text.startswith(PERHAPS) or "perhaps told before" in text
+    return text.startswith(MAYBE_REPEATED) or "perhaps told before" in text
 
 
 def _other(number, text):

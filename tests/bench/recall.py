@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from picoclaw.memory import search
-from picoclaw.memory.embedding import RemoteEmbedder, StaticTable, quantise
+from picoclaw.memory.embedding import RemoteEmbedder, StaticEmbedder, quantise
 from picoclaw.memory.index import IndexFile
-from picoclaw.memory.search import search as search_search
+from picoclaw.memory.search import search_memory as search_search
 from picoclaw.memory.search import search_vectors
 from picoclaw.resources import find_shipped
 
@@ -146,7 +146,7 @@ def main():
     embedder = (
         RemoteEmbedder(options.url, options.model, seconds=600)
         if options.url
-        else StaticTable(find_shipped("templates/embeddings"))
+        else StaticEmbedder(find_shipped("templates/embeddings"))
     )
     with tempfile.TemporaryDirectory() as folder:
         for unit in ("chunks", "turns"):

@@ -18,7 +18,7 @@ from picoclaw.app import App
 from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.clock import boottime
 from picoclaw.automation.heartbeat import HeartbeatTime
-from picoclaw.channels.channel import ChannelStatus, Post, make_answer_command
+from picoclaw.channels.channel import ChannelStatus, PostMessage, make_answer_command
 from picoclaw.config import load_config
 from picoclaw.daemon import background, watchdog
 from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker
@@ -62,7 +62,7 @@ class Phone:
     def __init__(self, name: str, seen: Seen) -> None:
         self.name, self._seen = name, seen
 
-    def start(self, post: Post) -> None:
+    def start(self, post: PostMessage) -> None:
         pass
 
     def send(self, letter: OutboxMessage) -> None:

@@ -294,7 +294,7 @@ def test_a_hard_link_shows_and_changes_nothing(tmp_path, tool, path):
 @pytest.mark.parametrize("path", OWN_FILES)
 def test_what_is_picoclaws_own_stays_so_when_a_folder_around_it_is_allowed(world, path, monkeypatch):
     machine = world.base / "machine"  # not there, as on most boards
-    monkeypatch.setattr(files, "_SHUT_FOLDERS", (*files._SHUT_FOLDERS, machine))
+    monkeypatch.setattr(files, "_BLOCKED_FOLDERS", (*files._BLOCKED_FOLDERS, machine))
     for alias in (world.base / "alias", world.base / "pi/alias"):
         if not alias.is_symlink():
             alias.symlink_to(world.home)

@@ -521,7 +521,7 @@ def test_on_is_refused_when_the_disk_takes_nothing_for_too_long(tmp_path):
     desk.leases.journal.drain(5)
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 60, "who": "owner"}
     asked_at = desk.clock.now
-    with hash_chain.open_end(desk.home / audit.AUDIT_FILE):
+    with hash_chain.open_chain_end(desk.home / audit.AUDIT_FILE):
         assert desk.arbiter.request(given, 1, asked_at) is None
         desk.clock.now += 7.9
         assert desk.arbiter.request(given, 1, asked_at) is None
@@ -537,7 +537,7 @@ def test_two_that_exclude_each_other_and_are_written_down_together(tmp_path):
     desk = Desk(make_home(tmp_path / "home", toml), written=lambda: None)
     desk.leases.journal.drain(5)
     given = [{"do": "set", "name": name, "level": "on", "seconds": 60, "who": "owner"} for name in ("pump", "lamp")]
-    with hash_chain.open_end(desk.home / audit.AUDIT_FILE):
+    with hash_chain.open_chain_end(desk.home / audit.AUDIT_FILE):
         assert [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)] == [None, None]
     desk.leases.journal.drain(5)
     answers = [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)]

@@ -110,7 +110,10 @@ def test_several_processes_make_one_chain(tmp_path):
 def test_a_process_that_is_stuck_with_the_lock_holds_nobody_up_for_long(tmp_path, monkeypatch):
     monkeypatch.setattr(hash_chain, "LOCK_TIMEOUT_S", 0.02)
     audit.write_record(tmp_path, "start")
-    with hash_chain.open_end(tmp_path / audit.AUDIT_FILE), pytest.raises(OSError, match="locked by another process"):
+    with (
+        hash_chain.open_chain_end(tmp_path / audit.AUDIT_FILE),
+        pytest.raises(OSError, match="locked by another process"),
+    ):
         audit.write_record(tmp_path, "on")
     assert audit.verify(tmp_path) == (1, "")
 

@@ -247,7 +247,7 @@ def test_off_and_stop_wait_for_no_disk(home, tmp_path):
     for action in ("off", "stop"):
         assert toolset.run(on, caller("owner")) == (True, "pump is on for 60 s")
         toolset._journal = full
-        with hash_chain.open_end(tmp_path / "audit.log"):
+        with hash_chain.open_chain_end(tmp_path / "audit.log"):
             began = time.monotonic()
             good, _ = toolset.run(ToolCall("2", "output", {"action": action, "name": "pump"}), caller("owner"))
             assert (good, pin(home), time.monotonic() - began < 0.45) == (True, 0, True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from picoclaw.channels.channel import ChannelStatus, Post
+from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, make_question
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox
 from picoclaw.channels.dashboard.login import Logins
@@ -57,7 +57,7 @@ class DashboardChannel:
         """The port that is listened at; only once it was begun."""
         return self._server.port if self._server else self._port
 
-    def start(self, post: Post) -> None:
+    def start(self, post: PostMessage) -> None:
         """See Channel.start."""
 
         def posted(text: str, number: str, who: str) -> None:

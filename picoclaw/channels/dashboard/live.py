@@ -16,8 +16,8 @@ from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.window import remove_hints
 
-MOST_FOLLOWERS = 5
-_KEPT = 400
+MAX_STREAM_CLIENTS = 5
+_MAX_EVENTS = 400
 
 
 class ServerSentEvent(NamedTuple):
@@ -31,7 +31,7 @@ class ServerSentEvent(NamedTuple):
 class EventStream:
     """Takes events from any thread and gives each to every follower."""
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, kept: int = _MAX_EVENTS) -> None:
         """`kept` events are remembered for those who were away."""
         self._kept: deque[ServerSentEvent] = deque(maxlen=kept)
         self._era = secrets.token_hex(4)
@@ -52,9 +52,9 @@ class EventStream:
         with self._turn:
             follower = StreamClient(self, self._behind(after))
             self._followers.append(follower)
-            for old in self._followers[:-MOST_FOLLOWERS]:
+            for old in self._followers[:-MAX_STREAM_CLIENTS]:
                 old.ended = old.displaced = True
-            del self._followers[:-MOST_FOLLOWERS]
+            del self._followers[:-MAX_STREAM_CLIENTS]
             self._turn.notify_all()
             return follower
 
@@ -121,7 +121,7 @@ class StreamClient:
 
 # The conversation while it goes on: what a turn has said so far.
 
-_LONGEST_RESULT = 300
+_MAX_RESULT_CHARS = 300
 
 
 class LiveTurn:
@@ -154,7 +154,7 @@ class LiveTurn:
             self._feed.publish("text", {"text": event.text})
         elif isinstance(event, ToolRun):
             result = " ".join(remove_hints(event.result).split())
-            cut = result if len(result) <= _LONGEST_RESULT else f"{result[:_LONGEST_RESULT]}…"
+            cut = result if len(result) <= _MAX_RESULT_CHARS else f"{result[:_MAX_RESULT_CHARS]}…"
             self._feed.publish("tool", {"name": event.name, "arguments": str(event.arguments), "result": cut})
 
     def say(self, text: str) -> None:
@@ -170,8 +170,8 @@ class LiveTurn:
 
 # What was told on the page without being asked: reminders, warnings, answers that nobody was there to see.
 
-NAME = "page_letters.json"
-_LETTERS_KEPT = 60
+PAGE_OUTBOX_FILE = "page_letters.json"
+_MAX_MESSAGES = 60
 
 
 class PageOutbox:
@@ -179,7 +179,7 @@ class PageOutbox:
 
     def __init__(self, home: Path) -> None:
         """Read nothing yet."""
-        self._path = home / NAME
+        self._path = home / PAGE_OUTBOX_FILE
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] | None = None
 
@@ -199,7 +199,7 @@ class PageOutbox:
             self._write([*self._read(), *rows])
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
-        rows = rows[-_LETTERS_KEPT:]
+        rows = rows[-_MAX_MESSAGES:]
         try:
             write_atomic(self._path, json.dumps(rows, ensure_ascii=False).encode("utf-8", "replace"))
         except OSError as error:

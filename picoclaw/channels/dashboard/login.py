@@ -15,32 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ChannelError
-from picoclaw.files import explain_os_error, read_file, remove, write_atomic
+from picoclaw.files import explain_os_error, read_file, remove_file, write_atomic
 from picoclaw.security.audit import AuditLog
 
-CODE, LOGINS = "page_code.json", "page_logins.json"
-CODE_S = 600.0
-KEPT_S = 90 * 86_400
-MOST = 20
+CODE_FILE, LOGINS_FILE = "page_code.json", "page_logins.json"
+CODE_LIFETIME_S = 600.0
+LOGIN_LIFETIME_S = 90 * 86_400
+MAX_LOGINS = 20
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_LENGTH = 8
-_ALIKE = str.maketrans("OIL", "011", "- \t\r\n")
+_CODE_CHARS = 8
+_LOOKALIKES = str.maketrans("OIL", "011", "- \t\r\n")
 _DAY_S = 86_400.0
-_LONGEST_AGENT = 120
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_Kept = dict[str, dict[str, Any]]
+_MAX_AGENT_CHARS = 120
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+_SavedLogins = dict[str, dict[str, Any]]
 
 
 def read_uptime() -> tuple[str, float]:
     """Name this boot, and its seconds, by a clock that nobody can set."""
-    return _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    return _BOOT_ID_FILE.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def make_code(home: Path) -> str:
     """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
-    code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_CHARS))
     boot, now = read_uptime()
-    _save(home / CODE, {"code": _hash_secret(code), "boot": boot, "at": now})
+    _save(home / CODE_FILE, {"code": _hash_secret(code), "boot": boot, "at": now})
     return f"{code[:4]}-{code[4:]}"
 
 
@@ -51,7 +51,7 @@ class Logins:
         """`wall()` gives seconds since 1970."""
         self._home, self._wall = home, wall
         self._lock = threading.Lock()
-        self._known: _Kept = {}
+        self._known: _SavedLogins = {}
         self._mark = (-1, -1)
 
     def enter(self, code: str, agent: str, address: str) -> str:
@@ -59,11 +59,11 @@ class Logins:
         with self._lock:
             if not self._fits(code):
                 return ""
-            remove(self._home / CODE)
+            remove_file(self._home / CODE_FILE)
             secret, now = secrets.token_urlsafe(32), self._wall()
-            shown = agent.encode("ascii", "replace").decode()[:_LONGEST_AGENT]
+            shown = agent.encode("ascii", "replace").decode()[:_MAX_AGENT_CHARS]
             known = self._read() | {_hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
-            newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MOST:]
+            newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MAX_LOGINS:]
             self._write({digest: known[digest] for digest in newest})
             AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
             return secret
@@ -75,7 +75,7 @@ class Logins:
         with self._lock:
             known, digest, now = self._read(), _hash_secret(secret), self._wall()
             login = known.get(digest)
-            if login is None or now - float(login["seen"]) > KEPT_S:
+            if login is None or now - float(login["seen"]) > LOGIN_LIFETIME_S:
                 return False
             if now - float(login["seen"]) > _DAY_S:
                 try:
@@ -104,17 +104,17 @@ class Logins:
             return list(self._read().values())
 
     def _fits(self, code: str) -> bool:
-        kept = _load(self._home / CODE)
+        kept = _load(self._home / CODE_FILE)
         boot, now = read_uptime()
         try:
-            alive = kept["boot"] == boot and 0 <= now - float(kept["at"]) <= CODE_S
-            return hmac.compare_digest(str(kept["code"]), _hash_secret(code.upper().translate(_ALIKE))) and alive
+            alive = kept["boot"] == boot and 0 <= now - float(kept["at"]) <= CODE_LIFETIME_S
+            return hmac.compare_digest(str(kept["code"]), _hash_secret(code.upper().translate(_LOOKALIKES))) and alive
         except (KeyError, TypeError, ValueError):
             return False
 
-    def _read(self) -> _Kept:
+    def _read(self) -> _SavedLogins:
         """Read the file again when somebody has changed it."""
-        path = self._home / LOGINS
+        path = self._home / LOGINS_FILE
         try:
             found = path.stat()
         except OSError:
@@ -126,8 +126,8 @@ class Logins:
             self._mark = mark
         return self._known
 
-    def _write(self, known: _Kept) -> None:
-        _save(self._home / LOGINS, known)
+    def _write(self, known: _SavedLogins) -> None:
+        _save(self._home / LOGINS_FILE, known)
 
 
 def _is_valid_login(login: Any) -> bool:

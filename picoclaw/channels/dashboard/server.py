@@ -23,12 +23,12 @@ from waitress.wasyncore import close_all, poll2
 from picoclaw.errors import ChannelError
 from picoclaw.files import explain_os_error
 
-LONGEST_HEAD, LONGEST_BODY = 16_384, 65_536
-THREADS, CONNECTIONS = 8, 60
+MAX_HEAD_BYTES, MAX_BODY_BYTES = 16_384, 65_536
+THREADS, MAX_CONNECTIONS = 8, 60
 REQUEST_S, IDLE_S = 15, 60
-_LOOK_S = 5
-_ASLEEP_S = 60
-_PATIENCE_S = 0.8
+_CLEANUP_INTERVAL_S = 5
+_POLL_TIMEOUT_S = 60
+_SHUTDOWN_TIMEOUT_S = 0.8
 _IP_FREEBIND = 15
 """ip(7); Python has no name for it."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -42,7 +42,7 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
         super().__init__(server, sock, addr, adj, map)
         self.began = 0.0
         everyone = list(server.active_channels.values())
-        if len(everyone) > CONNECTIONS:
+        if len(everyone) > MAX_CONNECTIONS:
             greediest = Counter(one.addr[0] for one in everyone).most_common(1)[0][0]
             idle = [one for one in everyone if one.addr[0] == greediest and not one.requests and one is not self]
             for one in sorted(idle, key=lambda one: one.creation_time)[:1]:
@@ -91,14 +91,14 @@ class PageServer:
             threads=THREADS,
             ident="",
             backlog=256,
-            connection_limit=2 * CONNECTIONS,
-            cleanup_interval=_LOOK_S,
+            connection_limit=2 * MAX_CONNECTIONS,
+            cleanup_interval=_CLEANUP_INTERVAL_S,
             channel_timeout=IDLE_S,
             log_socket_errors=False,
-            max_request_header_size=LONGEST_HEAD,
-            max_request_body_size=LONGEST_BODY,
-            inbuf_overflow=2 * LONGEST_BODY,
-            asyncore_loop_timeout=_ASLEEP_S,
+            max_request_header_size=MAX_HEAD_BYTES,
+            max_request_body_size=MAX_BODY_BYTES,
+            inbuf_overflow=2 * MAX_BODY_BYTES,
+            asyncore_loop_timeout=_POLL_TIMEOUT_S,
             asyncore_use_poll=True,
             clear_untrusted_proxy_headers=False,  # the site believes those of the owner's own proxies, see client_of
         )
@@ -115,14 +115,14 @@ class PageServer:
     def run(self) -> None:
         """Serve until `stop`."""
         while not self._ending:
-            poll2(_ASLEEP_S, self._map)
+            poll2(_POLL_TIMEOUT_S, self._map)
 
     def stop(self, loop: threading.Thread) -> None:
         """End what is answered and the thread that runs `run`; from any other one."""
         self._ending = True
         self._server.pull_trigger()
-        self._server.task_dispatcher.shutdown(timeout=_PATIENCE_S)
-        loop.join(_PATIENCE_S)
+        self._server.task_dispatcher.shutdown(timeout=_SHUTDOWN_TIMEOUT_S)
+        loop.join(_SHUTDOWN_TIMEOUT_S)
         late = bool(self._server.task_dispatcher.threads)  # which will still want to wake the loop: not by a number
         left = {n: one for n, one in self._map.items() if not (late and one is self._server.trigger)}  # of another file
         close_all(left, ignore_all=True)
@@ -134,7 +134,7 @@ class PageServer:
 # where a name of the attacker's comes to mean our address: the Host header then still has the attacker's name.
 
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:\d{1,5})?", re.IGNORECASE)
-_OWN_WORDS = {"", "same-origin", "none"}
+_ALLOWED_FETCH_SITES = {"", "same-origin", "none"}
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -181,7 +181,7 @@ def find_foreign_origin(environ: Mapping[str, str], origins: Collection[str] = (
     page's own beside the host that was asked for: a proxy may ask us by another name than the browser asked it.
     """
     host, origin = environ.get("HTTP_HOST", "").lower(), environ.get("HTTP_ORIGIN", "").lower()
-    if environ.get("HTTP_SEC_FETCH_SITE", "") not in _OWN_WORDS and environ.get("PATH_INFO") != "/":
+    if environ.get("HTTP_SEC_FETCH_SITE", "") not in _ALLOWED_FETCH_SITES and environ.get("PATH_INFO") != "/":
         return "another page has sent this"
     if origin and origin not in {f"http://{host}", f"https://{host}", *origins}:
         return "another page has sent this; behind a proxy, name the page's address in origins in [page] of config.toml"

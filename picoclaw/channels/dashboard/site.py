@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, cast, get_args
 
 import bottle
 
-from picoclaw.channels.channel import Word
+from picoclaw.channels.channel import ApprovalAnswer
 from picoclaw.channels.dashboard import server
 from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox, merge_messages
-from picoclaw.channels.dashboard.login import KEPT_S, Logins
+from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S, Logins
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import find_shipped
 
-_LONGEST_HOURS = 24 * 366 * 3
+_MAX_HOURS = 24 * 366 * 3
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
@@ -37,7 +37,7 @@ def parse_hours(text: str) -> float:
         found = 0.0
     if not found > 0:
         refuse(400, "hours is no number above 0")
-    return min(found, _LONGEST_HOURS)
+    return min(found, _MAX_HOURS)
 
 
 def serve_file() -> Any:
@@ -112,11 +112,11 @@ def format_bottle_error(error: Any) -> str:
 # The page's addresses: what each gives and takes, and who may. Bottle finds the way, the house does the work.
 
 COOKIE, SESSION = "picoclaw", "page:home"
-LONGEST_TEXT = 16_000
-_SHOWN = 60
-_LIVE_S, _PLANS_S = 10.0, 60.0
+MAX_CHAT_CHARS = 16_000
+_MAX_ROWS = 60
+_LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
 _HEALTH_S = 10.0
-_MOST_POINTS, _SPARK_POINTS = 200, 48
+_MAX_POINTS, _SPARK_POINTS = 200, 48
 Posted = Callable[[str, str, str], None]
 """Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
 
@@ -238,7 +238,13 @@ class Site:
         if not secret:
             return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
         encrypted = read_header("Origin").lower().startswith("https:")
-        attributes = {"path": "/", "httponly": True, "samesite": "strict", "maxage": KEPT_S, "secure": encrypted}
+        attributes = {
+            "path": "/",
+            "httponly": True,
+            "samesite": "strict",
+            "maxage": LOGIN_LIFETIME_S,
+            "secure": encrypted,
+        }
         bottle.response.set_cookie(COOKIE, secret, **attributes)
         bottle.response.set_header("Cache-Control", "no-store")
         return {}
@@ -252,18 +258,18 @@ class Site:
     def _state(self) -> dict[str, Any]:
         said, problem, mark = [], "", self._feed.mark
         try:
-            said = self._house.said(SESSION, _SHOWN)
+            said = self._house.said(SESSION, _MAX_ROWS)
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
         told = [*self._letters.all(), *self._outcomes()]
-        lines = [line._asdict() for line in merge_messages(said, told, self._house.mark, _SHOWN)]
+        lines = [line._asdict() for line in merge_messages(said, told, self._house.mark, _MAX_ROWS)]
         own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
         asked = _collect_parts(questions=self._house.questions)
         return own | asked | self._talk.now() | self._board() | self._plans()
 
     def _outcomes(self) -> list[ChatEntry]:
         try:
-            return self._house.outcomes(_SHOWN)
+            return self._house.outcomes(_MAX_ROWS)
         except PicoclawError:  # the conversation says what is wrong
             return []
 
@@ -279,7 +285,7 @@ class Site:
         hours_ = parse_hours(query.get("hours", "24"))
         end = time.time()
         begin = end - hours_ * 3600
-        points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MOST_POINTS)
+        points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MAX_POINTS)
         return {"begin": begin, "end": end, "points": points}
 
     def _day(self) -> dict[str, Any]:
@@ -302,15 +308,15 @@ class Site:
         return self._streamed(secret, after)
 
     def _streamed(self, secret: str, after: str) -> Iterator[str]:
-        follower, shown, due, plans_due = self._feed.follow(after), "", 0.0, time.monotonic() + _PLANS_S
+        follower, shown, due, plans_due = self._feed.follow(after), "", 0.0, time.monotonic() + _PLANS_INTERVAL_S
         try:
             yield "retry: 3000\n\n"
             while self._logins.knows(secret):
                 now = time.monotonic()
                 if now >= due:
-                    due = now + _LIVE_S
+                    due = now + _LIVE_INTERVAL_S
                     board = self._board() | (self._plans() if now >= plans_due else {})
-                    plans_due = now + _PLANS_S if now >= plans_due else plans_due
+                    plans_due = now + _PLANS_INTERVAL_S if now >= plans_due else plans_due
                     news = json.dumps(board)
                     yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
                     shown = news
@@ -325,7 +331,7 @@ class Site:
 
     def _say(self) -> dict[str, Any]:
         body = read_json_body()
-        text, number = read_text_field(body, "text", LONGEST_TEXT), read_text_field(body, "id", 64)
+        text, number = read_text_field(body, "text", MAX_CHAT_CHARS), read_text_field(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
         self._post(text, number, self._logins.name(read_cookie(COOKIE)))
@@ -336,8 +342,8 @@ class Site:
         """Have the person's word on a question posted, as if they had typed it."""
         body = read_json_body()
         said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
-        if said not in get_args(Word):
-            refuse(400, f"word has to be one of {', '.join(get_args(Word))}")
+        if said not in get_args(ApprovalAnswer):
+            refuse(400, f"word has to be one of {', '.join(get_args(ApprovalAnswer))}")
         number = next((one.number for one in self._house.questions() if one.id == sign and not one.outcome), 0)
         if not number:
             refuse(409, "this question is not open any more")

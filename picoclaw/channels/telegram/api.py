@@ -21,12 +21,12 @@ from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.files import RootedPath, explain_os_error
 from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
 
-_LARGEST_ANSWER = 4_000_000  # bytes; 40 updates of the longest kind
-_MOST_HANGING = 4
+_MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
+_MAX_PENDING_CALLS = 4
 _CONNECT_S, _QUIET_S, _STALLED_S = 10.0, 60.0, 20.0
-_KEPT_S, _MOST_KEPT = 30.0, 2
+_IDLE_CONNECTION_S, _MAX_IDLE_CONNECTIONS = 30.0, 2
 """How long a connection is used again, less than servers keep it, and how many wait for that."""
-_BROKEN = 500
+_SERVER_ERROR = 500
 _TOKEN = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
 
 
@@ -140,7 +140,7 @@ class TelegramApi:
 
         Raises Unreachable, Busy, BadToken, Conflict or NotDone.
         """
-        answer = self._asked(f"/bot{self._token}/{method}", dict(fields), wait, upload, _LARGEST_ANSWER)
+        answer = self._asked(f"/bot{self._token}/{method}", dict(fields), wait, upload, _MAX_RESPONSE_BYTES)
         self.date = answer.date
         return _parse_result(answer)
 
@@ -171,7 +171,7 @@ class TelegramApi:
 
     def _made(self) -> _ApiConnection:
         try:
-            return _ApiConnection(Client({"Content-Type": "application/json"}, kept_s=_KEPT_S))
+            return _ApiConnection(Client({"Content-Type": "application/json"}, kept_s=_IDLE_CONNECTION_S))
         except ValueError as error:
             raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
 
@@ -182,7 +182,7 @@ class TelegramApi:
         with self._guard:
             if self._closed:
                 raise Unreachable("Telegram was left")
-            if len(self._pending) >= _MOST_HANGING:
+            if len(self._pending) >= _MAX_PENDING_CALLS:
                 raise Unreachable("Telegram's name cannot be looked up: the calls before still wait for that")
             pending, era = _PendingCall(self._idle.pop() if self._idle else None), self._era
             self._pending.add(pending)
@@ -206,7 +206,7 @@ class TelegramApi:
             used, good = pending.connection, isinstance(pending.answer, _ApiAnswer) and not pending.ended
             with self._guard:
                 self._pending.discard(pending)
-                if used and good and era == self._era and not self._closed and len(self._idle) < _MOST_KEPT:
+                if used and good and era == self._era and not self._closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
                     self._idle.append(used)
                     used = None
             if used:
@@ -285,7 +285,7 @@ def _parse_result(answer: _ApiAnswer) -> Any:
         if answer.data.lstrip()[:1] == b"<":
             raise Unreachable(
                 "a web page answered instead of Telegram: the network may want a login (captive portal)",
-                unsure=answer.status >= _BROKEN,
+                unsure=answer.status >= _SERVER_ERROR,
             )
         raise Unreachable(f"Telegram's answer (HTTP {answer.status}) is not one of its API", unsure=True)
     if told["ok"]:
@@ -308,7 +308,7 @@ def _make_error(told: dict[str, Any], status: int) -> ChannelError:
             seconds = more.get("retry_after")
             pause = float(min(max(seconds, 0), 3600)) if isinstance(seconds, int) else 5.0
             return Busy(f"Telegram wants a pause ({said})", pause)
-        case int() if code >= _BROKEN:
+        case int() if code >= _SERVER_ERROR:
             return Unreachable(f"Telegram is out of order ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
     return CallRefused(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)

@@ -13,12 +13,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from picoclaw.channels.channel import ChannelStatus, Kept, Post, Word, describe_outcome, make_answer_command
+from picoclaw.channels.channel import (
+    ApprovalAnswer,
+    ChannelStatus,
+    FindApproval,
+    PostMessage,
+    describe_outcome,
+    make_answer_command,
+)
 from picoclaw.channels.telegram import updates
 from picoclaw.channels.telegram.api import TelegramApi
-from picoclaw.channels.telegram.connection import USUAL, TelegramConnection, Timing
+from picoclaw.channels.telegram.connection import DEFAULT_TIMING, TelegramConnection, Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import MESSAGE_ROOM, Button, ChatPlace, Sender, parse_place, split_answer
+from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Button, ChatPlace, Sender, parse_place, split_answer
 from picoclaw.channels.telegram.updates import (
     ButtonPress,
     EmptyUpdate,
@@ -37,13 +44,17 @@ from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.times import format_duration
 
-_SHOWN, _MOST = "telegram.questions", 100
+_QUESTIONS_KEY, _MAX_QUESTIONS = "telegram.questions", 100
 _DATA = re.compile(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
-_WORDS: dict[str, Word] = {"y": "yes", "n": "no", "a": "always"}
+_WORDS: dict[str, ApprovalAnswer] = {"y": "yes", "n": "no", "a": "always"}
 _LABELS = {"y": "✅ Yes", "n": "❌ No", "a": "♾ Always"}
-_TAKEN: dict[Word, str] = {"yes": "Yes, this once.", "no": "No.", "always": "Yes, and always for exactly this."}
-OVER = "This question is no longer open."
-NOT_YOURS = "Only the owner can answer this."
+_CONFIRMATIONS: dict[ApprovalAnswer, str] = {
+    "yes": "Yes, this once.",
+    "no": "No.",
+    "always": "Yes, and always for exactly this.",
+}
+QUESTION_CLOSED = "This question is no longer open."
+NOT_OWNER = "Only the owner can answer this."
 
 
 class ButtonAnswer(NamedTuple):
@@ -51,7 +62,7 @@ class ButtonAnswer(NamedTuple):
 
     text: str
     approval: Approval | None = None
-    word: Word = "no"
+    word: ApprovalAnswer = "no"
 
 
 class _ShownQuestion(NamedTuple):
@@ -63,7 +74,7 @@ class _ShownQuestion(NamedTuple):
 class TelegramQuestions:
     """The questions of one bot; any thread may come."""
 
-    def __init__(self, sender: Sender, pairing: Pairing, kept: Kept, note: Callable[[str], None]) -> None:
+    def __init__(self, sender: Sender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
         """`note` is told in a line what the disk did not take."""
         self._sender, self._pairing, self._kept, self._note = sender, pairing, kept, note
         self._guard = threading.RLock()
@@ -80,7 +91,9 @@ class TelegramQuestions:
         message, last = self._sender.plain(place, _describe_length(text), buttons)
         try:
             with self._guard:
-                self._keep(dict([*self._open().items(), (number, _ShownQuestion(place.chat, message, last))][-_MOST:]))
+                self._keep(
+                    dict([*self._open().items(), (number, _ShownQuestion(place.chat, message, last))][-_MAX_QUESTIONS:])
+                )
         except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
             self._note(f"telegram: which message asks about number {number} is not kept: {error}")
         self.settle()  # it may have ended meanwhile
@@ -88,17 +101,17 @@ class TelegramQuestions:
     def pressed(self, button: ButtonPress) -> ButtonAnswer:
         """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open."""
         if not button.user or button.user != self._pairing.owner():
-            return ButtonAnswer(NOT_YOURS)
+            return ButtonAnswer(NOT_OWNER)
         found = _DATA.fullmatch(button.data)
         approval = self._kept(int(found[2])) if found else None
         if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
-            return ButtonAnswer(OVER)
+            return ButtonAnswer(QUESTION_CLOSED)
         with self._guard:
             shown = self._open().get(approval.number)
         if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
-            return ButtonAnswer(OVER)
+            return ButtonAnswer(QUESTION_CLOSED)
         word = _WORDS[found[1]]
-        return ButtonAnswer(_TAKEN[word], approval, word)
+        return ButtonAnswer(_CONFIRMATIONS[word], approval, word)
 
     def settle(self) -> None:
         """Write below the questions that are no longer open how they have ended, as far as Telegram can be reached."""
@@ -127,18 +140,18 @@ class TelegramQuestions:
     def _open(self) -> dict[int, _ShownQuestion]:
         if self._shown is None:
             with self._pairing.marks() as marks:
-                self._shown = _load_shown(marks.get(_SHOWN))
+                self._shown = _load_shown(marks.get(_QUESTIONS_KEY))
         return self._shown
 
     def _keep(self, shown: dict[int, _ShownQuestion]) -> None:
         self._shown = shown
         with self._pairing.marks() as marks:
-            marks.set(_SHOWN, json.dumps(shown))
+            marks.set(_QUESTIONS_KEY, json.dumps(shown))
 
 
 def _describe_length(text: str) -> str:
     """Say of a question that takes several messages how long it is."""
-    return text if len(text) <= MESSAGE_ROOM else f"(A long question: {len(text):,} characters.)\n{text}"
+    return text if len(text) <= MAX_EXTENDABLE_UNITS else f"(A long question: {len(text):,} characters.)\n{text}"
 
 
 def _load_shown(text: str) -> dict[int, _ShownQuestion]:
@@ -152,8 +165,8 @@ def _load_shown(text: str) -> dict[int, _ShownQuestion]:
 # The channel: what Telegram brings is posted, what is to be told is sent. Joins the modules beside it.
 
 _LATE_S = 600
-_TYPING_S, _LONGEST_TYPING_S = 4.5, 600.0
-_STRANGERS = 20
+_TYPING_S, _MAX_TYPING_S = 4.5, 600.0
+_MAX_STRANGERS = 20
 _SHORT_WAIT_S = 5.0
 _FETCH_WAITS = 6
 
@@ -168,9 +181,9 @@ class TelegramChannel:
         config: Config,
         wording: Templates,
         stops: frozenset[str] = frozenset(),
-        timing: Timing = USUAL,
+        timing: Timing = DEFAULT_TIMING,
         note: Callable[[str], None] = lambda _: None,
-        kept: Kept = lambda _: None,
+        kept: FindApproval = lambda _: None,
     ) -> None:
         """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
 
@@ -190,11 +203,11 @@ class TelegramChannel:
         receive = (self._receive, self._is_urgent)
         self._poll = UpdatePoller((self._ears, self._api), self._link, *receive, self._ending, timing)
         self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
-        self._post: Post = lambda _: None
+        self._post: PostMessage = lambda _: None
         self._typing: dict[str, threading.Event] = {}
         self._strangers: set[int] = set()
 
-    def start(self, post: Post) -> None:
+    def start(self, post: PostMessage) -> None:
         """See Channel."""
         self._post = post
         try:
@@ -261,7 +274,7 @@ class TelegramChannel:
             threading.Thread(target=self._asking.settle, name="telegram-asking", daemon=True).start()
 
     def _type(self, place: ChatPlace, done: threading.Event) -> None:
-        until = time.monotonic() + _LONGEST_TYPING_S
+        until = time.monotonic() + _MAX_TYPING_S
         with suppress(ChannelError):
             while not done.is_set() and time.monotonic() < until:
                 self._api.call("sendChatAction", {**place.fields, "action": "typing"}, _SHORT_WAIT_S)
@@ -336,7 +349,7 @@ class TelegramChannel:
             return
         if self._pairing.redeem(said.text, said.user, said.who):
             text = "Paired. What you write here goes to this board; /help lists the commands."
-        elif said.user in self._strangers or len(self._strangers) >= _STRANGERS:
+        elif said.user in self._strangers or len(self._strangers) >= _MAX_STRANGERS:
             return
         else:
             self._strangers.add(said.user)
@@ -364,7 +377,7 @@ class TelegramChannel:
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram does not say where it is")
-        data = self._files.fetch(path, updates.LARGEST_TAKEN, _FETCH_WAITS * self._timing.wait)
+        data = self._files.fetch(path, updates.MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
         updates.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
         stored = updates.make_file_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)

@@ -11,7 +11,7 @@ from picoclaw.channels.telegram.api import BadToken, Busy, Conflict, Unreachable
 from picoclaw.times import format_duration
 
 _BAD_TOKEN_S, _CONFLICT_S = 600.0, 30.0
-_BLIP_S = 30.0
+_SHORT_OUTAGE_S = 30.0
 
 
 class Timing(NamedTuple):
@@ -33,7 +33,7 @@ class Timing(NamedTuple):
     album: float = 1.0
 
 
-USUAL = Timing()
+DEFAULT_TIMING = Timing()
 
 
 class TelegramConnection:
@@ -84,7 +84,7 @@ class TelegramConnection:
             if not self._error:
                 self._since = now
             self._error = str(error)
-            lasts = now - self._since >= _BLIP_S or not isinstance(error, Unreachable)
+            lasts = now - self._since >= _SHORT_OUTAGE_S or not isinstance(error, Unreachable)
             new = lasts and self._noted is not type(error)
             if new:
                 self._noted = type(error)

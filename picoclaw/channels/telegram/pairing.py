@@ -20,9 +20,9 @@ from picoclaw.security.audit import AuditLog
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 
-MINUTES = 10
-_TRIES = 5
-_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
+CODE_MINUTES = 10
+_MAX_TRIES = 5
+_ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
 _CODE = re.compile(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
 _OFFER, _PAIRED, _OWNER = "telegram.code", "telegram.paired", "telegram.owner"
 _NOBODY = "0"
@@ -78,9 +78,9 @@ class Pairing:
 
     def offer(self) -> str:
         """Make a code, which takes the place of an earlier one. Raises StoreError."""
-        code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(64) if byte < 248)[:8]
+        code = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(64) if byte < 248)[:8]
         with self._guard:
-            self._marks().set(_OFFER, json.dumps([_hash_code(code), *_read_boot_moment(MINUTES * 60), _TRIES]))
+            self._marks().set(_OFFER, json.dumps([_hash_code(code), *_read_boot_moment(CODE_MINUTES * 60), _MAX_TRIES]))
         return code
 
     def redeem(self, text: str, user: int, who: str) -> bool:

@@ -221,10 +221,10 @@ def _write(out: _Writer, pieces: list[str], looks: list[tuple[str, int, int, str
 
 # Cuts a text with entities into messages that Telegram takes: 4,096 UTF-16 units each, broken where a reader would.
 
-MESSAGE = 4096
+MAX_MESSAGE_UNITS = 4096
 """UTF-16 units of one message at most."""
 
-_ENTITIES = 100
+_MAX_ENTITIES = 100
 _BREAKS = ("\n\n", "\n", ". ", "! ", "? ", "; ", ", ", " ")
 _JOINERS = {"\u200d", "\ufe0e", "\ufe0f", "\u20e3"}
 
@@ -234,7 +234,7 @@ def count_units(text: str) -> int:
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def split_message(whole: RichText, most: int = MESSAGE) -> list[RichText]:
+def split_message(whole: RichText, most: int = MAX_MESSAGE_UNITS) -> list[RichText]:
     """Cut a text into messages in their order; no word is lost, and what is bold or code goes on being so."""
     parts, start, text = [], 0, whole.text
     while start < len(text):
@@ -253,7 +253,7 @@ def encode_entities(entities: tuple[Entity, ...], text: str) -> list[dict[str, A
     return [
         {"type": e.kind, "offset": count_units(text[: e.start]), "length": count_units(text[e.start : e.end])}
         | ({"url": e.more} if e.kind == "text_link" else {"language": e.more} if e.more else {})
-        for e in entities[:_ENTITIES]
+        for e in entities[:_MAX_ENTITIES]
     ]
 
 
@@ -301,16 +301,16 @@ def _slice(whole: RichText, start: int, end: int) -> RichText:
 # Telegram has no number by which a message sent twice could be dropped. Where the connection breaks after a part was
 # handed over, nobody can know whether it has arrived: it is sent again, and says that it may be a repetition.
 
-PERHAPS = "(Perhaps sent before: the connection broke off.)"
+MAYBE_REPEATED = "(Perhaps sent before: the connection broke off.)"
 
-_PATIENCE_S = 20.0
+_CALL_TIMEOUT_S = 20.0
 _UPLOAD_BYTES_S = 20_000
-_MOST_DOUBLINGS = 3
-_CAPTION = 1024
+_MAX_DOUBLINGS = 3
+_MAX_CAPTION_UNITS = 1024
 _KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a letter
 
 
-MESSAGE_ROOM = 3800
+MAX_EXTENDABLE_UNITS = 3800
 """UTF-16 units of a message that may have a line added later."""
 
 
@@ -396,7 +396,7 @@ class Sender:
         """
         keys = [{"text": button.label, "callback_data": button.data} for button in buttons]
         with self._guard:
-            *before, last = split_message(RichText(text), MESSAGE_ROOM)
+            *before, last = split_message(RichText(text), MAX_EXTENDABLE_UNITS)
             for part in before:
                 self._part(place, part)
             fields = {"text": last.text, "link_preview_options": {"is_disabled": True}}
@@ -437,8 +437,8 @@ class Sender:
 
     def _file(self, place: ChatPlace, file: Attachment, *, again: bool) -> None:
         """Send a file; a picture that Telegram does not take as one goes as it is."""
-        fits = count_units(file.caption) <= _CAPTION - len(PERHAPS) - 1
-        words = "\n".join(filter(None, [PERHAPS if again else "", file.caption if fits else ""]))
+        fits = count_units(file.caption) <= _MAX_CAPTION_UNITS - len(MAYBE_REPEATED) - 1
+        words = "\n".join(filter(None, [MAYBE_REPEATED if again else "", file.caption if fits else ""]))
         caption = {"caption": words} if words else {}
         kinds = ["photo", "document"] if file.photo else ["document"]
         for kind in kinds:
@@ -472,9 +472,9 @@ class Sender:
 
         After one that may have been done it is given more time, so that a slow network does not repeat it for ever.
         """
-        patient = 2 ** min(self._unsure.get(place.chat, 0), _MOST_DOUBLINGS)
+        patient = 2 ** min(self._unsure.get(place.chat, 0), _MAX_DOUBLINGS)
         wait = self._timing.wait * patient + (upload.size / _UPLOAD_BYTES_S if upload else 0)
-        patience = _PATIENCE_S
+        patience = _CALL_TIMEOUT_S
         while True:
             self._rest(self._next.get(place.chat, 0.0) - time.monotonic())
             try:
@@ -493,7 +493,7 @@ class Sender:
         self._next = {chat: at for chat, at in self._next.items() if at > now} | {place.chat: now + seconds}
 
     def _rest(self, seconds: float) -> None:
-        if seconds > _PATIENCE_S:
+        if seconds > _CALL_TIMEOUT_S:
             raise Busy(f"Telegram wants a pause, for {seconds:.0f} s more", seconds)
         if seconds > 0 and self._ending.wait(seconds):
             raise Unreachable("Telegram was left")
@@ -514,12 +514,14 @@ def split_answer(text: str, workspace: Any) -> list[RichText | Attachment]:
     parts: list[RichText | Attachment] = []
     for piece in split_attachments(text, workspace):
         parts += (
-            [piece] if isinstance(piece, Attachment) else split_message(render_rich(piece), 4096 - len(PERHAPS) - 1)
+            [piece]
+            if isinstance(piece, Attachment)
+            else split_message(render_rich(piece), 4096 - len(MAYBE_REPEATED) - 1)
         )
     return parts
 
 
 def _mark_repeated(part: RichText) -> RichText:
-    shift = len(PERHAPS) + 1
+    shift = len(MAYBE_REPEATED) + 1
     moved = (e._replace(start=e.start + shift, end=e.end + shift) for e in part.entities)
-    return RichText(f"{PERHAPS}\n{part.text}", tuple(moved))
+    return RichText(f"{MAYBE_REPEATED}\n{part.text}", tuple(moved))

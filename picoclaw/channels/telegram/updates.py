@@ -262,8 +262,8 @@ def _as_int(value: Any) -> int:
 # what Telegram says is waiting, asked over another connection: a poll can be answered and deaf.
 
 _EMPTY_ROUNDS = 10
-_AT_ONCE = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
-_WANTED = ["message", "edited_message", "callback_query"]
+_UPDATES_PER_POLL = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
+_ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 
 
 class UpdatePoller:
@@ -323,7 +323,12 @@ class UpdatePoller:
 
     def _waiting(self, hold: int) -> list[Any]:
         """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""
-        fields = {"offset": self._offset, "timeout": hold, "limit": _AT_ONCE, "allowed_updates": _WANTED}
+        fields = {
+            "offset": self._offset,
+            "timeout": hold,
+            "limit": _UPDATES_PER_POLL,
+            "allowed_updates": _ALLOWED_UPDATES,
+        }
         raws = self._api.call("getUpdates", fields, hold + self._timing.grace)
         if not isinstance(raws, list):
             raise Unreachable("Telegram's updates are not a list")
@@ -365,20 +370,20 @@ def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
 
 # Files both ways: what was sent to the bot goes into the workspace, and what an answer names there is sent.
 
-LARGEST_TAKEN = 10_000_000
+MAX_DOWNLOAD_BYTES = 10_000_000
 """Bytes of a file that is fetched; it is held in memory meanwhile."""
 
-_MOST_KEPT = 200_000_000
-_FREE = 100_000_000
-_LARGEST_PHOTO, _LARGEST_SENT = 10_000_000, 50_000_000
+_MAX_STORED_BYTES = 200_000_000
+_MIN_FREE_BYTES = 100_000_000
+_MAX_PHOTO_BYTES, _MAX_UPLOAD_BYTES = 10_000_000, 50_000_000
 _PHOTOS = {".jpg", ".jpeg", ".png", ".webp"}
-_SUFFIXES = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3", "video": ".mp4", "video_note": ".mp4"}
+_DEFAULT_SUFFIXES = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3", "video": ".mp4", "video_note": ".mp4"}
 _NAMED = re.compile(r"^[ \t]*!\[([^\]\n]{0,1000})\]\(([^()\n]{1,500})\)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
-_WAITING, _MOST_WAITING, _FILES_AT_ONCE = "telegram.files", 50, 3
-_TRIES, _LONGEST_PAUSE_S = 3, 60.0
+_WAITING, _MAX_WAITING, _FILES_AT_ONCE = "telegram.files", 50, 3
+_TRIES, _MAX_PAUSE_S = 3, 60.0
 
 
 class Attachment(NamedTuple):
@@ -437,7 +442,7 @@ class Downloads:
         with self._guard:
             if any(one.update == said.update for one in self._waiting):
                 return True
-            if len(self._waiting) >= _MOST_WAITING:
+            if len(self._waiting) >= _MAX_WAITING:
                 return False
             self._keep([*self._waiting, said])
             self._work_for(said)
@@ -470,7 +475,7 @@ class Downloads:
                 while not self._ending.is_set() and not self._over(said, paths, problems):
                     problems = []  # they were told
                     self._ending.wait(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE_S)
+                    pause = min(2 * pause, _MAX_PAUSE_S)
         finally:
             with self._guard:
                 self._chats.discard(chat)
@@ -528,23 +533,23 @@ def make_file_name(chat: int, message: int, kind: str, name: str) -> str:
     plain = untrusted.sanitize_file_name(unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2])
     stem, dot, suffix = "".join(c if c.isalnum() or c in "._-" else "_" for c in plain).strip("._").rpartition(".")
     stem, suffix = (stem, f".{suffix[:10]}") if dot else (suffix, "")
-    shown = f"{stem[:40]}{suffix}" if stem else f"{kind}{_SUFFIXES.get(kind, '')}"
+    shown = f"{stem[:40]}{suffix}" if stem else f"{kind}{_DEFAULT_SUFFIXES.get(kind, '')}"
     return f"telegram{chat}-{message}-{shown}"
 
 
 def check_room(workspace: Path, size: int) -> None:
     """Raise ChannelError when a file of that size is not to be fetched."""
-    if size > LARGEST_TAKEN:
-        raise ChannelError(f"it has {size / 1e6:.0f} MB, and more than {LARGEST_TAKEN // 1_000_000} are not taken")
+    if size > MAX_DOWNLOAD_BYTES:
+        raise ChannelError(f"it has {size / 1e6:.0f} MB, and more than {MAX_DOWNLOAD_BYTES // 1_000_000} are not taken")
     folder = workspace / "inbox"
     try:
         held = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
         free = os.statvfs(workspace)
     except OSError as error:
         raise ChannelError(f"{folder} cannot be used: {explain_os_error(error)}") from None
-    if held + size > _MOST_KEPT:
+    if held + size > _MAX_STORED_BYTES:
         raise ChannelError(f"workspace/inbox holds {held / 1e6:.0f} MB: delete what is not needed there")
-    if free.f_bavail * free.f_frsize < _FREE + size:
+    if free.f_bavail * free.f_frsize < _MIN_FREE_BYTES + size:
         raise ChannelError("the disk is nearly full: free some space")
 
 
@@ -590,5 +595,5 @@ def _find_attachment(words: str, name: str, workspace: Path) -> Attachment | Non
     if place is None or about is None or not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
         return None
     size = about.st_size
-    photo = place.path.suffix.lower() in _PHOTOS and size <= _LARGEST_PHOTO
-    return Attachment(place, words, photo, size) if 0 < size <= _LARGEST_SENT else None
+    photo = place.path.suffix.lower() in _PHOTOS and size <= _MAX_PHOTO_BYTES
+    return Attachment(place, words, photo, size) if 0 < size <= _MAX_UPLOAD_BYTES else None
