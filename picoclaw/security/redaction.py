@@ -68,7 +68,7 @@ _SECRET_PREFIXES = (
     *("akia", "asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj"),
 )
 
-_SECRET_LABELS = (
+_LABEL_PATTERN = (
     r"api[_-]?key|access[_-]?key(?:[_-]id)?|secret[_-]?key|client[_-]?secret|secret|auth[_-]?token|token|password|passwd"
     r"|passphrase|passwort|kennwort|psk|pwd|private[_-]?key|(?<![A-Za-z])pass|(?<![A-Za-z])pw"
 )
@@ -97,7 +97,7 @@ _SECRET_FORMATS = (
     _SecretFormat(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
     _SecretFormat(
         ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"),
-        rf"(?P<kept>(?i:(?P<name>{_SECRET_LABELS}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
+        rf"(?P<kept>(?i:(?P<name>{_LABEL_PATTERN}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
     ),
 )
 
