@@ -10,10 +10,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from picoclaw.errors import PicoclawError, ToolError
 from picoclaw.files import explain_os_error
@@ -46,123 +45,54 @@ _MAX_RUNNING, _MAX_FINISHED_KEPT = 8, 20
 _KILL_TIMEOUT_S = 5.0
 
 
-@dataclass
 class BackgroundCommand:
-    """A command of one chat; `effects` are what it may do, and what writing to it may do.
+    """A command of one chat; `mark` tells it from a command of the same number after a restart."""
 
-    `mark` tells it from a command of the same number after a restart.
-    """
-
-    number: int
-    chat: str
-    shown: str
-    effects: tuple[Effect, ...]
-    seconds: float
-    running: RunningCommand | None = None
-    problem: str = ""
-    outcome: str = ""
-    mark: str = field(default_factory=lambda: os.urandom(8).hex())
-    changed: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, request: SandboxCommand, session: str) -> None:
+        self.number, self.request, self.session = 0, request, session
+        self.shown = shlex.join(request.argv)
+        self.running: RunningCommand | None = None
+        self.problem = self.outcome = ""
+        self.mark = os.urandom(8).hex()
+        self.changed = threading.Event()
 
     def state(self) -> str:
         return self.outcome or "runs"
 
+    def poll(self, seconds: float, stop: Stop) -> str:
+        """The new output and the state, after `seconds` at the latest."""
+        with stop.ends(self.changed.set):
+            if not stop:
+                self.changed.wait(seconds)
+            if not self.outcome:
+                self.changed.clear()
+        said = self.running.output.take() if self.running else ""
+        return f"{said}[{self.state()}]"
 
-class BackgroundCommands:
-    """The commands running beside the chats of this process."""
+    def write(self, text: str, *, end: bool) -> str:
+        """Write a line to its input, with `end` the last one. Raises ToolError."""
+        running = self.running
+        if self.outcome or running is None or running.stdin < 0:
+            raise ToolError(f"command {self.number} reads nothing any more: {self.outcome or 'its input has ended'}")
+        data = (text if not text or text.endswith("\n") else text + "\n").encode()
+        os.set_blocking(running.stdin, False)
+        try:
+            taken = os.write(running.stdin, data) if data else 0
+        except (BlockingIOError, BrokenPipeError):
+            raise ToolError(f"command {self.number} does not read what is written to it") from None
+        if taken < len(data):
+            raise ToolError(f"only {taken} of {len(data)} bytes were read")
+        if end:
+            running.close_stdin()
+        return f"{taken} bytes written"
 
-    def __init__(self) -> None:
-        self._all: dict[int, BackgroundCommand] = {}
-        self._last = 0
-
-    def begin(self, process: BackgroundCommand, start: Callable[[], RunningCommand]) -> BackgroundCommand:
-        """Start a command under the next number; raises ToolError if too many run, or what `start` raises."""
-        if sum(not one.outcome for one in self._all.values()) >= _MAX_RUNNING:
-            raise ToolError(f"{_MAX_RUNNING} commands run in the background already: kill one with process")
-        for number in [n for n, one in self._all.items() if one.outcome][: max(len(self._all) - _MAX_FINISHED_KEPT, 0)]:
-            del self._all[number]
-        begun = threading.Event()
-        threading.Thread(target=_supervise, args=(process, start, begun), name="command", daemon=True).start()
-        begun.wait()
-        if process.problem:
-            raise ToolError(process.problem)
-        self._last += 1
-        process.number = self._last
-        self._all[process.number] = process
-        return process
-
-    def of(self, chat: str) -> list[BackgroundCommand]:
-        """List the commands of a chat, also ended ones."""
-        return [process for process in self._all.values() if process.chat == chat]
-
-    def effects(self, number: int) -> tuple[Effect, ...]:
-        """The effects of writing to a command."""
-        return self._all[number].effects if number in self._all else ("read",)
-
-    def bound(self, number: int) -> dict[str, str]:
-        """What an approval to write to a command holds for."""
-        found = self._all.get(number)
-        return {"to the command": found.shown, "as it was started": found.mark} if found else {}
-
-    def get(self, chat: str, number: int) -> BackgroundCommand:
-        found = self._all.get(number)
-        if found is None or found.chat != chat:
-            known = ", ".join(str(process.number) for process in self.of(chat))
-            raise ToolError(f"there is no command {number} in this chat; known: {known or 'none'}")
-        return found
-
-
-def _supervise(process: BackgroundCommand, start: Callable[[], RunningCommand], begun: threading.Event) -> None:
-    """Start a command, collect its output, end it. The kernel kills it when this thread ends."""
-    try:
-        running = process.running = start()
-    except (PicoclawError, OSError) as error:
-        process.problem = f"the command could not be started: {error}"
-        return
-    finally:
-        begun.set()
-    in_time = running.wait(time.monotonic() + process.seconds)
-    code = running.close()
-    process.outcome = f"ended with exit code {code}" if in_time else f"stopped after {process.seconds:g} s"
-    process.changed.set()
-
-
-def poll_command(process: BackgroundCommand, seconds: float, stop: Stop) -> str:
-    """The new output and the state of a command, after `seconds` at the latest."""
-    with stop.ends(process.changed.set):
-        if not stop:
-            process.changed.wait(seconds)
-        if not process.outcome:
-            process.changed.clear()
-    said = process.running.output.take() if process.running else ""
-    return f"{said}[{process.state()}]"
-
-
-def write_command(process: BackgroundCommand, text: str, *, end: bool) -> str:
-    """Write a line to a command's input, with `end` the last one. Raises ToolError."""
-    running = process.running
-    if process.outcome or running is None or running.stdin < 0:
-        raise ToolError(f"command {process.number} reads nothing any more: {process.outcome or 'its input has ended'}")
-    data = (text if not text or text.endswith("\n") else text + "\n").encode()
-    os.set_blocking(running.stdin, False)
-    try:
-        taken = os.write(running.stdin, data) if data else 0
-    except (BlockingIOError, BrokenPipeError):
-        raise ToolError(f"command {process.number} does not read what is written to it") from None
-    if taken < len(data):
-        raise ToolError(f"only {taken} of {len(data)} bytes were read")
-    if end:
-        running.close_stdin()
-    return f"{taken} bytes written"
-
-
-def kill_command(process: BackgroundCommand) -> str:
-    """Kill a command with everything that it has started."""
-    if process.running and not process.outcome:
-        process.changed.clear()
-        process.running.kill()
-        process.changed.wait(_KILL_TIMEOUT_S)
-    return process.state()
+    def kill(self) -> str:
+        """Kill it with everything that it has started."""
+        if self.running and not self.outcome:
+            self.changed.clear()
+            self.running.kill()
+            self.changed.wait(_KILL_TIMEOUT_S)
+        return self.state()
 
 
 # Reads a command that a model wrote: a list of words, or a line without anything that only a shell understands.
@@ -234,28 +164,28 @@ _HINTS = (
 )
 _ERRORS = tuple(map(os.strerror, errno.errorcode))
 _PHRASES = {
-    program: tuple(phrase.strip() for phrase in phrases.replace("\n", " / ").split(" / "))
-    for program, phrases in {
-        "": "total / cannot access / cannot create directory / cannot remove / cannot stat / missing operand / execvp",
-        "git": """
-        On branch main / On branch master / main (root-commit) / master (root-commit) / main / master / HEAD
-        No commits yet / nothing to commit, working tree clean / no changes added to commit
-        Switched to a new branch / Switched to branch / create mode / delete mode / mode change
-        nothing added to commit but untracked files present (use "git add" to track) / Untracked files:
-        no changes added to commit (use "git add" and/or "git commit -a")
-        Changes to be committed: / Changes not staged for commit:
-        (use "git add <file>..." to update what will be committed)
-        (use "git add <file>..." to include in what will be committed) / (use "git rm --cached <file>..." to unstage)
-        (use "git restore <file>..." to discard changes in working directory)
-        (use "git restore --staged <file>..." to unstage)
-        new file: / modified: / deleted: / renamed: / file changed / files changed / insertions(+) / deletions(-)
-        insertion(+) / deletion(-)""",
-        "python": """
-        Traceback (most recent call last): / File / line / in <module> / AssertionError: / NameError: name
-        is not defined / passed in / failed in / Ran tests in / OK""",
-    }.items()
+    "": "total / cannot access / cannot create directory / cannot remove / cannot stat / missing operand / execvp",
+    "git": """\
+On branch main / On branch master / main (root-commit) / master (root-commit) / main / master / HEAD
+No commits yet / nothing to commit, working tree clean / no changes added to commit
+Switched to a new branch / Switched to branch / create mode / delete mode / mode change
+nothing added to commit but untracked files present (use "git add" to track) / Untracked files:
+no changes added to commit (use "git add" and/or "git commit -a")
+Changes to be committed: / Changes not staged for commit:
+(use "git add <file>..." to update what will be committed)
+(use "git add <file>..." to include in what will be committed) / (use "git rm --cached <file>..." to unstage)
+(use "git restore <file>..." to discard changes in working directory)
+(use "git restore --staged <file>..." to unstage)
+new file: / modified: / deleted: / renamed: / file changed / files changed / insertions(+) / deletions(-)
+insertion(+) / deletion(-)""",
+    "python": """\
+Traceback (most recent call last): / File / line / in <module> / AssertionError: / NameError: name
+is not defined / passed in / failed in / Ran tests in / OK""",
 }
-"""What usual programs say themselves, beside numbers and the names that they are given; '' for all programs."""
+"""What usual programs say themselves, beside numbers and the names that they are given; '' for all programs.
+
+Phrases are separated by slashes and line ends.
+"""
 
 _SHOWS_FILES = frozenset({"show", "diff", "log", "grep", "blame", "cat-file", "whatchanged", "reflog", "stash"})
 """What of git prints what is in files, and what others have written of them."""
@@ -294,7 +224,8 @@ class ExecTools:
         self._layout = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
         self._environment, self._passed_names = build_environment(ours, environ), frozenset(environ)
         self._shell, self._foreign = shell, foreign
-        self._processes = BackgroundCommands()
+        self._background: dict[int, BackgroundCommand] = {}
+        self._last_number = 0
 
     def _parse(self, arguments: Mapping[str, Any]) -> SandboxCommand:
         """Parse the arguments; raises ToolError for what cannot be done."""
@@ -313,43 +244,43 @@ class ExecTools:
         return SandboxCommand(words, cwd, seconds, arguments["write"], arguments["network"])
 
     def _get_effects(self, arguments: Mapping[str, Any]) -> Effects:
-        """Without write and network the kernel lets nothing be changed, whatever is run."""
         return _list_effects(self._parse(arguments))
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
         request = self._parse(arguments)
-        rights = ["change files in the workspace"] * request.write + [
-            "use the network, your own included"
-        ] * request.network
+        rights = describe_rights(write=request.write, network=request.network)
         line = ", as a line of shell" if request.argv[:2] == ("/bin/sh", "-c") else ""
-        return f"run {request.argv[0]} in {request.cwd}{line}; it may {' and '.join(rights)}, for {request.seconds:g} s at most"
+        return f"run {request.argv[0]} in {request.cwd}{line}; it may {rights}, for {request.seconds:g} s at most"
 
     def _is_untrusted_output(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Whether the output may be somebody's text rather than the system's or ours."""
         if not good or arguments["background"]:
-            return False  # words of ours
-        request, output = self._parse(arguments), result.rpartition("[")[0]
-        return not (is_system_output(request.argv) or self._is_known(request, output, caller.written))
+            return False
+        request = self._parse(arguments)
+        return not (is_system_output(request.argv) or self._is_known(request, result, caller.written))
 
-    def _is_known(self, request: SandboxCommand, output: str, written: Sequence[str]) -> bool:
+    def _is_known(self, request: SandboxCommand, result: str, written: Sequence[str]) -> bool:
         """Whether an output holds only what the model has written, file names, and usual phrases of programs."""
         program, *rest = request.argv
+        output = result.rpartition("[")[0]
         is_git = program == "git" and ("--stat" in rest or _SHOWS_FILES.isdisjoint(rest))
         kind = "git" if is_git else "python" if program.startswith("py") else ""
-        names = set(islice(_list_plain_names(request.cwd), _MAX_FOLDER_NAMES))
+        names = set()
+        with contextlib.suppress(OSError), os.scandir(request.cwd) as entries:
+            plain = (entry.name for entry in entries if is_plain_name(entry.name))
+            names = set(islice(plain, _MAX_FOLDER_NAMES))
         owners = _list_users() if _LONG_LISTING.search(output) else ()
 
         def is_word(text: str) -> bool:
-            if _MODE.fullmatch(text) or text in _MONTHS or text in owners:
-                return True
-            if is_git and text in _STATES:
+            if _MODE.fullmatch(text) or text in _MONTHS or text in owners or (is_git and text in _STATES):
                 return True
             return bool((is_git or program in _DIGESTS) and _DIGEST.fullmatch(text))
 
         def is_name(text: str) -> bool:
             return text in names or any(_is_file(root, text) for root in (request.cwd, self._layout.workspace))
 
-        phrases = [*_ERRORS, *_PHRASES[""], *_PHRASES[kind], *(rest if is_git else ())]
+        usual = re.split(r" / |\n", f"{_PHRASES['']}\n{_PHRASES[kind]}")
+        phrases = [*_ERRORS, *usual, *(rest if is_git else ())]
         lines = (line for line in output.splitlines() if not _is_system_error(line, request.argv))
         return is_known_text("\n".join(lines), phrases, written, is_word, is_name, UNITS)
 
@@ -362,14 +293,11 @@ class ExecTools:
         """A command that only reads runs unasked; the owner is asked about one with more rights."""
         return not (arguments.get("write") or arguments.get("network"))
 
-    def _list_variables(self) -> list[str]:
-        """The environment as shown to a person: inherited variables by name only."""
-        return [name if name in self._passed_names else f"{name}={value}" for name, value in self._environment.items()]
-
     def _bind_exec(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind the working folder, the environment, and the contents of files that the command names."""
         request = self._parse(arguments)
-        bound = {"in": str(request.cwd), "environment": shlex.join(self._list_variables())}
+        shown = [name if name in self._passed_names else f"{name}={value}" for name, value in self._environment.items()]
+        bound = {"in": str(request.cwd), "environment": shlex.join(shown)}
         for word in request.argv:
             for part in {word, word.rpartition("=")[2]}:
                 path = Path(os.path.realpath(request.cwd / part))  # Path.resolve() fails for a ring of links
@@ -386,19 +314,18 @@ class ExecTools:
         if not seen or request is None or not is_self_contained(request.argv):
             return seen
         named = [Path(os.path.realpath(request.cwd / word)) for word in request.argv[1:]]
-        is_git = request.argv[0] == "git"
-        return [
-            one
-            for one in seen
-            if any(_is_named(Path(one.path), path, inside=not is_git) for path in named)
-            or (is_git and _may_be_code(Path(one.path)))
-        ]
+        found = []
+        for one in seen:
+            real = Path(os.path.realpath(one.path))
+            if request.argv[0] == "git":
+                is_run = real in named or _may_be_code(Path(one.path))
+            else:
+                is_run = any(real.is_relative_to(path) for path in named)
+            found += [one] * is_run
+        return found
 
     def _describe_foreign(self, arguments: Mapping[str, Any]) -> list[str]:
-        return [_describe_foreign_file(one) for one in self._list_foreign_files(self._parse(arguments))]
-
-    def _describe_all_foreign(self, _arguments: Mapping[str, Any]) -> list[str]:
-        return [_describe_foreign_file(one) for one in self._list_foreign_files()]
+        return list(map(_describe_foreign_file, self._list_foreign_files(self._parse(arguments))))
 
     @tool(
         effect=_get_effects,
@@ -429,11 +356,13 @@ class ExecTools:
         if background:
             return self._start_in_background(request, stdin, caller)
         stop = caller.stop if caller else Stop()
-        with _HeldSignals() as signals:
+        with _hold_signals() as deliver_signals:
             running = self._start(request, stdin)
             try:
-                signals.deliver()
-                with _kill_on_stop(stop, running):
+                deliver_signals()
+                with stop.ends(running.kill):
+                    if stop:  # it came during the start
+                        running.kill()
                     finished = running.wait(time.monotonic() + request.seconds)
             finally:
                 running.close()
@@ -451,29 +380,57 @@ class ExecTools:
     def _start_in_background(self, request: SandboxCommand, given: str, caller: Caller | None) -> str:
         if caller is None or caller.origin not in _IN_PERSON or caller.depth:
             raise ToolError("only a person's chat runs commands in the background: leave out background")
-        process = BackgroundCommand(
-            0, caller.session, shlex.join(request.argv), _list_effects(request), request.seconds
-        )
-        self._processes.begin(process, lambda: self._start(request, None))
+        known = self._background
+        if sum(not one.outcome for one in known.values()) >= _MAX_RUNNING:
+            raise ToolError(f"{_MAX_RUNNING} commands run in the background already: kill one with process")
+        for number in [n for n, one in known.items() if one.outcome][: max(len(known) - _MAX_FINISHED_KEPT, 0)]:
+            del known[number]
+        process, begun = BackgroundCommand(request, caller.session), threading.Event()
+        threading.Thread(target=self._supervise, args=(process, begun), name="command", daemon=True).start()
+        begun.wait()
+        if process.problem:
+            raise ToolError(process.problem)
+        self._last_number += 1
+        process.number = self._last_number
+        known[process.number] = process
         if given:
-            write_command(process, given, end=False)
+            process.write(given, end=False)
         return (
             f"command {process.number} runs for {request.seconds:g} s at most; process looks at it, writes and ends it"
         )
 
+    def _supervise(self, process: BackgroundCommand, begun: threading.Event) -> None:
+        """Start a command, collect its output, end it. The kernel kills it when this thread ends."""
+        try:
+            running = process.running = self._start(process.request, None)
+        except (PicoclawError, OSError) as error:
+            process.problem = f"the command could not be started: {error}"
+            return
+        finally:
+            begun.set()
+        in_time = running.wait(time.monotonic() + process.request.seconds)
+        code = running.close()
+        process.outcome = f"ended with exit code {code}" if in_time else f"stopped after {process.request.seconds:g} s"
+        process.changed.set()
+
     def _get_process_effects(self, arguments: Mapping[str, Any]) -> Effects:
         """Writing to a command has the effects of the command."""
-        return self._processes.effects(arguments["number"]) if arguments["action"] == "write" else ("read",)
+        found = self._background.get(arguments["number"])
+        return _list_effects(found.request) if found and arguments["action"] == "write" else ("read",)
 
     def _bind_process(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return self._processes.bound(arguments["number"]) | bind_foreign_files(self._list_foreign_files())
+        found = self._background.get(arguments["number"])
+        bound = {"to the command": found.shown, "as it was started": found.mark} if found else {}
+        return bound | bind_foreign_files(self._list_foreign_files())
 
     def _is_untrusted_poll(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         if not good or arguments["action"] != "poll":
-            return False  # words of ours
-        line = self._processes.get(caller.session, arguments["number"]).shown
-        request = SandboxCommand(tuple(shlex.split(line)), self._layout.workspace, 0, write=False, network=False)
-        return not self._is_known(request, result.rpartition("[")[0], caller.written)
+            return False
+        request = self._background[arguments["number"]].request._replace(cwd=self._layout.workspace)
+        return not self._is_known(request, result, caller.written)
+
+    def _describe_all_foreign(self, _arguments: Mapping[str, Any]) -> list[str]:
+        return list(map(_describe_foreign_file, self._list_foreign_files()))
 
     @tool(
         effect=_get_process_effects,
@@ -493,15 +450,14 @@ class ExecTools:
         wait: Annotated[float, Span(0, 60), "seconds"] = 0,
     ) -> str:
         """Look after commands in the background: poll shows what is new."""
+        own = {one.number: one for one in self._background.values() if one.session == caller.session}
         if action == "list":
-            own = self._processes.of(caller.session)
-            return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own) or "none"
-        one = self._processes.get(caller.session, number)
+            return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own.values()) or "none"
+        if number not in own:
+            raise ToolError(f"there is no command {number} in this chat; known: {', '.join(map(str, own)) or 'none'}")
         if action == "write":
-            return write_command(one, text, end=eof)
-        if action == "kill":
-            return kill_command(one)
-        return poll_command(one, wait, caller.stop)
+            return own[number].write(text, end=eof)
+        return own[number].kill() if action == "kill" else own[number].poll(wait, caller.stop)
 
 
 _TEXT_SUFFIXES = frozenset({".md", ".txt", ".csv", ".tsv", ".log", ".json"})
@@ -512,12 +468,6 @@ def _may_be_code(path: Path) -> bool:
     """Whether a program may load a file without being given its name."""
     inside = any(part.startswith(".git") for part in path.parts)
     return inside or path.suffix.lower() not in _TEXT_SUFFIXES or path.name.lower() in _LOADED_NAMES
-
-
-def _is_named(path: Path, named: Path, *, inside: bool) -> bool:
-    """Whether a command that names a path names this file, or with `inside` a folder that holds it."""
-    real = Path(os.path.realpath(path))
-    return real == named or (inside and real.is_relative_to(named))
 
 
 def _describe_foreign_file(one: "ForeignFile") -> str:
@@ -535,15 +485,16 @@ def bind_foreign_files(seen: Sequence["ForeignFile"]) -> dict[str, str]:
     return bound
 
 
+def describe_rights(*, write: bool, network: bool) -> str:
+    """Say to a person what a command with some rights may do; '' without any."""
+    return " and ".join(["change files in the workspace"] * write + ["use the network, your own included"] * network)
+
+
 def _list_effects(request: SandboxCommand) -> Effects:
+    """Without write and network the kernel lets nothing be changed, whatever is run."""
     found: list[Effect] = ["network", "exec_network"] if request.network else []
     found += ["exec"] * request.write
     return tuple(found) or ("read",)
-
-
-def _list_plain_names(folder: Path) -> Iterator[str]:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        yield from (entry.name for entry in entries if is_plain_name(entry.name))
 
 
 def _list_users() -> set[str]:
@@ -603,36 +554,27 @@ def _format_result(request: SandboxCommand, said: str, code: int, *, finished: b
     return f"{said}[exit code {code}{''.join(f'; {hint}' for hint in hints[:1])}]"
 
 
-class _HeldSignals:
-    """Delays signals while a command is being started, so that it cannot be left running unowned."""
-
-    def __init__(self) -> None:
-        self._handlers: dict[int, Any] = {}
-        self._held: list[int] = []
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if callable(handler := signal.getsignal(number)):
-                    self._handlers[number] = handler
-                    signal.signal(number, lambda which, _: self._held.append(which))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.deliver()
-
-    def deliver(self) -> None:
-        """Restore the handlers, and raise the delayed signals."""
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
-        while self._held:
-            signal.raise_signal(self._held.pop())
-
-
 @contextlib.contextmanager
-def _kill_on_stop(stop: Stop, running: RunningCommand) -> Iterator[None]:
-    """Kill the command when the turn is stopped, also if that was during its start."""
-    with stop.ends(running.kill):
-        if stop:
-            running.kill()
-        yield
+def _hold_signals() -> Iterator[Callable[[], None]]:
+    """Delay signals while a command is being started, so that it cannot be left running unowned.
+
+    Yields a function that restores the handlers and raises the delayed signals.
+    """
+    handlers: dict[int, Any] = {}
+    held: list[int] = []
+
+    def deliver() -> None:
+        while handlers:
+            signal.signal(*handlers.popitem())
+        while held:
+            signal.raise_signal(held.pop())
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda which, _: held.append(which))
+    try:
+        yield deliver
+    finally:
+        deliver()
