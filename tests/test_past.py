@@ -136,7 +136,8 @@ def marked():
     modules += [drivers.load_module(name, where) for name in drivers.list_modules(where)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     methods = [method for kind in kinds for method in vars(kind).items()]
-    return {name for name, method in methods if getattr(method, "picoclaw_tool", (0, 0, False))[2]}
+    marks = ((name, getattr(method, "picoclaw_tool", None)) for name, method in methods)
+    return {name for name, mark in marks if mark and mark.brings}
 
 
 def test_the_tools_that_bring_text_from_outside_are_known():

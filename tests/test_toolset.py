@@ -110,10 +110,10 @@ def test_definitions_are_the_same_bytes_each_time():
 
 
 def test_an_effect_may_depend_on_the_arguments():
-    effects = {t.name: t.effect for t in collect_tools(Valve([]))}
-    assert effects["valve"]({"action": "look"}) == "read"
-    assert effects["valve"]({"action": "open"}) == "actuate"
-    assert effects["echo"]({}) == "read"
+    effects = {t.name: t.effects for t in collect_tools(Valve([]))}
+    assert effects["valve"]({"action": "look"}) == ("read",)
+    assert effects["valve"]({"action": "open"}) == ("actuate",)
+    assert effects["echo"]({}) == ("read",)
 
 
 # --- calls ---

@@ -138,7 +138,7 @@ def test_a_yes_given_is_a_page_read():
     with WebServer({"/a": html("hi")}) as server:
         hands, me = Hands(server), caller(heard=TAINTED)
         hands.fetch(f"{HERE}/a", me)
-        good, result = hands.tools.run_approved(hands.asked[0], me)
+        good, result = hands.tools.run(hands.asked[0].call, me, hands.asked[0])
     assert good
     assert result.endswith("hi")
 

@@ -7,142 +7,94 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.repetition import count_in_a_row
-from picoclaw.schema import (
-    InvalidArgument,
-    Parameter,
-    build_json_schema,
-    check_arguments,
-    find_nearest,
-    read_parameters,
-)
+from picoclaw.schema import InvalidArgument, build_json_schema, check_arguments, find_nearest, read_parameters
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
 from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, remove_mark
 
 Effects = tuple[Effect, ...]
-EffectOf = Callable[[Mapping[str, Any]], Effects]
-EffectMethod = Callable[[Any, Mapping[str, Any]], Effect | Effects]
-BringsMethod = Callable[[Any, Mapping[str, Any], str, "Caller", bool], bool]
+Arguments = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., str])
 
 _KEEPS = frozenset({"write", "remember", "plan"})
 _HIDDEN = ("self", "caller")
 
 
-class Tool(NamedTuple):
-    """A callable tool. `effects` are what a call with given arguments does; the first one is the main effect.
+@dataclass(eq=False, repr=False)
+class ToolMark:
+    """Marks a method as a tool; what depends on a call's arguments is given as another method of the class.
 
-    `opens` are tools offered once this one was called, `later` parameters described only then. `brings` tells whether a
-    result is untrusted text, `means` explains a call to the person who is asked, `binds` gives what else an approval holds
-    for, and `is_private` tells whether a call shows the owner's data.
+    `effect` is what the guard judges, one or several, the first being the main one; its method raises ToolError for a call
+    that could not be done, so that nobody is asked about it. The tools that this one `opens` are offered only once it was
+    called in the conversation; parameters and choices named in `later` are always accepted, but described only then.
+    `brings`: the result is untrusted text, or a method that decides by the arguments, the result, the caller and whether the
+    call succeeded. `means` says in plain words what a call would do, for the person who is asked; `binds` gives what else an
+    approval holds for, by name, such as the working folder or the checksum of a file that it runs. `is_requested` tells
+    whether the caller's own words ask for this, so that a tainted turn need not ask. `private`: the call shows, or reveals by
+    its errors, the owner's data; its method raises nothing, and judges `{}` for the tool as a whole. `foreign_files` names
+    files written by tainted turns that the call may run.
     """
 
-    name: str
-    description: str
-    parameters: tuple[Parameter, ...]
-    effects: EffectOf
-    function: Callable[..., str]
-    wants_caller: bool
-    only_reads: bool = False
-    opens: frozenset[str] = frozenset()
-    brings: Callable[[Mapping[str, Any], str, Caller, bool], bool] | None = None
-    later: frozenset[str] = frozenset()
-    means: Callable[[Mapping[str, Any]], str] | None = None
-    binds: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
-    is_requested: Callable[[Mapping[str, Any], Caller], bool] | None = None
-    is_private: Callable[[Mapping[str, Any]], bool] | None = None
-    foreign_files: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    effect: Effect | Callable[[Any, Arguments], Effect | Effects]
+    opens: Collection[str] = ()
+    brings: bool | Callable[[Any, Arguments, str, Caller, bool], bool] = False
+    later: Collection[str] = ()
+    means: Callable[[Any, Arguments], str] | None = None
+    binds: Callable[[Any, Arguments], Mapping[str, str]] | None = None
+    is_requested: Callable[[Any, Arguments, Caller], bool] | None = None
+    private: bool | Callable[[Any, Arguments], bool] = False
+    foreign_files: Callable[[Any, Arguments], Sequence[str]] | None = None
 
-    def effect(self, arguments: Mapping[str, Any]) -> Effect:
-        """The main effect of a call."""
-        return self.effects(arguments)[0]
+    def __call__(self, method: Method) -> Method:
+        method.__dict__["picoclaw_tool"] = self
+        return method
+
+
+tool = ToolMark
+
+
+class Tool:
+    """A method marked as a tool, of one object."""
+
+    def __init__(self, group: object, name: str, mark: ToolMark) -> None:
+        self.group, self.name, self.mark = group, name, mark
+        self.function: Callable[..., str] = getattr(group, name)
+        self.description = " ".join((self.function.__doc__ or "").split())
+        self.parameters = read_parameters(self.function, _HIDDEN)
+        self.wants_caller = "caller" in self.function.__annotations__
+        effect = mark.effect
+        self.only_reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
+
+    def effects(self, arguments: Arguments) -> Effects:
+        effect = self.mark.effect
+        found = effect(self.group, arguments) if callable(effect) else effect
+        return found if isinstance(found, tuple) else (found,)
+
+    def is_private(self, arguments: Arguments) -> bool:
+        private = self.mark.private
+        return private(self.group, arguments) if callable(private) else private
 
     def definition(self, *, called: bool = True) -> dict[str, Any]:
         """Describe the tool to a model, without its `later` parameters until it was `called`."""
         return {
             "name": self.name,
             "description": self.description,
-            "parameters": build_json_schema(self.parameters, () if called else self.later),
+            "parameters": build_json_schema(self.parameters, () if called else self.mark.later),
         }
-
-
-def tool(
-    effect: Effect | EffectMethod,
-    *,
-    opens: Collection[str] = (),
-    brings: bool | BringsMethod = False,
-    later: Collection[str] = (),
-    means: Callable[[Any, Mapping[str, Any]], str] | None = None,
-    binds: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] | None = None,
-    is_requested: Callable[[Any, Mapping[str, Any], Caller], bool] | None = None,
-    private: bool | Callable[[Any, Mapping[str, Any]], bool] = False,
-    foreign_files: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
-) -> Callable[[Method], Method]:
-    """Mark a method as a tool. `effect` is what the guard judges: one, or a method that gives one or several by the arguments.
-
-    Such a method raises ToolError for a call that could not be done, so that nobody is asked about it. The tools that this
-    one `opens` are offered only once it was called in the conversation; parameters and choices named in `later` are always
-    accepted, but described only then. `brings`: the result is untrusted text, or a method that decides by the arguments,
-    the result, the caller and whether the call succeeded. `means` is a method that says in plain words what a call would
-    do, for the person who is asked; `binds` one that gives what else an approval holds for, by name, such as the working
-    folder or the checksum of a file that it runs. `is_requested` is a method that tells whether the caller's own words ask
-    for this, so that a tainted turn need not ask. `private`: the call shows, or reveals by its errors, the owner's data, or
-    a method that decides by the arguments and raises nothing. `foreign_files` is a method that names files written by
-    tainted turns that the call may run.
-    """
-
-    def mark(method: Method) -> Method:
-        marks = effect, frozenset(opens), brings, frozenset(later), private, means, binds, is_requested, foreign_files
-        method.__dict__["picoclaw_tool"] = marks
-        return method
-
-    return mark
 
 
 def collect_tools(group: object) -> Iterable[Tool]:
     """List the tools of an object, in the order of their definition."""
-    for name, method in vars(type(group)).items():
-        if marks := getattr(method, "picoclaw_tool", None):
-            effect, opens, brings, later, private, *methods = marks
-            function = getattr(group, name)
-            means, binds, is_requested, foreign_files = (partial(one, group) if one else None for one in methods)
-            yield Tool(
-                name=name,
-                description=" ".join((function.__doc__ or "").split()),
-                parameters=read_parameters(function, _HIDDEN),
-                effects=_bind_effect(group, effect),
-                function=function,
-                wants_caller="caller" in getattr(function, "__annotations__", {}),
-                only_reads=effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"],
-                opens=opens,
-                brings=partial(brings, group) if callable(brings) else (lambda *_: True) if brings else None,
-                later=later,
-                means=means,
-                binds=binds,
-                is_requested=is_requested,
-                is_private=partial(private, group) if callable(private) else (lambda _: True) if private else None,
-                foreign_files=foreign_files,
-            )
-
-
-def _bind_effect(group: object, effect: Effect | EffectMethod) -> EffectOf:
-    if not callable(effect):
-        return lambda _: (effect,)
-
-    def list_effects(arguments: Mapping[str, Any]) -> Effects:
-        found = effect(group, arguments)
-        return found if isinstance(found, tuple) else (found,)
-
-    return list_effects
+    marks = ((name, getattr(method, "picoclaw_tool", None)) for name, method in vars(type(group)).items())
+    return (Tool(group, name, mark) for name, mark in marks if mark)
 
 
 def list_texts(call: ToolCall) -> Iterator[str]:
@@ -173,41 +125,45 @@ class Toolset:
         `wording(name)` is the owner's own description of a tool, if any; `keep_whole(tool, result, caller)` stores a result
         that is shown cut and returns its number, 0 when it cannot.
         """
-        self.keep_whole = keep_whole
-        self._wording = wording
-        self._described: tuple[object, tuple[dict[str, Any], ...]] = None, ()
         self._tools = {t.name: t for group in groups for t in collect_tools(group)}
-        self._guard = guard
+        self._guard, self._journal, self._wording, self.keep_whole = guard, journal, wording, keep_whole
+        self._longest_result, self._redact = longest_result, Redactor(secrets)
+        self._described: tuple[object, tuple[dict[str, Any], ...]] = None, ()
         self.ended: Callable[[CallRequest, Caller, str], None] = lambda *_: None
         """Is told what came of an act, '' when it went well."""
         self.accepted: Callable[[CallRequest], None] = lambda _: None
         """Is told what a person has said yes to, before it is done."""
         self.ask_ahead: Callable[[Sequence[CallRequest], Caller], None] = lambda *_: None
         """Is told which calls are about to be made, one behind the other."""
-        self._journal = journal
-        self._longest_result = longest_result
-        self._redact = Redactor(secrets)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of all tools, also of those offered only at times."""
         return frozenset(self._tools)
 
-    def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
-        """The tools offered in a guest's turn; None where the policy keeps nothing private."""
-        if policy.verdict("private", "", "guest")[0] == "allow":
-            return None
-        private = self.private
-        return frozenset(
-            name
-            for name in self._tools
-            if name not in private or policy.verdict("private", name, "guest")[0] != "refuse"
-        )
-
     @property
     def only_reading(self) -> tuple[str, ...]:
         """The tools that never change anything."""
         return tuple(t.name for t in self._tools.values() if t.only_reads)
+
+    @property
+    def private(self) -> frozenset[str]:
+        """The tools that show the owner's data."""
+        return frozenset(t.name for t in self._tools.values() if t.is_private({}))
+
+    def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
+        """The tools offered in a guest's turn; None where the policy keeps nothing private."""
+        if policy.verdict("private", "", "guest")[0] == "allow":
+            return None
+        return self.names - {name for name in self.private if policy.verdict("private", name, "guest")[0] == "refuse"}
+
+    def opened(self, names: Collection[str]) -> frozenset[str]:
+        """The tools that some others open."""
+        return frozenset(name for t in self._tools.values() if t.name in names for name in t.mark.opens)
+
+    def openers(self, name: str) -> frozenset[str]:
+        """The tools of which one has to be called before this one is offered; none for most."""
+        return frozenset(t.name for t in self._tools.values() if name in t.mark.opens)
 
     def definitions(
         self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
@@ -221,41 +177,35 @@ class Toolset:
         wording = {name: self._wording(name) for name in self._tools}
         key = frozenset(offered), frozenset(called), most, wording
         if self._described[0] != key:
-            self._described = key, tuple(self._describe(offered, called, most, wording))
+            found = []
+            for name, one in self._tools.items():
+                openers = self.openers(name)
+                if name in offered and not (openers and openers.isdisjoint(called)):
+                    definition = one.definition(called=name in called)
+                    found.append(definition | {"description": wording[name] or one.description})
+            left_out = choose_dropped({d["name"]: count_tool_bytes(d) for d in found}, most) if most is not None else ()
+            self._described = key, tuple(d for d in found if d["name"] not in left_out)
         return self._described[1]
-
-    def _describe(
-        self, offered: Collection[str], called: Collection[str], most: int | None, wording: Mapping[str, str | None]
-    ) -> Iterator[dict[str, Any]]:
-        closed = {name for name in offered if (openers := self.openers(name)) and openers.isdisjoint(called)}
-        shown = [t for t in self._tools.values() if t.name in offered and t.name not in closed]
-        found = [t.definition(called=t.name in called) for t in shown]
-        found = [d | {"description": wording[d["name"]] or d["description"]} for d in found]
-        left_out = choose_dropped({d["name"]: count_tool_bytes(d) for d in found}, most) if most is not None else ()
-        return (d for d in found if d["name"] not in left_out)
-
-    @property
-    def private(self) -> frozenset[str]:
-        """The tools that show the owner's data."""
-        return frozenset(t.name for t in self._tools.values() if t.is_private and t.is_private({}))
-
-    def opened(self, names: Collection[str]) -> frozenset[str]:
-        """The tools that some others open."""
-        return frozenset(name for t in self._tools.values() if t.name in names for name in t.opens)
-
-    def openers(self, name: str) -> frozenset[str]:
-        """The tools of which one has to be called before this one is offered; none for most."""
-        return frozenset(tool.name for tool in self._tools.values() if name in tool.opens)
 
     def effect(self, call: ToolCall) -> Effect:
         """The main effect of a call; raises ToolError for one that cannot be made."""
-        found = self._find(call)
-        return found.effect(self._check_arguments(found, call))
+        found, arguments = self._find(call)
+        return found.effects(arguments)[0]
 
-    def call(self, call: ToolCall, caller: Caller) -> str:
-        """Run a call and return its result for a model; errors begin with `error:`."""
-        good, text = self.run(call, caller)
-        return text if good else f"error: {text}"
+    def writes(self, call: ToolCall) -> bool:
+        """Whether a call would write files, reminders or notes; False for an invalid one."""
+        try:
+            found, arguments = self._find(call)
+            return not _KEEPS.isdisjoint(found.effects(arguments))
+        except PicoclawError:
+            return False
+
+    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> CallRequest:
+        """What a call would do and what an approval of it holds for; raises ToolError for an invalid one.
+
+        With a `caller` also whether they asked for it; `whole` gives all details also of a call that only reads.
+        """
+        return self._build_request(*self._find(call), call, caller, whole=whole)
 
     def announce(self, calls: Iterable[ToolCall], caller: Caller) -> None:
         """Announce calls that are about to be made, so that a person can be asked about all of them at once."""
@@ -265,33 +215,22 @@ class Toolset:
                 asked.append(self.asked(call, caller))
         self.ask_ahead(asked, caller)
 
-    def writes(self, call: ToolCall) -> bool:
-        """Whether a call would write files, reminders or notes; False for an invalid one."""
-        found = self._tools.get(call.name)
-        try:
-            return found is not None and not _KEEPS.isdisjoint(found.effects(self._check_arguments(found, call)))
-        except PicoclawError:
-            return False
+    def call(self, call: ToolCall, caller: Caller) -> str:
+        """Run a call and return its result for a model; errors begin with `error:`."""
+        good, text = self.run(call, caller)
+        return text if good else f"{ERROR_PREFIX}{text}"
 
-    def run(self, call: ToolCall, caller: Caller) -> tuple[bool, str]:
-        """Run a call; returns whether it succeeded, and the result or error, cut to size."""
-        return self._run(call, caller, self._check_permission)
+    def run(self, call: ToolCall, caller: Caller, approved: CallRequest | None = None) -> tuple[bool, str]:
+        """Run a call; returns whether it succeeded, and the result or error, cut to size.
 
-    def run_approved(self, asked: CallRequest, caller: Caller) -> tuple[bool, str]:
-        """Run an approved call; the caller has made sure that it is still the same."""
-        return self._run(asked.call, caller, lambda *_: (self._write_ahead(asked, caller), True))
-
-    def _run(
-        self,
-        call: ToolCall,
-        caller: Caller,
-        admit: Callable[[Tool, ToolCall, dict[str, Any], Caller], tuple[CallRequest, bool]],
-    ) -> tuple[bool, str]:
+        The guard is not asked about an `approved` one, of which the caller has made sure that it is still the same.
+        """
         good, asked, maker = False, None, caller
         try:
-            found = self._find(call)
-            arguments = self._check_arguments(found, call)
-            asked, agreed = admit(found, call, arguments, caller)
+            found, arguments = self._find(call)
+            request, agreed = (approved, True) if approved else self._ask_guard(found, arguments, call, caller)
+            self._write_ahead(request, caller)
+            asked = request
             if agreed:
                 maker = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
                 self.accepted(asked)
@@ -306,86 +245,72 @@ class Toolset:
             caller.private.add(call.name)
         if asked:
             self._record_taint(asked.call, result, caller, good=good)
-        if asked and asked.effect != "read":
-            self.ended(asked, caller, "" if good else result)
-        return good, self._format_result(call.name, result, caller)
+            if asked.effect != "read":
+                self.ended(asked, caller, "" if good else result)
+        result = self._redact(strip_invisible(result))
+        if call.name != READ_ON_TOOL:
+            result = remove_mark(result)
+        if len(result) > self._longest_result:
+            result = cut_result(result, self._longest_result, self.keep_whole(call.name, result, caller))
+        return good, result
 
     def _record_taint(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
         """Record untrusted text that a call returned; else what the model wrote, while the turn is untainted."""
-        brings = self._tools[call.name].brings
-        if brings and brings(call.arguments, result, caller, good):
+        found = self._tools[call.name]
+        brings = found.mark.brings
+        if brings(found.group, call.arguments, result, caller, good) if callable(brings) else brings:
             caller.heard.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
         if not caller.heard:
             caller.written.extend(list_texts(call))
 
-    def _find(self, call: ToolCall) -> Tool:
+    def _find(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
+        """Find the tool of a call, and check its arguments; raises ToolError."""
         if call.name not in self._tools:
             raise ToolError(f"there is no tool {call.name!r}{find_nearest(call.name, self._tools)}")
-        return self._tools[call.name]
-
-    def _check_arguments(self, found: Tool, call: ToolCall) -> dict[str, Any]:
         if call.broken:
             raise ToolError(
                 f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
             )
+        found = self._tools[call.name]
         try:
-            return check_arguments(found.parameters, call.arguments)
+            return found, check_arguments(found.parameters, call.arguments)
         except InvalidArgument as error:
             raise ToolError(f"argument {error}") from None
 
-    def _check_permission(
-        self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller
+    def _ask_guard(
+        self, found: Tool, arguments: dict[str, Any], call: ToolCall, caller: Caller
     ) -> tuple[CallRequest, bool]:
         """Ask the guard; returns the request, and whether a person has just approved it."""
         try:
-            asked = self._build_request(found, call, arguments, caller)
+            asked = self._build_request(found, arguments, call, caller)
         except PicoclawError:
-            if found.is_private and found.is_private(arguments):  # what is wrong with it tells of what is there
-                self._guard(
-                    CallRequest("read", ToolCall(call.id, call.name, arguments), other_effects=("private",)), caller
-                )
+            if found.is_private(arguments):  # what is wrong with it tells of what is there
+                exact = ToolCall(call.id, call.name, arguments)
+                self._guard(CallRequest("read", exact, other_effects=("private",)), caller)
             raise
-        agreed = bool(self._guard(asked, caller))
-        return self._write_ahead(asked, caller), agreed
+        return asked, bool(self._guard(asked, caller))
 
-    def _write_ahead(self, asked: CallRequest, caller: Caller) -> CallRequest:
+    def _write_ahead(self, asked: CallRequest, caller: Caller) -> None:
         try:
             if asked.effect not in {"read", "safe"}:  # what goes to safety waits for no disk, and may be done twice
                 self._journal(asked.call, caller)
         except StoreError as error:
             raise ToolError(f"nothing was done, since it cannot be written down first: {error}") from None
-        return asked
-
-    def asked(self, call: ToolCall, caller: Caller | None = None, *, whole: bool = False) -> CallRequest:
-        """What a call would do and what an approval of it holds for; raises ToolError for an invalid one.
-
-        With a `caller` also whether they asked for it; `whole` gives all details also of a call that only reads.
-        """
-        found = self._find(call)
-        return self._build_request(found, call, self._check_arguments(found, call), caller, whole=whole)
 
     def _build_request(
-        self, found: Tool, call: ToolCall, arguments: dict[str, Any], caller: Caller | None, *, whole: bool = False
+        self, found: Tool, arguments: dict[str, Any], call: ToolCall, caller: Caller | None, *, whole: bool = False
     ) -> CallRequest:
         (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
-        if found.is_private and found.is_private(arguments):
+        if found.is_private(arguments):
             also.append("private")
         if effect == "read" and not (whole or (caller and caller.planned)):
             return CallRequest(effect, exact, other_effects=tuple(also))
-        means = found.means(arguments) if found.means else ""
-        is_requested = bool(found.is_requested and caller and found.is_requested(arguments, caller))
-        foreign_files = tuple(found.foreign_files(arguments)) if found.foreign_files else ()
-        bound = found.binds(arguments) if found.binds else {}
+        mark, group = found.mark, found.group
+        means = mark.means(group, arguments) if mark.means else ""
+        is_requested = bool(mark.is_requested and caller and mark.is_requested(group, arguments, caller))
+        foreign_files = tuple(mark.foreign_files(group, arguments)) if mark.foreign_files else ()
+        bound = mark.binds(group, arguments) if mark.binds else {}
         return CallRequest(effect, exact, means, bound, is_requested, tuple(also), foreign_files)
-
-    def _format_result(self, name: str, result: str, caller: Caller) -> str:
-        """Mask secrets, remove invisible characters, and cut out the middle."""
-        result = self._redact(strip_invisible(result))
-        if name != READ_ON_TOOL:
-            result = remove_mark(result)
-        if len(result) <= self._longest_result:
-            return result
-        return cut_result(result, self._longest_result, self.keep_whole(name, result, caller))
 
 
 # The calls of one turn: which are made, which are refused, and what they gave.
@@ -460,15 +385,16 @@ class TurnCalls:
 
     def _count_repeats(self, call: ToolCall) -> None:
         self._made.append(call)
-        self._repeats = count_in_a_row(self._made, self._is_idle)
-        self.stuck = self._repeats >= (SAME_READS if self._has_read_well(call) else SAME_CALLS)
+        # idle is what changes nothing outside
+        self._repeats = count_in_a_row(self._made, lambda call: not self.may_change(call) or self.writes(call))
+        has_read_well = not (self.may_change(call) or any(r.startswith(ERROR_PREFIX) for r in self._list_results(call)))
+        self.stuck = self._repeats >= (SAME_READS if has_read_well else SAME_CALLS)
 
     def _explain_refusal(self, call: ToolCall) -> str:
         only, prompts = self.only, self.prompts
         if only is not None and call.name not in only:
-            return fill_template(
-                prompts["not_offered"], {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}, "tools"
-            )
+            values = {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}
+            return fill_template(prompts["not_offered"], values, "tools")
         before = self._list_results(call)
         if self.stuck:
             return fill_template(prompts["repeated"], {"result": before[-1]}, "result")
@@ -478,12 +404,3 @@ class TurnCalls:
 
     def _list_results(self, call: ToolCall) -> list[str]:
         return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]
-
-    def _has_read_well(self, call: ToolCall) -> bool:
-        return not (
-            self.may_change(call) or any(result.startswith(ERROR_PREFIX) for result in self._list_results(call))
-        )
-
-    def _is_idle(self, call: ToolCall) -> bool:
-        """Whether repeating a call is pointless: it changes nothing outside."""
-        return not self.may_change(call) or self.writes(call)

@@ -164,7 +164,7 @@ def caller(origin="owner"):
 )
 def test_what_needs_a_yes(home, arguments, effect):
     (found,) = collect_tools(OutputTool(client(home)))
-    assert found.effect({"name": "", "level": "on", **arguments}) == effect
+    assert found.effects({"name": "", "level": "on", **arguments})[0] == effect
 
 
 def test_the_tool(home):
