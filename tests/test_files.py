@@ -439,8 +439,8 @@ print(*kinds)
     [
         ("files.write_atomic(here / 'new', b'x')", "file folder"),
         ("files.write_atomic(here / 'old', b'x')", "file folder"),
-        ("files.create(here / 'new', b'x')", "file folder"),
-        ("files.create(here / 'old', b'x')", ""),
+        ("files.create_file(here / 'new', b'x')", "file folder"),
+        ("files.create_file(here / 'old', b'x')", ""),
         ("files.append_line(here / 'old', b'x')", "file"),
         ("files.make_folder(here / 'a')", "folder"),
         ("files.make_folder(here / 'a/b/c')", "folder folder folder"),
