@@ -15,8 +15,7 @@ from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.files import Document
-from picoclaw.memory.memory import MemoryIndex
-from picoclaw.memory.past import list_past_turns
+from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.security.redaction import Redactor

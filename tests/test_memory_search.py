@@ -92,7 +92,7 @@ def made(folder, notes, embedder=None):
 def embed(index, embedder):
     missing = index.unembedded(embedder.name, 1000)
     rows = quantise(embedder.embed([text for _, text in missing]))
-    index.keep_vectors(embedder.name, embedder.dims, [(n, *row) for (n, _), row in zip(missing, rows, strict=True)])
+    index.keep_vectors(embedder.name, embedder.dims, [(n, row) for (n, _), row in zip(missing, rows, strict=True)])
 
 
 @cache

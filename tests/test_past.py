@@ -12,7 +12,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw import drivers
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.memory.past import find_past_turns, list_past_turns
+from picoclaw.memory.memory import find_past_turns, list_past_turns
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
 from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import UNTRUSTED_TOOLS

@@ -17,7 +17,7 @@ from picoclaw.config.tables import SessionsConfig
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
-from picoclaw.memory.past import list_past_turns
+from picoclaw.memory.memory import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
 from picoclaw.store import migrations, retention
 from picoclaw.store.database import Database

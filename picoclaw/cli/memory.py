@@ -223,7 +223,7 @@ def _parse_place(given: str, workspace: Path) -> tuple[str, str | None, str | No
 
 
 def _read_note_lines(workspace: Path, path: str) -> list[str]:
-    files = MemoryFiles.of(workspace)
+    files = MemoryFiles(workspace)
     known = {source.path: source for source in _list_sources(files)}
     content = files.read(path) if path in known else None
     if content is None:
@@ -237,7 +237,7 @@ def _read_note_lines(workspace: Path, path: str) -> list[str]:
 
 
 def _list_notes(stores: Stores, _: argparse.Namespace) -> int:
-    files = MemoryFiles.of(stores.config.workspace)
+    files = MemoryFiles(stores.config.workspace)
     sources = sorted(_list_sources(files))
     _memory_print_lines(f"{_format_size(source.size):>8}  {source.path}" for source in sources)
     _print_notes(files.problems)
@@ -285,7 +285,7 @@ def _clear_progress() -> None:
 
 
 def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
-    files = MemoryFiles.of(stores.config.workspace)
+    files = MemoryFiles(stores.config.workspace)
     _list_sources(files)
     found = stores.memory.stats()
     found["embeddings"] = stores.config.memory.embeddings

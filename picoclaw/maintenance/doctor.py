@@ -498,7 +498,7 @@ def _examine_workspace(config: Config) -> Iterator[CheckResult]:
 
 def _examine_memory(config: Config) -> Iterator[CheckResult]:
     """The notes, how much of them is in the index, and who finds them by their meaning."""
-    files = MemoryFiles.of(config.workspace)
+    files = MemoryFiles(config.workspace)
     sizes = [source.size for _, found in files.folders() for source in found]
     for problem in files.problems:
         yield CheckResult("note", "notes", problem)

@@ -130,13 +130,13 @@ def require_numpy() -> None:
         ) from None
 
 
-def quantise(vectors: "Vectors") -> list[tuple[bytes, float]]:
-    """Turn each row into signed bytes and what to multiply them by; ranks stay what they were."""
+def quantise(vectors: "Vectors") -> list[bytes]:
+    """Turn each row into signed bytes; its direction, which is what is compared, stays what it was."""
     import numpy as np
 
     peaks = np.abs(vectors).max(axis=1, initial=0.0) / _INT8_PEAK
     whole = np.rint(vectors / np.where(peaks == 0, 1, peaks)[:, None]).astype(np.int8)
-    return [(row.tobytes(), float(peak)) for row, peak in zip(whole, peaks, strict=True)]
+    return [row.tobytes() for row in whole]
 
 
 def normalise(rows: "NDArray[Any]") -> "Vectors":

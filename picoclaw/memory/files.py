@@ -6,9 +6,7 @@ No link leads out of the workspace, and nothing is waited for.
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +22,7 @@ ROOT_FILE, MEMORY_FOLDER = "MEMORY.md", "memory"
 ROOT_FILES = (ROOT_FILE, "memory.md")
 """Beside the other pages; the second is what other projects call it."""
 
-_SKIPPED_FOLDERS = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})
-"""Folders of programs, whose texts are no notes."""
-
+_PROGRAM_FOLDERS = frozenset({"node_modules", "site-packages", "venv", "__pycache__"})  # whose texts are no notes
 _MAX_PROBLEMS = 20
 _RACY_NS = 2_000_000_000  # two writes so near to each other may have the same time
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
@@ -62,19 +58,14 @@ class Document(NamedTuple):
     day: str
 
 
-@dataclass(slots=True)
 class MemoryFiles:
     """The memory files of one workspace and documents besides, and what was wrong with some of them."""
 
-    root: str
-    documents: Mapping[str, Document] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)  # folders that could not be listed
-
-    @classmethod
-    def of(cls, workspace: Path, documents: Iterable[Document] = ()) -> "MemoryFiles":
-        """Look at a workspace; reads nothing yet."""
-        return cls(os.path.realpath(workspace), {document.path: document for document in documents})
+    def __init__(self, workspace: Path, documents: Iterable[Document] = ()) -> None:
+        self.root = os.path.realpath(workspace)
+        self.documents = {document.path: document for document in documents}
+        self.problems: list[str] = []
+        self.unread: list[str] = []  # folders that could not be listed
 
     def folders(self) -> Iterator[tuple[str, Iterator[MemorySource]]]:
         """Give each folder and the files of the memory in it, in no order: one stat each, none is opened.
@@ -87,34 +78,33 @@ class MemoryFiles:
         while waiting:
             folder = waiting.pop()
             yield folder, self._list_folder(folder, waiting)
-        for folder, paths in groupby(sorted(self.documents, key=_split_path), lambda path: _split_path(path)[0]):
-            yield folder, filter(None, map(self.source, paths))
+        by_folder = sorted(path.rpartition("/") for path in self.documents)
+        for folder, parts in groupby(by_folder, lambda part: part[0]):
+            yield folder, filter(None, (self.source("".join(part)) for part in parts))
 
     def _list_folder(self, folder: str, waiting: list[str]) -> Iterator[MemorySource]:
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
-                yield from filter(None, map(partial(self._check_entry, folder, waiting), entries))
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)  # links to folders may go in circles
+                    is_note = is_folder or entry.name.endswith(".md")
+                    if not is_note or entry.name.startswith(".") or entry.name in _PROGRAM_FOLDERS:
+                        continue
+                    path = f"{folder}/{entry.name}"
+                    try:
+                        path.encode()
+                    except UnicodeEncodeError:
+                        self.add_problem(path, "its name is not UTF-8; rename it")
+                        continue
+                    if is_folder:
+                        waiting.append(path)
+                    elif source := self.source(path):
+                        yield source
         except FileNotFoundError:
             return
         except OSError as error:
             self.unread.append(f"{folder}/")
             self.add_problem(folder, f"it cannot be listed: {explain_os_error(error)}")
-
-    def _check_entry(self, folder: str, waiting: list[str], entry: "os.DirEntry[str]") -> MemorySource | None:
-        is_folder = entry.is_dir(follow_symlinks=False)  # links to folders are not followed: they may go in circles
-        if (
-            not (is_folder or entry.name.endswith(".md"))
-            or entry.name.startswith(".")
-            or entry.name in _SKIPPED_FOLDERS
-        ):
-            return None
-        path = f"{folder}/{entry.name}"
-        if not self._has_utf8_name(path):
-            return None
-        if is_folder:
-            waiting.append(path)
-            return None
-        return self.source(path)
 
     def source(self, path: str) -> MemorySource | None:
         """Look at one file; None when there is none that belongs to the memory."""
@@ -139,31 +129,34 @@ class MemoryFiles:
     def read(self, path: str) -> FileContent | None:
         """Read a file as it is now; None when it is not there any more, or cannot be read just now."""
         if document := self.documents.get(path):
-            return self._read_document(document)
+            try:
+                text = document.read()[:MAX_READ_BYTES].replace("\0", " ").encode("utf-8", "replace").decode()
+            except StoreError as error:
+                self.add_problem(path, f"it cannot be read: {error}")
+                return None
+            return FileContent(MemorySource(path, document.stamp & _INT63, 0, 0), text, "", document.day)
         place = files.resolve_below(self.root, f"{self.root}/{path}")
         if place is None or not place.parts:
             return None
         try:
             with os.fdopen(files.open_rooted(place), "rb") as file:
-                about = os.fstat(file.fileno())
+                source = _make_source(path, os.fstat(file.fileno()))
                 data = file.read(MAX_READ_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.add_problem(path, f"it cannot be read: {explain_os_error(error)}")
             return None
-        content = _decode_content(_backdate(_make_source(path, about)), data)
-        if content.problem:
-            self.add_problem(path, content.problem)
-        return content
-
-    def _read_document(self, document: Document) -> FileContent | None:
-        try:
-            text = document.read()[:MAX_READ_BYTES].replace("\0", " ").encode("utf-8", "replace").decode()
-        except StoreError as error:
-            self.add_problem(document.path, f"it cannot be read: {error}")
-            return None
-        return FileContent(MemorySource(document.path, document.stamp & _INT63, 0, 0), text, "", document.day)
+        if abs(time.time_ns() - source.mtime_ns) < _RACY_NS:  # just written: dated earlier, to be looked at again
+            source = source._replace(mtime_ns=source.mtime_ns - 1)
+        text, problem = data[:MAX_READ_BYTES].decode("utf-8-sig", "replace"), ""
+        if b"\0" in data:
+            text, problem = "", "it holds NUL bytes and is no text, so it is not searched"
+        elif len(data) > MAX_READ_BYTES:
+            problem = f"only its first {MAX_READ_BYTES // 1_000_000} MB are searched; split it"
+        if problem:
+            self.add_problem(path, problem)
+        return FileContent(source, text, problem)
 
     def add_problem(self, path: str, why: str) -> None:
         """Keep what was wrong with a file, the first of them."""
@@ -172,38 +165,9 @@ class MemoryFiles:
             self.problems.append(problem)
 
     def _is_inside(self, path: str) -> bool:
-        """Tell whether a path is in the workspace also when every link on the way is followed."""
+        """Whether a path is in the workspace also when every link on the way is followed."""
         return os.path.realpath(f"{self.root}/{path}").startswith(f"{self.root}/")
-
-    def _has_utf8_name(self, path: str) -> bool:
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            self.add_problem(path, "its name is not UTF-8; rename it")
-            return False
-        return True
-
-
-def _split_path(path: str) -> tuple[str, str]:
-    folder, _, name = path.rpartition("/")
-    return folder, name
 
 
 def _make_source(path: str, about: os.stat_result) -> MemorySource:
     return MemorySource(path, about.st_mtime_ns & _INT63, about.st_size, about.st_ino & _INT63)
-
-
-def _backdate(source: MemorySource) -> MemorySource:
-    """Date a file that was just written a little earlier, so that it is looked at again."""
-    young = abs(time.time_ns() - source.mtime_ns) < _RACY_NS
-    return source._replace(mtime_ns=source.mtime_ns - 1) if young else source
-
-
-def _decode_content(source: MemorySource, data: bytes) -> FileContent:
-    if b"\0" in data:
-        return FileContent(source, "", "it holds NUL bytes and is no text, so it is not searched")
-    text = data[:MAX_READ_BYTES].decode("utf-8-sig", "replace")
-    problem = (
-        f"only its first {MAX_READ_BYTES // 1_000_000} MB are searched; split it" if len(data) > MAX_READ_BYTES else ""
-    )
-    return FileContent(source, text, problem)

@@ -1,18 +1,23 @@
 """The one door to the index: what is remembered is brought up to date, given vectors, and found."""
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ProviderError, StoreError
 from picoclaw.memory import versions
 from picoclaw.memory.embedding import Embedder, RateLimitedEmbedder, quantise
+from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry
 from picoclaw.memory.files import Document, MemoryFiles
-from picoclaw.memory.index import IndexFile, MemoryRow, Progress
-from picoclaw.memory.search import MIN_SCORE, MemoryHit, embed_probes, search_memory
+from picoclaw.memory.index import IndexFile, MemoryRow, Progress, SyncResult, ignore_progress
+from picoclaw.memory.notes import parse_entry_place
+from picoclaw.memory.search import MIN_SCORE, MemoryHit, embed_probes, extract_terms, find_words, search_memory
+from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
+from picoclaw.store.conversations import History
 
 _EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 """How long a search embeds what is new before it looks, if the last request was so quick."""
@@ -22,24 +27,6 @@ _MAX_EMBED_WAIT_S = 3.0
 
 _MAX_IN_MEMORY_BYTES = 8_000_000
 """Bytes of notes that may be indexed in memory when the disk takes no index."""
-
-
-def _ignore_progress(done: int, total: int) -> None:
-    """Nobody is looking."""
-
-
-class RefreshResult(NamedTuple):
-    """What Synced says; how many vectors were made, how many are left to make; and why, if they cannot be made."""
-
-    files: int
-    read: int
-    renamed: int
-    removed: int
-    chunks: int
-    problems: tuple[str, ...]
-    embedded: int
-    left: int
-    problem: str
 
 
 class MemoryIndex:
@@ -53,9 +40,8 @@ class MemoryIndex:
         others: Callable[[], Iterable[Document]] = tuple,
     ) -> None:
         """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files."""
-        self.home = home
+        self.home, self._workspace = home, workspace
         self._path = home / "memory.db"
-        self._workspace = workspace
         self._make_embedder = embedder
         self._embedder: RateLimitedEmbedder | None = None
         self._index = self._used = IndexFile(self._path, workspace, others)
@@ -69,48 +55,39 @@ class MemoryIndex:
         now: datetime,
         most: int = 6,
         least: float = MIN_SCORE,
-        progress: Progress = _ignore_progress,
+        progress: Progress = ignore_progress,
     ) -> list[MemoryHit]:
-        """Find what is remembered about a question, the best first; `progress` as for Index.sync. Raises StoreError."""
-        self._used = self._sync(progress)
+        """Find what is remembered about a question, the best first; `progress` as for IndexFile.sync.
+
+        Raises StoreError.
+        """
         try:
+            self._sync(progress)
             return self._search_index(query, now, most, least)
         except StoreError as error:
             self._index_problem = str(error)
-            if self._used is self._spare:
-                raise
-            self._used = self._use_spare(progress)
-            return self._search_index(query, now, most, least)
+        self._use_spare(progress)
+        return self._search_index(query, now, most, least)
 
     def _search_index(self, query: str, now: datetime, most: int, least: float) -> list[MemoryHit]:
         embedder = self._get_embedder()
         with embedder.limit_time(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
-            with suppress(ProviderError):
-                self._catch_up(embedder)
+            if embedder and not self._used.frozen and not self._is_complete(self._used, embedder):
+                with suppress(ProviderError):
+                    if embedder.last_seconds is None:
+                        embed_probes(embedder)  # what every search needs once shows whether it is quick
+                    if (embedder.last_seconds or 0.0) <= _QUICK_REQUEST_S:
+                        self._embed(self._used, _EMBED_IN_SEARCH_S)
             return search_memory(self._used, query, embedder, now, most, least)
 
-    def _catch_up(self, embedder: RateLimitedEmbedder | None) -> None:
-        """Embed some of what is new, if that is quick; what every search needs once shows whether it is."""
-        if embedder is None or self._used.frozen or self._is_complete(self._used, embedder):
-            return
-        if embedder.last_seconds is None:
-            embed_probes(embedder)
-        if embedder.last_seconds is None or embedder.last_seconds <= _QUICK_REQUEST_S:
-            self._embed(self._used, _EMBED_IN_SEARCH_S)
-
-    def refresh(self, progress: Progress = _ignore_progress, seconds: float | None = None) -> RefreshResult:
+    def refresh(self, progress: Progress = ignore_progress, seconds: float | None = None) -> SyncResult:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""
-        try:
-            synced = self._index.sync(progress)
-        except StoreError as error:
-            self._index_problem = str(error)
-            raise
-        self._close_spare()
+        synced = self._sync(progress)
         embedded = 0
         if seconds is None or seconds > 0:
             with suppress(ProviderError):
                 embedded = self._embed(self._index, seconds, progress)
-        return RefreshResult(*synced, embedded, self._count_left(self._index), self.problem)
+        return synced._replace(embedded=embedded, left=self._count_left(self._index), problem=self.problem)
 
     def boost(self, number: int, step: float) -> None:
         """Raise or lower what a search has found, by its id, durably. Raises StoreError."""
@@ -129,8 +106,7 @@ class MemoryIndex:
 
     def stats(self) -> dict[str, int | str]:
         """Count what there is; say whose vectors there are, and what is wrong in this process."""
-        index = self._used
-        return {**index.stats(), "model": index.model()[0], "problem": self.problem}
+        return {**self._used.stats(), "model": self._used.model()[0], "problem": self.problem}
 
     def check(self) -> list[str]:
         """Compare the index with the files and build it again where it is damaged; says what was wrong."""
@@ -143,36 +119,7 @@ class MemoryIndex:
         """Let go of the files; may be called twice, and the memory be used again."""
         with suppress(StoreError):
             self._index.close()
-        self._close_spare()
-        self._used = self._index
-
-    # --- the index ---
-
-    def _sync(self, progress: Progress) -> IndexFile:
-        try:
-            self._index.sync(progress)
-        except StoreError as error:
-            self._index_problem = str(error)
-            return self._use_spare(progress)
-        self._close_spare()
-        return self._index
-
-    def _close_spare(self) -> None:
-        """The index can be written; what stood in for it goes."""
-        self._index_problem = ""
-        if self._spare:
-            self._spare.close()
-            self._spare, self._used = None, self._index
-
-    def _use_spare(self, progress: Progress) -> IndexFile:
-        """Find what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
-        if self._spare is None:
-            files = MemoryFiles.of(self._workspace)
-            large = sum(source.size for _, sources in files.folders() for source in sources) > _MAX_IN_MEMORY_BYTES
-            self._spare = IndexFile(self._path, self._workspace, kept=False, frozen=large)
-        if not self._spare.frozen:
-            self._spare.sync(progress)
-        return self._spare
+        self._drop_spare()
 
     @property
     def problem(self) -> str:
@@ -180,9 +127,32 @@ class MemoryIndex:
         unembedded = self._embedder.problem if self._embedder else self._embedder_problem
         return "; ".join(filter(None, [self._index_problem, unembedded]))
 
-    # --- its vectors ---
+    def _sync(self, progress: Progress) -> SyncResult:
+        try:
+            synced = self._index.sync(progress)
+        except StoreError as error:
+            self._index_problem = str(error)
+            raise
+        self._drop_spare()
+        return synced
 
-    def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = _ignore_progress) -> int:
+    def _drop_spare(self) -> None:
+        self._index_problem = ""
+        if self._spare:
+            self._spare.close()
+        self._spare, self._used = None, self._index
+
+    def _use_spare(self, progress: Progress) -> None:
+        """Use what can answer when the index cannot be written: one in memory, or of many notes the one as it was."""
+        if self._spare is None:
+            folders = MemoryFiles(self._workspace).folders()
+            large = sum(source.size for _, sources in folders for source in sources) > _MAX_IN_MEMORY_BYTES
+            self._spare = IndexFile(self._path, self._workspace, kept=False, frozen=large)
+        if not self._spare.frozen:
+            self._spare.sync(progress)
+        self._used = self._spare
+
+    def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = ignore_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
         embedder = self._get_embedder()
         if embedder is None or self._is_complete(index, embedder):
@@ -191,7 +161,7 @@ class MemoryIndex:
         done, total = 0, self._count_left(index)
         for lacking in self._iter_unembedded(index, embedder):
             vectors = quantise(embedder.embed([text for _, text in lacking]))
-            kept = [(number, *vector) for (number, _), vector in zip(lacking, vectors, strict=True)]
+            kept = [(number, vector) for (number, _), vector in zip(lacking, vectors, strict=True)]
             index.keep_vectors(embedder.name, embedder.dims, kept)
             done += len(lacking)
             progress(min(done, total), total)
@@ -227,3 +197,56 @@ class MemoryIndex:
     def _count_left(self, index: IndexFile) -> int:
         name, dims = (self._embedder.name, self._embedder.dims) if self._embedder else index.model()
         return index.count_unembedded(name, dims) if name else 0
+
+
+# Past messages of the chats, to be found beside the notes where the owner wants that.
+
+_CONTEXT_HEADER = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)
+_PIECE = re.compile(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer
+_MAX_NAME_CHARS, _MAX_NAMES, _MAX_HITS = 60, 2, 24
+
+
+def list_past_turns(history: History) -> Iterator[Document]:
+    """Give each kept turn: a path such as `chats/terminal/12`, and what was said in it. A turn never changes."""
+    for number, session, day in history.kept():
+        yield Document(f"chats/{session}/{number}", number, partial(_extract_turn_text, history, number), day)
+
+
+def find_past_turns(memory: MemoryIndex, text: str, now: datetime) -> list[str]:
+    """Name the past turns that have all the words of a text, the nearest first. Raises StoreError."""
+    words = extract_terms(text)
+    hits = memory.search(text, now, _MAX_HITS, 0.0) if words else []
+    turns = [hit for hit in hits if not parse_entry_place(hit.path)]
+    return [hit.path for hit in turns if len(find_words(memory.row(hit.id).text, words)) == len(words)]
+
+
+def _extract_turn_text(history: History, number: int) -> str:
+    """What a turn adds to what is remembered: no question to the memory, and not what the memory answered."""
+    turn = history.turn(number)
+    names = {call.name for message in turn for call in message.calls}
+    if "memory_forget" in names:
+        return ""
+    asked = [text for text in (_CONTEXT_HEADER.sub("", m.text, count=1) for m in turn if m.role == "user") if text]
+    if "memory_search" in names:
+        asked = [
+            text for text in asked if not text.rstrip().endswith("?") or re.search(r"[.!]\s|\n", text.strip())
+        ]  # not what is only a question
+    heard = history.heard_by(number) or list(find_taints(turn))
+    guests = [name for name in heard if name.startswith(GUEST_PREFIX)]  # a guest's words are not the owner's
+    said = [*_mark_texts("User", asked, guests)]
+    if not any(name.startswith("memory_") for name in names):
+        answers = [message.text for message in turn if message.role == "assistant" and message.text]
+        said += _mark_texts("Answer", answers, heard)
+    return "\n".join(said)
+
+
+def _mark_texts(who: str, texts: Iterable[str], heard: Sequence[str]) -> Iterator[str]:
+    """What somebody has said; after what nobody in the chat has said, marked piece by piece as such notes are."""
+    named = [name[:_MAX_NAME_CHARS] for name in dict.fromkeys(heard)]
+    more = f" and {len(named) - _MAX_NAMES} more" if len(named) > _MAX_NAMES else ""
+    source = f"{FOREIGN}: after {', '.join(named[:_MAX_NAMES])}{more}"
+    for text in texts:
+        if heard:
+            yield from (format_memory_entry("- ", "", source, piece) for piece in _PIECE.findall(flatten(text)))
+        else:
+            yield f"{who}: {text}"

@@ -82,7 +82,7 @@ def clean_note(text: str) -> str:
 
 def read_recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]:
     """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
-    files = MemoryFiles.of(workspace)
+    files = MemoryFiles(workspace)
     found = ((get_day_file(day), files.read(get_day_file(day))) for day in _list_last_days(today, days))
     texts = ((path, remove_empty(_take_last_part(content.text))) for path, content in found if content)
     return [Page(path, text) for path, text in texts if text]
@@ -205,7 +205,7 @@ def _end_list(text: str) -> str:
 
 def _find_known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> NoteResult | None:
     """Find an entry that says the same; the owner's word is not known from somebody else's."""
-    wanted, files = make_comparison_key(body), MemoryFiles.of(workspace)
+    wanted, files = make_comparison_key(body), MemoryFiles(workspace)
     for path in paths:
         found = files.read(path)
         for entry in parse_entries(found.text) if found and wanted else ():
@@ -419,7 +419,7 @@ def _list_entries_between(workspace: Path, path: str, first: int, last: int) -> 
 
 def _find_entries(workspace: Path, stems: Iterable[str]) -> Iterator[EntryPlace]:
     """Every entry of the files that have these words."""
-    files = MemoryFiles.of(workspace)
+    files = MemoryFiles(workspace)
     for _, sources in files.folders():
         for path in sorted(source.path for source in sources):
             found = files.read(path)

@@ -402,7 +402,7 @@ def _shorten(text: str, words: Sequence[str], most: int) -> str:
 def _split_entries(text: str) -> list[_SnippetEntry]:
     """Put lines together that are one sentence or one item of a list; headings only where there is nothing else."""
     pieces = [piece for piece in iter_lines(text, len(text) + 1) if piece.text.strip()]
-    plain = [piece for piece in pieces if not piece.opens] or pieces
+    plain = [piece for piece in pieces if not piece.is_heading] or pieces
     found: list[_SnippetEntry] = []
     for above, piece in zip([None, *plain], plain, strict=False):
         words = " ".join(piece.text.split())

@@ -13,8 +13,7 @@ from picoclaw.markdown import blank_comments, remove_invisible
 from picoclaw.memory import notes
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import MemoryFiles
-from picoclaw.memory.memory import MemoryIndex
-from picoclaw.memory.past import find_past_turns
+from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
 from picoclaw.schema import Span, find_nearest
@@ -79,7 +78,7 @@ class MemoryTools:
                 caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
             )
         place = notes.parse_entry_place(path)
-        found = MemoryFiles.of(self._workspace).read(place[0]) if place else None
+        found = MemoryFiles(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
             raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(self._list_paths()))}")
         if found.problem and not found.text:
@@ -160,7 +159,7 @@ class MemoryTools:
         return remove_invisible(f"{head} {hit.snippet}")
 
     def _list_paths(self) -> list[str]:
-        return sorted(source.path for _, sources in MemoryFiles.of(self._workspace).folders() for source in sources)
+        return sorted(source.path for _, sources in MemoryFiles(self._workspace).folders() for source in sources)
 
 
 def describe_origin(caller: Caller) -> str:

@@ -61,7 +61,7 @@ def timed(work, times=1):
 
 def embed_all(index):
     while lacking := index.unembedded("bench", 1000):
-        index.keep_vectors("bench", DIMS, [(number, os.urandom(DIMS), 1.0) for number, _ in lacking])
+        index.keep_vectors("bench", DIMS, [(number, os.urandom(DIMS)) for number, _ in lacking])
 
 
 def walked(workspace):

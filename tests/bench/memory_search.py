@@ -60,7 +60,7 @@ def made(folder, chunks):
     noise = np.random.default_rng(1)
     while missing := index.unembedded("noise", 5000):
         rows = noise.integers(-127, 128, (len(missing), DIMS), np.int8)
-        index.keep_vectors("noise", DIMS, [(n, row.tobytes(), 1.0) for (n, _), row in zip(missing, rows, strict=True)])
+        index.keep_vectors("noise", DIMS, [(n, row.tobytes()) for (n, _), row in zip(missing, rows, strict=True)])
     return index
 
 

@@ -89,7 +89,7 @@ def indexed(talk, folder, unit, embedder):
     index.sync()
     while missing := index.unembedded(embedder.name, 256):
         rows = quantise(embedder.embed([text for _, text in missing]))
-        index.keep_vectors(embedder.name, embedder.dims, [(n, *row) for (n, _), row in zip(missing, rows, strict=True)])
+        index.keep_vectors(embedder.name, embedder.dims, [(n, row) for (n, _), row in zip(missing, rows, strict=True)])
     return Corpus(index, places, talk)
 
 

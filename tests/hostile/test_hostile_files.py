@@ -539,7 +539,7 @@ def test_the_memory_reads_nothing_else(world, path):
     (world.workspace / "memory").mkdir(exist_ok=True)
     if not (world.workspace / "memory/out.md").is_symlink():
         (world.workspace / "memory/out.md").symlink_to(world.outside / "key")
-    assert MemoryFiles.of(world.workspace).read(path) is None
+    assert MemoryFiles(world.workspace).read(path) is None
 
 
 def test_the_attacks_are_many():
