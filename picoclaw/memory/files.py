@@ -158,6 +158,11 @@ class MemoryFiles:
             self.add_problem(path, problem)
         return FileContent(source, text, problem)
 
+    def is_current(self, content: FileContent) -> bool:
+        """Whether a file is still what was read."""
+        now, was = self.source(content.source.path), content.source
+        return now is not None and now[2:] == was[2:] and now.mtime_ns - was.mtime_ns in {0, 1}
+
     def add_problem(self, path: str, why: str) -> None:
         """Keep what was wrong with a file, the first of them."""
         problem = f"{path if path.isprintable() else ascii(path)}: {why}"

@@ -470,7 +470,10 @@ class _IndexSync:
                 done += 1
             with _transaction(self.connection):
                 for content in contents:
-                    self._put(content)
+                    # what was read before another process wrote must not take the place of what that one has read
+                    current = content if self.files.is_current(content) else self.files.read(content.source.path)
+                    if current:
+                        self._put(current)
                 self._move_boosts()
             self.progress(done, len(changed))
 
