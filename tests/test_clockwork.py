@@ -98,7 +98,7 @@ def test_a_rule_that_asks_in_vain_leaves_one_row_and_says_so_once(tmp_path):
     jobs, model = Jobs(database), replace(config.model, retries=0, name="x")
     app = App(replace(config, model=replace(model, base_url="http://127.0.0.1:9/v1")), SimBoard())
     with ModelServer([reply("All is well.")]) as server, BackgroundWorker(app, "terminal", shown.append) as running:
-        ask = running._watch(database).hands.ask
+        ask = running._watch(database).actions.ask
         for times in range(1, 4):
             assert ask(f"What now? ({times})", "hot") == "asked, for rule hot"
             wake_all(tmp_path)
@@ -150,7 +150,7 @@ def test_what_jobs_say_in_a_chat_is_summed_up_too(tmp_path, hangs):
 
 def test_a_rule_does_not_ask_while_its_last_question_is_being_answered(app):
     database = Database(app.config.home / "state.db")
-    ask, jobs = BackgroundWorker(app, "terminal", print)._watch(database).hands.ask, Jobs(database)
+    ask, jobs = BackgroundWorker(app, "terminal", print)._watch(database).actions.ask, Jobs(database)
     ask("What now?", "hot")
     jobs.change("terminal", 1, lambda job: job._replace(claimed="this process"))
     with pytest.raises(ToolError, match="still has the last question of this rule"):

@@ -836,10 +836,10 @@ def test_a_turn_that_is_over_at_once_does_not_pass_for_a_broken_line(tmp_path):
 
     with home_with(tmp_path, hangs, 8192, messages=0) as home:
         roomy(home)
-        idle = IdleThread(home.app, lambda _: None, "terminal")
+        idle = IdleThread(home.app, lambda _: None)
         idle.start()
         for _ in range(20):
-            with idle.turn():
+            with idle.turn("terminal"):
                 pass
             if not asked.acquire(timeout=5):
                 break
@@ -890,10 +890,10 @@ def test_a_chat_is_settled_between_its_turns(tmp_path):
     with home_with(tmp_path, answers) as home:
         app = home.app
         home.say(*"abcd")
-        idle = IdleThread(app, lambda _: None, "terminal")
+        idle = IdleThread(app, lambda _: None)
         idle.start()
         try:
-            with idle.turn():
+            with idle.turn("terminal"):
                 assert app.answer(Inbound("terminal", "e")).reply == "Good."
                 assert home.summary is None
             until = time.monotonic() + 5

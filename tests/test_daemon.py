@@ -4,9 +4,10 @@ import os
 import resource
 import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,7 @@ from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import lock, queue, watchdog
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
-from picoclaw.daemon.queue import MessageQueue, QueueHandlers, format_turn
+from picoclaw.daemon.queue import MessageQueue, format_turn
 from picoclaw.daemon.service import DaemonService
 from picoclaw.daemon.watchdog import (
     MEGABYTE,
@@ -115,26 +116,21 @@ class Desk:
         self.stop = Stop()
         self.notes, self.seen, self.halted, self.taken = [], [], [], []
         self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
-        hands = QueueHandlers(
+        app = SimpleNamespace(
             answer=self._answer,
-            halt=lambda text, who: self.halted.append(who) or (True, "all safe") if text == "stop" else None,
-            text=lambda arrived: arrived.text,
-            mark=lambda _: "",
-            quiet=lambda _: self._nothing(None),
-            turn=lambda: self._nothing(self.stop),
-            end=self.stop.say,
-            shield=lambda: self._nothing(None),
-            seconds=10,
-            letters=lambda: None,
-            heard=lambda arrived: self.taken.append(arrived.text),
+            wiring=SimpleNamespace(stop=self._stop_outputs),
+            prompts={"attached": ""},
+            board=SimpleNamespace(simulated=False),
+            config=SimpleNamespace(limits=SimpleNamespace(seconds=10)),
         )
+        stopper = SimpleNamespace(turn=lambda: nullcontext(self.stop), say=self.stop.say, shield=nullcontext)
         self.progress = ThreadDeadlines()
-        self.loop = MessageQueue(self.boxes, hands, self.progress, self.notes.append)
+        self.loop = MessageQueue(app, self.boxes, stopper, self.progress, self.notes.append)
+        self.loop.show_heard = lambda arrived: self.taken.append(arrived.text)
         self.loop.channels = {"wire": self.wire, "socket": self.wire}
 
-    @contextmanager
-    def _nothing(self, given):
-        yield given
+    def _stop_outputs(self, text, who):
+        return (self.halted.append(who) or (True, "all safe")) if text == "stop" else None
 
     def _answer(self, inbound, around):
         self.seen.append(inbound.text)
@@ -147,7 +143,7 @@ class Desk:
 
     def works(self):
         """Answer all that waits."""
-        self.loop.rest()
+        self.loop.drain()
         self.loop.run()
 
     def letters(self):
@@ -234,7 +230,7 @@ def test_another_terminal_of_the_chat_is_answered_by_itself(desk):
         for who, text in (("b", "mine"), ("a", "and tea")):
             desk.arrives(text, key="home", who=who)
         assert around.typed() == ["and tea"]
-        assert (desk.loop.waiting_for("a"), desk.loop.waiting_for("b")) == (0, 1)
+        assert (desk.loop.count_waiting("a"), desk.loop.count_waiting("b")) == (0, 1)
         return turn(inbound.text, "done")
 
     desk.loop.channels = {"socket": desk.wire}
@@ -799,25 +795,25 @@ def household(tmp_path, monkeypatch):
     app = App(config, boards.choose_board("sim", config))
     made = DaemonService(app, lambda _: None, 1 << 30, safe=False)
     yield made
-    made._database.close()
+    made.database.close()
     app.close()
 
 
 def test_a_daemon_that_leaks_files_says_so_and_begins_afresh_once(household):
     assert household.status()["problems"] == []
     assert household.status()["files"] < household.status()["files_limit"]
-    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(household._live.limits.files)]
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(household.live.limits.files)]
     try:
-        household._expect(1.0)
-        assert not household._again  # it has just begun
-        household._live.since -= 601
-        household._expect(1.0)
-        household._expect(1.0)
+        household.expect_scheduler(1.0)
+        assert not household._restarts  # it has just begun
+        household.live.since -= 601
+        household.expect_scheduler(1.0)
+        household.expect_scheduler(1.0)
         said = household.status()
     finally:
         for file in opened:
             os.close(file)
-    assert household._again
+    assert household._restarts
     told = f"more than {said['files_limit']} open files"
     assert told in said["problems"]
     assert [line["text"] for line in said["log"]] == [f"{told}: begins afresh at a quiet moment"]
@@ -841,13 +837,13 @@ def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():
 
 
 def test_health_says_not_ok_while_a_thread_is_late(household):
-    app = household._app
+    app = household.app
     room = DaemonBackend(app.config, app.wiring, lambda: UTC, "", household.status)
     assert room.healthy()
-    household._progress.expect("reflex", -1)
+    household.progress.expect("reflex", -1)
     assert not room.healthy()
     assert household.status()["problems"] == ["the reflex thread is frozen"]
-    household._progress.expect("reflex", None)
+    household.progress.expect("reflex", None)
     assert room.healthy()
     room.close()
 
@@ -856,7 +852,7 @@ def test_a_disk_that_takes_nothing_is_a_problem_that_status_names(household):
     def refuses():
         raise StoreError("state.db: the disk is full")
 
-    household._loop.owed.write(refuses)
+    household.writes.write(refuses)
     (problem,) = household.status()["problems"]
     assert "the disk is full" in problem
 
@@ -867,7 +863,7 @@ def test_how_it_is_can_be_asked_while_the_disk_hangs(household, monkeypatch):
     taken, let_go = threading.Event(), threading.Event()
 
     def hold():
-        with household._boxes.lock:
+        with household.boxes.lock:
             taken.set()
             let_go.wait(5)
 

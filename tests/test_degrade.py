@@ -202,7 +202,7 @@ def test_an_answer_is_told_at_once_while_letters_cannot_be_kept(desk):
     assert sent == [("wire:1", "re hello")]
     assert len([note for note in desk.notes if "goes on from memory" in note]) <= 1
     desk.down = False
-    desk.loop.owed.settle()
+    desk.loop.writes.flush()
     assert desk.letters() == []
     assert desk.waiting() == []
 
@@ -218,7 +218,7 @@ def test_an_answer_that_nobody_took_becomes_a_letter_when_the_disk_is_well(desk)
     assert desk.letters() == []
     assert desk.waiting() == ["hello"]
     desk.down = False
-    desk.loop.owed.settle()
+    desk.loop.writes.flush()
     assert desk.letters() == [("wire:1", "re hello")]
     assert desk.waiting() == []
     desk.arrives("hello", external="1")
@@ -234,7 +234,7 @@ def test_what_was_told_at_once_is_not_told_again_nor_answered_again(desk, tmp_pa
     desk.works()
     desk.down = False
     desk.arrives("and now", external="2")
-    desk.loop.owed.settle()
+    desk.loop.writes.flush()
     desk.works()
     assert sent == ["re hello"]
     assert desk.letters() == [("wire:1", "re and now")]
@@ -271,15 +271,15 @@ def test_a_disk_that_takes_nothing_is_said_once_and_never_said_to_be_well(desk):
     for text in ("one", "two", "three"):
         desk.arrives(text)
         desk.works()
-        desk.loop.owed.settle()
+        desk.loop.writes.flush()
     assert sent == ["re one", "re two", "re three"]
     assert len(desk.notes) == 1, desk.notes
-    assert "the disk is full" in desk.loop.owed.trouble
+    assert "the disk is full" in desk.loop.writes.trouble
     desk.down = False
     desk.arrives("four")
     desk.works()
     assert "takes everything again" in desk.notes[1]
-    assert desk.loop.owed.trouble == ""
+    assert desk.loop.writes.trouble == ""
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -288,7 +288,7 @@ def test_a_disk_that_is_well_again_while_an_answer_is_sent_has_it_told_once(desk
 
     def send(letter):
         desk.down = False
-        desk.loop.owed.settle()
+        desk.loop.writes.flush()
         if not taken:
             raise ChannelDown("no network")
         sent.append(letter.text)

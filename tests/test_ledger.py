@@ -27,7 +27,7 @@ from picoclaw.cli import run as cli
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import CostsConfig, MemoryConfig, ModelConfig, Price, SessionsConfig
 from picoclaw.daemon.background import run_job
-from picoclaw.daemon.heartbeats import _make_clock_watch, build_heartbeat, read_heartbeat_time
+from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
 from picoclaw.daemon.status import DaemonStatus, ModelHealth
 from picoclaw.daemon.status_text import _format_model
 from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, StoreError, TurnStopped, Unavailable
@@ -688,7 +688,7 @@ def test_a_heart_beside_the_chat_rests_at_the_cap(tmp_path):
         house.used(800)
         with closing(SampleHistory(house.app.config.home)) as past:
             heart = build_heartbeat(house.app, past)
-            looked = heart.look(read_heartbeat_time(house.app, _make_clock_watch(house.app)), by_hand=True)
+            looked = heart.look(read_heartbeat_time(house.app, make_clock_watch(house.app)), by_hand=True)
         assert (looked.decision.beat, looked.decision.rule) == (False, "costs")
 
 

@@ -367,7 +367,7 @@ class Valve:
 def test_every_day_at_six_five_minutes_ten_if_it_was_hotter_yesterday(house, hottest, seconds):
     home = house(WATER, every=600.0)
     valve = Valve()
-    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.watch.actions = home.watch.actions._replace(switch=valve)
     home.run(3600)
     home.air["temperature"] = hottest
     home.run(3600)
@@ -385,7 +385,7 @@ def test_an_output_that_is_refused_is_told_and_written_down(house):
     home = house(WATER, every=600.0)
     valve = Valve()
     valve.problem = "valve1 was refused: rule 'who': rule may not switch valve1"
-    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.watch.actions = home.watch.actions._replace(switch=valve)
     home.run(19 * 3600)
     assert len(home.told) == 1
     assert "may not switch valve1" in home.told[0]
@@ -395,10 +395,10 @@ def test_an_output_that_is_refused_is_told_and_written_down(house):
 def test_a_missed_watering_is_told_and_not_made_up_for(house):
     home = house(WATER, every=600.0)
     valve = Valve()
-    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.watch.actions = home.watch.actions._replace(switch=valve)
     home.run(600)
     home.restart()
-    home.watch.hands = home.watch.hands._replace(switch=valve)
+    home.watch.actions = home.watch.actions._replace(switch=valve)
     home.go(20 * 3600)
     assert valve.asked == []
     (told,) = home.told
@@ -548,7 +548,7 @@ def test_a_warning_reaches_the_owner_when_no_letter_can_be_kept(tmp_path):
     shown = []
     app = App(Config(home=tmp_path), SimBoard())
     watch = BackgroundWorker(app, "terminal", shown.append)._watch(Broken())
-    watch.hands.tell("Too hot")
+    watch.actions.tell("Too hot")
     assert [text.startswith("Too hot") for text in shown] == [True]
 
 
@@ -558,7 +558,7 @@ def test_a_full_disk_ends_nothing(house):
     def tell(_):
         raise StoreError("state.db: the disk is full")
 
-    home.watch.hands = home.watch.hands._replace(tell=tell)
+    home.watch.actions = home.watch.actions._replace(tell=tell)
     home.watch.__dict__["database"] = Broken()
     home.run(120)
     home.watch.close()
@@ -567,7 +567,7 @@ def test_a_full_disk_ends_nothing(house):
 def test_a_model_is_asked_though_nobody_knows_the_date(tmp_path):
     app = App(Config(home=tmp_path), SimBoard())
     database = Database(tmp_path / "state.db")
-    BackgroundWorker(app, "terminal", print)._watch(database).hands.ask("What now?", "look")
+    BackgroundWorker(app, "terminal", print)._watch(database).actions.ask("What now?", "look")
     (job,) = Jobs(database).all()
     database.close()
     now = JobContext(0.0, boottime(), read_boot_id(), False, "me", lambda _: True)

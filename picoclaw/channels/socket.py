@@ -5,12 +5,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
-from picoclaw.channels.channel import ChannelStatus, FindApproval, PostMessage, describe_outcome, turn_to_json
+from picoclaw.channels.channel import ChannelStatus, PostMessage, describe_outcome, turn_to_json
 from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user, listen
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error
@@ -22,26 +21,39 @@ from picoclaw.store.outbox import OutboxMessage
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
 
-Ask = Callable[[], dict[str, Any]]
 
+class SocketHost(Protocol):
+    """The daemon whose terminals these are."""
 
-class SocketHandlers(NamedTuple):
-    """What terminals may ask for beside a chat, by its word, and what they are told of each turn.
+    @property
+    def greeting(self) -> str:
+        """Who answers, on which board."""
 
-    `greeting` says who answers, on which board.
-    `waiting(who)` counts what a terminal has still to be answered, `running()` is the chat that is being answered;
-    `helpers(session)` tells whether helpers of a chat have still to work or to report, and `attached()` is called when
-    a chat was opened, and when one is left.
-    """
+    @property
+    def simulated(self) -> bool:
+        """Whether the board is."""
 
-    words: Mapping[str, Ask]
-    waiting: Callable[[str], int]
-    running: Callable[[], str]
-    helpers: Callable[[str], bool]
-    attached: Callable[[], None]
-    simulated: bool
-    greeting: str
-    mark: Callable[[Turn], str]
+    @property
+    def running(self) -> str:
+        """The chat that is being answered, '' for none."""
+
+    def count_waiting(self, who: str) -> int:
+        """How much that a terminal has said waits to be answered."""
+
+    def has_tasks(self, session: str) -> bool:
+        """Tell whether subagents of a chat have still to work or to report."""
+
+    def mark(self, turn: Turn) -> str:
+        """What is said with an answer that comes from a simulated board."""
+
+    def wake_delivery(self) -> None:
+        """Have the outbox looked at: a chat was opened, or left."""
+
+    def find_approval(self, number: int) -> Approval | None:
+        """Look up the question of a call that needs a yes. Raises StoreError."""
+
+    def do_command(self, word: str) -> dict[str, Any] | None:
+        """Do what is asked for beside a chat; None for a word that is not known."""
 
 
 class SocketClient:
@@ -63,9 +75,9 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: SocketHandlers, kept: FindApproval = lambda _: None) -> None:
-        """Nothing is opened yet. `kept` looks up a call that needs a yes."""
-        self._home, self._daemon, self._kept = home, daemon, kept
+    def __init__(self, home: Path, daemon: SocketHost) -> None:
+        """Nothing is opened yet."""
+        self._home, self._daemon = home, daemon
         self._clients: dict[int, SocketClient] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
@@ -116,7 +128,7 @@ class SocketChannel:
         clients = [client for client in list(self._clients.values()) if client.session]
         own = [client for client in clients if client.session == letter.session]
         whose = "" if own else f"For chat {letter.session!r}: "
-        asks = self._kept(letter.approval) if letter.approval else None
+        asks = self._daemon.find_approval(letter.approval) if letter.approval else None
         if asks and asks.state == "waiting":
             told = [self._ask(client, asks, whose) for client in own or clients]
         else:
@@ -163,8 +175,8 @@ class SocketChannel:
             "notice": turn.notice.text,
             "failed": turn.notice.failed,
             "spoken": reply,
-            "waiting": self._daemon.waiting(arrived.who),
-            "helpers": self._daemon.helpers(arrived.key),
+            "waiting": self._daemon.count_waiting(arrived.who),
+            "helpers": self._daemon.has_tasks(arrived.key),
         }
         return self._tell(client, {"end": end})
 
@@ -237,7 +249,7 @@ class SocketChannel:
         del self._clients[client.line.connection.fileno()]
         client.line.close()
         if client.has_chat:
-            self._daemon.attached()
+            self._daemon.wake_delivery()
 
     def _may_chat(self, client: SocketClient) -> bool:
         """Give a client one of the places for chats; it is told why, and sent away, when there is none."""
@@ -263,9 +275,9 @@ class SocketChannel:
         elif word == "attach":
             client.session = session
             self._tell(client, {"attached": self._daemon.greeting})
-            self._daemon.attached()
-        elif isinstance(word, str) and (ask := self._daemon.words.get(word)):
-            self._tell(client, ask())
+            self._daemon.wake_delivery()
+        elif isinstance(word, str) and (reply := self._daemon.do_command(word)) is not None:
+            self._tell(client, reply)
         else:
             self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
 
@@ -276,6 +288,6 @@ class SocketChannel:
         except StoreError:  # a full disk keeps nobody from being answered, who is here to hear it
             self._post(arrived._replace(external=""))
         if arrived.external:
-            running = self._daemon.running()
+            running = self._daemon.running
             behind = running if running != arrived.key else ""
             self._tell(client, {"kept": arrived.external, "behind": behind})

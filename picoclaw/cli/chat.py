@@ -425,11 +425,11 @@ def _run_background(app: App, session: str, screen: Screen, leaving: Event) -> I
 def _answer_typed_lines(
     app: App, session: str, screen: Screen, resting: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    idle = IdleThread(app, screen.remind, session)
+    idle = IdleThread(app, screen.remind)
     idle.start()
     try:
         for line in screen.lines():
-            with suppress(KeyboardInterrupt), idle.turn(), resting():  # Ctrl-C again, with nothing left to end
+            with suppress(KeyboardInterrupt), idle.turn(session), resting():  # Ctrl-C again, with nothing left to end
                 _answer_line(app, session, line, screen)
     finally:
         idle.stop()

@@ -11,7 +11,7 @@ from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, HeartbeatCheck
 from picoclaw.cli.common import add_board_option, open_app
 from picoclaw.cli.subagents import run_claimed_tasks
-from picoclaw.daemon.heartbeats import _make_clock_watch, build_heartbeat, read_heartbeat_time
+from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
 from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.messages import Turn
 from picoclaw.store.heartbeats import HeartbeatRecord
@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
         turns: list[Turn] = []
         heart, now = (
             build_heartbeat(app, past, turns.append, block_signals),
-            read_heartbeat_time(app, _make_clock_watch(app)),
+            read_heartbeat_time(app, make_clock_watch(app)),
         )
         by_hand = not (given.dry_run or given.if_due)
         looked = heart.look(now, by_hand=by_hand, keep=not given.dry_run)

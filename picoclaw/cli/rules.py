@@ -9,7 +9,6 @@ from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.automation.rule_engine import format_outcome
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.cli.common import add_board_option, open_app
-from picoclaw.daemon.monitor import zone_name
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.store import history_migrations
@@ -63,7 +62,7 @@ def run(given: argparse.Namespace) -> int:
 def _load_rules(app: App) -> rules.RuleSet:
     """Read the rules as they are now, and have an open chat do so, which may sleep for long without any sensor."""
     wake_all(app.config.home)
-    return rules.load_rules(app.config.home, app.now(), zone_name(app.context_builder.zone()))
+    return rules.load_rules(app.config.home, app.now(), str(app.context_builder.zone() or ""))
 
 
 def _list_rules(app: App, _: argparse.Namespace) -> int:

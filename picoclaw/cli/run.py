@@ -63,7 +63,7 @@ def _run_daemon(given: argparse.Namespace, home: Path) -> bool:
             safe = watchdog.record_start(app.config.home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
             _print_log_line(f"audit: the newest record is {app.audit.head()}")
-            again = DaemonService(app, _print_log_line, given.memory_mb * MEGABYTE, safe=safe).live()
+            again = DaemonService(app, _print_log_line, given.memory_mb * MEGABYTE, safe=safe).serve()
             app.audit.mention("stop", again=again)
             watchdog.record_clean_end(app.config.home)
             if not again:

@@ -7,28 +7,27 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, Self
+from typing import Protocol, Self
 
 from picoclaw.agent.subagents import open_tasks
 from picoclaw.agent.worker_pool import WorkerPool
 from picoclaw.app import App
-from picoclaw.automation import jobs
-from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
-from picoclaw.automation.jobs import JobOutcome
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.jobs import JobOutcome, format_message, open_chat
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.automation.wakeup import wake_all
+from picoclaw.daemon.heartbeats import make_clock_watch
 from picoclaw.daemon.monitor import Watch, switcher, watching
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.maintenance.jobs import Chores
 from picoclaw.messages import Caller, Inbound, Stop, ToolCall, TurnHooks
 from picoclaw.occurrences import Plan
-from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
@@ -36,25 +35,29 @@ from picoclaw.tools.cron import parse_tool_call
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
 
 
-class BackgroundHooks(NamedTuple):
-    """What is different in a process without a chat of its own.
+class BackgroundHost(Protocol):
+    """The daemon that the background work of a process without a chat of its own belongs to."""
 
-    `letters` has the outbox looked at, `chat` names the conversation that the owner uses, and `expect` is told when the
-    thread will be heard of again. `alarms` names the chats that a rule's alarm goes to, None for `chat` alone, and
-    `tell_unkept` tells one that the disk does not take.
-    """
+    def wake_delivery(self) -> None:
+        """Have the outbox looked at."""
 
-    letters: Callable[[], None]
-    chat: Callable[[], str]
-    expect: Callable[[float | None], None]
-    alarms: Callable[[], Sequence[str]] | None = None
-    tell_unkept: Callable[[str], None] = lambda _: None
+    def owner_chat(self) -> str:
+        """Name the conversation that the owner uses."""
+
+    def alarm_chats(self) -> Sequence[str]:
+        """Name the chats that a rule's alarm goes to."""
+
+    def send_unsaved(self, text: str) -> None:
+        """Tell an alarm that the disk does not take."""
+
+    def expect_scheduler(self, seconds: float | None) -> None:
+        """Hear when the thread will be heard of again."""
 
 
 class BackgroundWorker:
     """Tells and does what is due while its block runs. Jobs run one after the other, each with parts of its own.
 
-    Helpers work beside them, some at once.
+    Subagents work beside them, some at once.
     """
 
     def __init__(
@@ -63,26 +66,22 @@ class BackgroundWorker:
         session: str,
         show: Callable[[str], None],
         leaving: threading.Event | None = None,
-        lives: BackgroundHooks | None = None,
+        host: BackgroundHost | None = None,
     ) -> None:
         """`show` shows a text in the chat `session`; `leaving` is set when the program ends in a hurry.
 
-        Raises OSError when the home folder takes no bell.
+        Without a `host`, what is due is told in that chat. Raises OSError when the home folder takes no named pipe.
         """
-        self._app = app
-        self._session = session
-        self._lives = lives
-        self._show = show
+        self._app, self._session, self._show, self._host = app, session, show, host
         self._hurry = leaving or threading.Event()
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
-        expect = (lives.expect,) if lives else ()
-        self._thread = SchedulerThread(app.config.home, self._opened, show, *expect)
+        self._wake_all = partial(wake_all, app.config.home)
+        expect = host.expect_scheduler if host else lambda _: None
+        self._thread = SchedulerThread(app.config.home, self._open, show, expect)
         self._scheduler: Scheduler | None = None
-        self._crew = WorkerPool(
-            lambda: App(app.config, app.board, changed=app.changed),
-            partial(wake_all, app.config.home),
-            app.config.helpers.at_once,
+        self._pool = WorkerPool(
+            lambda: App(app.config, app.board, changed=app.changed), self._wake_all, app.config.helpers.at_once
         )
         self._settler = App(app.config, app.board)
         self._stop = Stop()
@@ -103,35 +102,37 @@ class BackgroundWorker:
         if self._worker:
             self._worker.join(_JOIN_TIMEOUT_S)
         self._thread.stop()
-        self._crew.leave(hurry=self._hurry.is_set())
+        self._pool.leave(hurry=self._hurry.is_set())
 
-    def _opened(self, stack: ExitStack) -> list[StepFunction]:
+    def _open(self, stack: ExitStack) -> list[StepFunction]:
         database = Database(self._app.config.home / "state.db")
         stack.callback(database.close)
-        watch = ClockWatch(
-            lambda: read_trusted_time(self._app.board, self._app.config.home) is not None, read_boot_id()
-        )
-        wake = partial(wake_all, self._app.config.home)
         outbox = Outbox(database)
-        attending = jobs.open_chat(outbox, self._session, self._tell, wake)
-        tell = _make_outbox_check(outbox, self._lives.letters) if self._lives else stack.enter_context(attending)
-        self._scheduler = Scheduler(Jobs(database), watch, self._begin, tell, self._show)
-        stack.callback(self._forgo, self._scheduler)
-        sampling = self._watch(database)
-        stack.callback(sampling.close)
-        helpers = open_tasks(database, self._app.mark)
-        approvals = Approvals(database)
+        if self._host:
+            deliver = _make_outbox_check(outbox, self._host.wake_delivery)
+        else:
+            show = self._show
+            session = self._session
+            deliver = stack.enter_context(
+                open_chat(outbox, session, lambda one: show(format_message(one, session, time.time())), self._wake_all)
+            )
+        scheduler = Scheduler(Jobs(database), make_clock_watch(self._app), self._begin_job, deliver, self._show)
+        self._scheduler = scheduler
+        stack.callback(self._abandon_jobs, scheduler)
+        watch = self._watch(database)
+        stack.callback(watch.close)
+        tasks, approvals = open_tasks(database, self._app.mark), Approvals(database)
         return [
-            lambda wall, _: self._give_up(approvals, wall),
-            sampling.step,
-            self._scheduler.step,
-            lambda wall, _: self._work_on(helpers, wall),
+            lambda wall, _: self._expire_approvals(approvals, wall),
+            watch.step,
+            scheduler.step,
+            lambda wall, _: self._step_tasks(tasks, wall),
         ]
 
-    def _give_up(self, approvals: Approvals, wall: float) -> float | None:
+    def _expire_approvals(self, approvals: Approvals, wall: float) -> float | None:
         """End the questions that nobody has answered in time; returns how long to sleep.
 
-        It comes first: what it tells the chats goes out with the letters of the same round.
+        It comes first: what it tells the chats goes out with the messages of the same round.
         """
         try:
             self._app.approving.ask_remaining(approvals)
@@ -140,17 +141,17 @@ class BackgroundWorker:
                 self._app.changed(approvals.question(ended.number) or ended)
             due = approvals.next_expiry()
         except StoreError as error:
-            return self._late("questions", error)
+            return self._complain("questions", error)
         return None if due is None else max(0.0, due - wall)
 
-    def _work_on(self, helpers: Tasks, wall: float) -> float | None:
-        """Have helpers do what they were given; returns how long to sleep."""
+    def _step_tasks(self, tasks: Tasks, wall: float) -> float | None:
+        """Have subagents do what they were given; returns how long to sleep."""
         try:
-            return self._crew.step(helpers, wall)
+            return self._pool.step(tasks, wall)
         except StoreError as error:
-            return self._late("helpers", error)
+            return self._complain("helpers", error)
 
-    def _late(self, what: str, error: StoreError) -> float:
+    def _complain(self, what: str, error: StoreError) -> float:
         if str(error) != self._complaint:
             self._complaint = str(error)
             self._show(f"{what} wait: {error}")
@@ -158,49 +159,41 @@ class BackgroundWorker:
 
     def _watch(self, database: Database) -> Watch:
         """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
-        app, outbox, jobs = self._app, Outbox(database), Jobs(database)
+        app, outbox, jobs, host = self._app, Outbox(database), Jobs(database), self._host
 
         def tell(text: str) -> str:
             said = f"{text} {app.mark}".rstrip()
-            alarms = self._lives.alarms if self._lives else None
             try:
-                chats = alarms() if alarms else [self._owners_chat()]
+                chats = host.alarm_chats() if host else [self._session]
                 return format_delivery(outbox.put(chat, said, time.time()) for chat in chats)
             except StoreError:  # a warning that cannot be kept is told all the same
                 self._show(said)
-                if self._lives:
-                    self._lives.tell_unkept(said)
+                if host:
+                    host.send_unsaved(said)
                 return "told as far as that could be done without the disk"
 
         def ask(text: str, rule: str) -> str:
             due = Plan("at", f"rule {rule}", anchor=time.time())  # by the boot's clock: nobody may know the date
-            if not jobs.renew(
-                Job(0, self._owners_chat(), text, due, kind="turn", boot=read_boot_id(), mono=boottime())
-            ):
+            chat = host.owner_chat() if host else self._session
+            if not jobs.renew(Job(0, chat, text, due, kind="turn", boot=read_boot_id(), mono=boottime())):
                 raise ToolError("the model still has the last question of this rule")
             return f"asked, for rule {rule}"
 
-        hands = RuleActions(tell, switcher(app.wiring), ask)
-        clock = ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
-        every_s = app.config.history.every_seconds
-        return watching(app.wiring, every_s, clock, app.context_builder.zone, hands, self._thread.ring)
+        actions, every_s = RuleActions(tell, switcher(app.wiring), ask), app.config.history.every_seconds
+        return watching(
+            app.wiring, every_s, make_clock_watch(app), app.context_builder.zone, actions, self._thread.ring
+        )
 
-    def _owners_chat(self) -> str:
-        return self._lives.chat() if self._lives else self._session
-
-    def _tell(self, letter: OutboxMessage) -> None:
-        self._show(jobs.format_message(letter, self._session, time.time()))
-
-    def _begin(self, job: Job) -> None:
+    def _begin_job(self, job: Job) -> None:
         if self._worker is None:
-            self._hire()
+            self._start_worker()
         self._waiting.put(job)
 
-    def _hire(self) -> None:
+    def _start_worker(self) -> None:
         self._worker = threading.Thread(target=self._work, name="jobs", daemon=True)
         self._worker.start()
 
-    def _forgo(self, scheduler: Scheduler) -> None:
+    def _abandon_jobs(self, scheduler: Scheduler) -> None:
         """Say of what waits for its turn that it will not have it."""
         with suppress(Empty):
             while job := self._waiting.get_nowait():
@@ -211,37 +204,34 @@ class BackgroundWorker:
     def _work(self) -> None:
         try:
             while not self._leaving and (job := self._waiting.get()):
-                self._do(job)
+                outcome = JobOutcome(False, "an error of picoclaw itself has ended it")
+                try:
+                    outcome = run_job(self._app, job)
+                finally:
+                    if self._scheduler and not self._leaving:
+                        self._scheduler.ended(job.number, outcome)
+                    self._thread.ring()
+                if outcome.good and job.kind == "turn" and not self._leaving:
+                    for line in self._settler.settle(job.session, self._stop):
+                        self._show(line)
         finally:
             self._settler.let_go()
             if not self._leaving:  # an error of ours, which is on stderr, costs the job that met it and no other
-                self._hire()
-
-    def _do(self, job: Job) -> None:
-        outcome = JobOutcome(False, "an error of picoclaw itself has ended it")
-        try:
-            outcome = run_job(self._app, job)
-        finally:
-            if self._scheduler and not self._leaving:
-                self._scheduler.ended(job.number, outcome)
-            self._thread.ring()
-        if outcome.good and job.kind == "turn" and not self._leaving:
-            for line in self._settler.settle(job.session, self._stop):
-                self._show(line)
+                self._start_worker()
 
 
 def _make_outbox_check(outbox: Outbox, wake: Callable[[], None]) -> Callable[[], None]:
-    """Give what calls `wake` when a letter waits that did not the last time: a channel's thread sleeps otherwise."""
+    """Give what calls `wake` when a message waits that did not the last time: a channel's thread sleeps otherwise."""
     known: set[int] = set()
 
-    def look() -> None:
-        waiting = {letter.number for letter in outbox.waiting()}
+    def check() -> None:
+        waiting = {message.number for message in outbox.waiting()}
         if waiting - known:
             wake()
         known.intersection_update(waiting)
         known.update(waiting)
 
-    return look
+    return check
 
 
 def run_job(app: App, job: Job) -> JobOutcome:
@@ -252,7 +242,7 @@ def run_job(app: App, job: Job) -> JobOutcome:
     own = App(config, app.board, changed=app.changed)
     own.wiring.wired = app.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
-        return _JOB_RUNNERS[job.kind](own, job)
+        return _run_turn_job(own, job) if job.kind in {"turn", "fresh"} else _run_tool_job(own, job)
     except PicoclawError as error:
         return JobOutcome(False, str(error))
     finally:
@@ -267,41 +257,27 @@ def _run_turn_job(app: App, job: Job) -> JobOutcome:
     turn = app.answer(Inbound(session, job.payload, "cron", job.session, cause=cause), TurnHooks(said.append))
     if turn.stopped == "error" or turn.notice.failed:
         return JobOutcome(False, turn.notice.text or turn.reply)
-    return _make_marked_outcome(app, "\n\n".join(filter(None, [*said, turn.reply])))
-
-
-def _run_command_job(app: App, job: Job) -> JobOutcome:
-    call = ToolCall("job", "exec", {"command": job.payload, "write": job.write, "network": job.network})
-    good, text = _call_tool(app, job, call)
-    return JobOutcome(good and text.endswith("[exit code 0]"), text.removesuffix("[exit code 0]").rstrip() or "done")
-
-
-def _run_tool_job(app: App, job: Job) -> JobOutcome:
-    good, text = _call_tool(app, job, parse_tool_call(job.payload))
-    return _make_marked_outcome(app, text) if good else JobOutcome(False, text)
-
-
-def _make_marked_outcome(app: App, text: str) -> JobOutcome:
-    """What went well, with the mark that every answer has on a simulated board."""
+    text = "\n\n".join(filter(None, [*said, turn.reply]))
     return JobOutcome(True, f"{text}\n{app.mark}".rstrip())
 
 
-def _call_tool(app: App, job: Job, call: ToolCall) -> tuple[bool, str]:
+def _run_tool_job(app: App, job: Job) -> JobOutcome:
+    """Call a tool, or `exec` for a command."""
+    planned = job.kind == "command"
+    if planned:
+        call = ToolCall("job", "exec", {"command": job.payload, "write": job.write, "network": job.network})
+    else:
+        call = parse_tool_call(job.payload)
+    caller = Caller(job.session, "cron", app.now(), lambda _: None, planned=planned or call.name == "exec")
     try:
-        planned = call.name == "exec"
-        return app.toolset.run(call, Caller(job.session, "cron", app.now(), lambda _: None, planned=planned))
+        good, text = app.toolset.run(call, caller)
     finally:
         app.stores.settle(job.session)
+    if planned:
+        good = good and text.endswith("[exit code 0]")
+        return JobOutcome(good, text.removesuffix("[exit code 0]").rstrip() or "done")
+    return JobOutcome(good, f"{text}\n{app.mark}".rstrip() if good else text)
 
-
-_JOB_RUNNERS: dict[str, Callable[[App, Job], JobOutcome]] = {
-    "turn": _run_turn_job,
-    "fresh": _run_turn_job,
-    "command": _run_command_job,
-    "tool": _run_tool_job,
-}
-
-# What is due while a chat waits for its person, in a thread that sleeps until then.
 
 _MAX_SLEEP_S = 3600.0  # a clock that was set meanwhile is noticed after this at the latest
 _INTERRUPTED_RETRY_S, _FAILED_RETRY_S = 60.0, 900.0
@@ -310,20 +286,16 @@ _INTERRUPTED_RETRY_S, _FAILED_RETRY_S = 60.0, 900.0
 class IdleThread:
     """Does chores between turns. A turn that begins ends the one in hand, which is done another time."""
 
-    def __init__(self, app: App, tell: Callable[[str], None], session: str = "") -> None:
-        """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line.
-
-        After each turn the chat `session` is settled, where one is named.
-        """
+    def __init__(self, app: App, tell: Callable[[str], None]) -> None:
+        """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
         self._app = App(app.config, app.board)
-        self._session = session
         self._answered: list[str] = []
         self._busy = False
         self._tell = tell
         self._stop = Stop()
         self._ending = threading.Event()
         self._wake = threading.Event()
-        self._complained = ""
+        self._complaint = ""
         self._thread = threading.Thread(target=self._run, name="idle", daemon=True)
 
     def start(self) -> None:
@@ -345,8 +317,8 @@ class IdleThread:
         try:
             yield
         finally:
-            if (key := session or self._session) and key not in self._answered:
-                self._answered.append(key)
+            if session and session not in self._answered:
+                self._answered.append(session)
             self._busy = False
             self._wake.set()
 
@@ -359,27 +331,19 @@ class IdleThread:
         finally:
             self._app.let_go()
 
-    def _settle(self) -> None:
-        """Settle the conversation that has waited longest; one that a person interrupts has its turn again."""
-        if self._answered:
-            key = self._answered.pop(0)
-            for line in self._app.settle(key, self._stop):
-                self._tell(line)
-            if self._stop and key not in self._answered:
-                self._answered.append(key)
-
-    def _not_now(self) -> bool:
-        """Tell whether a person waits; else take the word back, which whoever it was meant for has heeded by now."""
-        if not self._busy:
-            self._stop.unsay()
-        return self._busy or self._ending.is_set()
-
     def _step(self, chores: Chores) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
-        if self._not_now():
+        if not self._busy:
+            self._stop.unsay()  # whoever it was meant for has heeded it by now
+        if self._busy or self._ending.is_set():
             return None
         try:
-            self._settle()
+            if self._answered:
+                key = self._answered.pop(0)
+                for line in self._app.settle(key, self._stop):
+                    self._tell(line)
+                if self._stop and key not in self._answered:  # a person interrupts: it has its turn again
+                    self._answered.append(key)
             if self._answered:
                 return 0.0
             now = self._app.now()
@@ -391,7 +355,7 @@ class IdleThread:
         except TurnStopped:
             return _INTERRUPTED_RETRY_S
         except StoreError as error:
-            if str(error) != self._complained:
-                self._complained = str(error)
+            if str(error) != self._complaint:
+                self._complaint = str(error)
                 self._tell(f"what is done between turns waits: {error}")
             return _FAILED_RETRY_S

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from picoclaw.app import SIMULATED_MARK, App
+from picoclaw.app import App
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
@@ -20,6 +19,11 @@ from picoclaw.workspace.reading import read_text
 _MAX_CHECKLIST_BYTES = 250_000
 
 
+def make_clock_watch(app: App) -> ClockWatch:
+    """Make what tells whether the date can be believed."""
+    return ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
+
+
 def build_heartbeat(
     app: App,
     past: SampleHistory,
@@ -27,29 +31,29 @@ def build_heartbeat(
     shield: Callable[[], AbstractContextManager[None]] = nullcontext,
     stop: Stop | None = None,
 ) -> Heartbeat:
-    """Make the heart of a home, with what its sensors said.
+    """Make the heartbeat of a home, with what its sensors said.
 
     `note` is told each turn that it takes, `shield` holds off interruptions, and `stop` ends a turn.
     """
+    config, wiring = app.config, app.wiring
 
-    def answer(inbound: Inbound, tokens: int, hear: Callable[[Event | ToolRun], None]) -> Turn:
+    def answer(inbound: Inbound, tokens: int, listen: Callable[[Event | ToolRun], None]) -> Turn:
         light = app.light_agent
         app.light_agent = replace(light, limits=replace(light.limits, tokens=tokens))
-        turn = app.answer(inbound, TurnHooks(listen=hear, stop=stop, shield=shield))
+        turn = app.answer(inbound, TurnHooks(listen=listen, stop=stop, shield=shield))
         note(turn)
         return turn
 
-    config, wiring = app.config, app.wiring
     return Heartbeat(
         config.heartbeat,
         Heartbeats(app.stores.database),
-        partial(_read_checklist, config.workspace),
+        lambda: read_text(config.workspace / CHECKLIST_FILE, _MAX_CHECKLIST_BYTES, config.workspace),
         BoardEnvironment(app.board, wiring.wired, wiring.drivers, config.workspace, past),
         answer,
         bool(config.model.base_url),
         app.prompts["empty"],
         partial(wake_all, config.home),
-        SIMULATED_MARK if app.board.simulated else "",
+        app.mark,
         app.helpers.of_heartbeats,
         lambda: app.stores.book.held("heartbeat"),
     )
@@ -62,17 +66,13 @@ def read_heartbeat_time(app: App, watch: ClockWatch) -> HeartbeatTime:
     return HeartbeatTime(now, mono, watch.boot, watch.trusted(now.timestamp(), mono))
 
 
-def _make_clock_watch(app: App) -> ClockWatch:
-    return ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
-
-
 @contextmanager
 def run_heartbeats(
     app: App, complain: Callable[[str], None], peace_s: float | None = None
 ) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Have heartbeats beside whatever else this process does, if there can be any.
 
-    Gives what each turn is to be taken within, so that they keep out of its way; see HeartThread for `peace_s`.
+    Gives what each turn is to be taken within, so that they keep out of its way; see HeartbeatThread for `peace_s`.
     """
     if not (app.config.heartbeat.enabled and app.config.model.base_url):
         yield nullcontext
@@ -90,17 +90,13 @@ def run_heartbeats(
 
 @contextmanager
 def _open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Callable[[], HeartbeatTime]]]:
-    """Make a heart on the board of the chat, with all else of its own, because it beats while others talk."""
+    """Make a heartbeat on the board of the chat, with all else of its own, because it goes while others talk."""
     app = App(shared.config, shared.board, changed=shared.changed)
     app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
         with closing(SampleHistory(app.config.home)) as past:
-            yield build_heartbeat(app, past, stop=stop), partial(read_heartbeat_time, app, _make_clock_watch(app))
+            yield build_heartbeat(app, past, stop=stop), partial(read_heartbeat_time, app, make_clock_watch(app))
         app.wiring.leave()
     finally:
         app.wiring.abandon()
         app.let_go()
-
-
-def _read_checklist(workspace: Path) -> str | None:
-    return read_text(workspace / CHECKLIST_FILE, _MAX_CHECKLIST_BYTES, workspace)

@@ -1,7 +1,7 @@
-"""Samples the sensors and follows the rules while picoclaw runs: what both need of the house, put together."""
+"""Samples the sensors and follows the rules while picoclaw runs."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
@@ -12,60 +12,60 @@ from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.rule_engine import RuleActions, RuleEngine
 from picoclaw.automation.sampler import RuleStateHooks, Sampler
 from picoclaw.automation.scheduler import LeaderLock, WorkerThread
-from picoclaw.automation.wakeup import wake_all as ring_home
+from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
-from picoclaw.hw import sensors as hw_sensors
 from picoclaw.hw.reading import Reading
-from picoclaw.store import history_migrations
+from picoclaw.hw.sensors import list_sensors, read_sensor
 from picoclaw.store.database import Database
+from picoclaw.store.history_migrations import HISTORY_FILE, HISTORY_MIGRATIONS
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, Samples, SampleSpan, Series, make_span, merge_spans
 from picoclaw.times import TimeRange
 from picoclaw.wiring import Wiring
 
-LOCK = "history.lock"
+_LOCK_FILE = "history.lock"
 
 
 @dataclass
 class Watch:
-    """One process's part in watching; of several on one home, the first does it. Steps as ReflexThread wants it.
+    """One process's part in watching; of several on one home, the first does it. Its `step` is for a SchedulerThread.
 
-    `measure()` reads every sensor once, or returns None while that lasts; `hands` do what rules say; `parts()` counts
+    `measure()` reads every sensor once, or returns None while that lasts; `actions` do what rules say; `parts()` counts
     what is wired.
     """
 
     home: Path
     measure: Callable[[], list[Reading] | None]
-    hands: RuleActions
+    actions: RuleActions
     every_s: float
     clock: ClockWatch
     zone: Callable[[], tzinfo | None] = lambda: None
     parts: Callable[[], int] = lambda: 0
-    _parts: int = 0
-    _book: str | None = None
-    _begun: bool = False
-    _knows: bool = False
+    _known_parts: int = 0
+    _rules_version: str | None = None
+    _has_begun: bool = False
+    _has_states: bool = False
     _now: ClockReading = field(init=False)
 
     @cached_property
     def _lead(self) -> LeaderLock:
-        return LeaderLock(self.home / LOCK, partial(ring_home, self.home))
+        return LeaderLock(self.home / _LOCK_FILE, partial(wake_all, self.home))
 
     @cached_property
     def database(self) -> Database:
         """The open `history.db`."""
-        return Database(self.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+        return Database(self.home / HISTORY_FILE, HISTORY_MIGRATIONS)
 
     @cached_property
     def engine(self) -> RuleEngine:
         """The rules."""
-        return RuleEngine(lambda: RuleLog(self.database), self.hands, self._past)
+        return RuleEngine(lambda: RuleLog(self.database), self.actions, self._sum_up)
 
     @cached_property
     def sampler(self) -> Sampler:
         """The samples."""
-        rules = RuleStateHooks(self.engine.news, self.engine.kept)
-        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, rules, self._say)
+        hooks = RuleStateHooks(self.engine.news, self.engine.kept)
+        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, hooks, self._say)
 
     def step(self, wall: float, mono: float) -> float | None:
         """Do what is due; returns how many seconds it may sleep, None for until something changes."""
@@ -75,83 +75,70 @@ class Watch:
         local = datetime.fromtimestamp(wall, zone) if zone else datetime.fromtimestamp(wall).astimezone()
         self.clock.note(wall, mono)
         now = self._now = ClockReading(self.clock.boot, mono, local, self.clock.trusted(wall, mono))
-        self._follow(now, zone_name(zone))
-        if (parts := self.parts()) > self._parts:
+        self._follow(now, str(zone or ""))
+        if (parts := self.parts()) > self._known_parts:
             self.sampler.hurry()
-        self._parts = parts
+        self._known_parts = parts
         readings = self.sampler.step(now)
         if readings is not None:
             self.engine.heard(readings, now, self.every_s)
         wait = self.engine.tick(now)
         self.sampler.commit(now)
         sample = self.sampler.wait(now, wanted=bool(self.engine.wanted))
-        waits = [seconds for seconds in (wait, sample) if seconds is not None]
-        return min(waits, default=None)
+        return min((seconds for seconds in (wait, sample) if seconds is not None), default=None)
 
     def close(self) -> None:
         """Keep what is not kept yet, and let another process watch; may be called twice."""
-        if self._begun:
+        if self._has_begun:
             self.sampler.commit(self._now, all_of_it=True)
         if database := self.__dict__.pop("database", None):
             with contextlib.suppress(StoreError):
                 database.close()
-        self._begun = False
+        self._has_begun = False
         self._lead.close()
 
     def _follow(self, now: ClockReading, zone: str) -> None:
         """Read the rules anew when their file is another one."""
-        self._begun = True
+        self._has_begun = True
         try:
             found = (self.home / rules.RULES_FILE).stat()
-            mark = f"{found.st_mtime_ns} {found.st_size} {found.st_ino} {zone}"
+            version = f"{found.st_mtime_ns} {found.st_size} {found.st_ino} {zone}"
         except OSError:
-            mark = ""
-        if mark == self._book:
+            version = ""
+        if version == self._rules_version:
             return
-        if not self._knows and (mark or (self.home / history_migrations.HISTORY_FILE).exists()):
+        if not self._has_states and (version or (self.home / HISTORY_FILE).exists()):
             self.engine.begin()
-            self._knows = True
+            self._has_states = True
         self.engine.follow(rules.load_rules(self.home, now.wall, zone))
-        self._book = mark
+        self._rules_version = version
 
-    def _past(self, series: Series, when: TimeRange) -> SampleSpan | None:
+    def _sum_up(self, series: Series, when: TimeRange) -> SampleSpan | None:
         """Sum up what is kept, and what is not kept yet: a rule that asks for every sample costs no writing."""
         begin, end = when.begin.timestamp(), when.end.timestamp()
         kept = Samples(self.database).whole(series, begin, end)
-        apart = self._now.wall.timestamp() - self._now.mono
-        news = (make_span(at + apart, value) for at, value in self.sampler.pending(series))
-        return merge_spans([*([kept] if kept else []), *(span for span in news if begin <= span.at < end)])
+        offset = self._now.wall.timestamp() - self._now.mono
+        pending = (make_span(at + offset, value) for at, value in self.sampler.pending(series))
+        return merge_spans([*([kept] if kept else []), *(span for span in pending if begin <= span.at < end)])
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(PicoclawError):
-            self.hands.tell(text)
-
-
-def zone_name(zone: tzinfo | None) -> str:
-    """Name a zone as a plan keeps it, '' for the board's own."""
-    return str(zone) if zone else ""
+            self.actions.tell(text)
 
 
 def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
     """Read what is followed, one after the other: every sensor outside the board, and what a rule names."""
     named = {series.sensor for series in wanted()}
-    return [
-        reading
-        for found in _list_followed(wiring, named)
-        for reading in hw_sensors.read_sensor(wiring.board, wiring.drivers, found)
-    ]
-
-
-def _list_followed(wiring: Wiring, named: set[str]) -> Iterator[hw_sensors.Sensor]:
     try:
-        known = hw_sensors.list_sensors(wiring.board, dict(wiring.wired))
+        known = list_sensors(wiring.board, dict(wiring.wired))
     except ConfigError:
-        return
-    yield from (found for found in known if found.part or not found.kernel[0].inside or found.name in named)
+        return []
+    followed = (one for one in known if one.part or not one.kernel[0].inside or one.name in named)
+    return [reading for sensor in followed for reading in read_sensor(wiring.board, wiring.drivers, sensor)]
 
 
 def switcher(wiring: Wiring) -> Callable[[str, str, float | None], str]:
-    """Return what asks the arbiter for an output, as a rule."""
+    """Return what asks the supervisor for an output, as a rule."""
 
     def switch(output: str, level: str, seconds: float | None) -> str:
         if wiring.outputs is None:
@@ -166,10 +153,10 @@ def watching(
     every_s: float,
     clock: ClockWatch,
     zone: Callable[[], tzinfo | None],
-    hands: RuleActions,
+    actions: RuleActions,
     ring: Callable[[], None],
 ) -> Watch:
     """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
     apart = WorkerThread(lambda: sensors(wiring, lambda: watch.engine.wanted), ring)
-    watch = Watch(wiring.config.home, apart, hands, every_s, clock, zone, lambda: len(wiring.wired))
+    watch = Watch(wiring.config.home, apart, actions, every_s, clock, zone, lambda: len(wiring.wired))
     return watch

@@ -1,33 +1,39 @@
-"""What a dead daemon has left in the inbox: answered again where that repeats nothing, and the rest told as it is."""
+"""The queue of messages: what channels post is answered one by one; what a dead daemon has left is settled first."""
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
+from picoclaw.agent.subagents import has_pending_tasks
+from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.channels.channel import Channel, PostMessage
-from picoclaw.daemon.delivery import MessageBoxes, WriteAction, WriteBehindQueue
+from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction, WriteBehindQueue
+from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.messages import Inbound, Message, Notice, Stop, Turn, TurnHooks, Usage, is_owner
+from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
+from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.store.inbox import RETRIED, Inbox, InboxMessage, InterruptedMessage
 from picoclaw.store.outbox import OutboxMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
 _MAYBE_SENT_NOTE = "\n(perhaps told before: picoclaw ended while it told this)"
 _MAX_QUOTED_CHARS = 200
+_START_TIMEOUT_S, _SETTLE_TIMEOUT_S = 30.0, 60.0
+_PERSONAL_ORIGINS = frozenset({"owner", "web", "guest"})
+"""Those who type a message themselves: each of them may stop the outputs at once."""
 
 
-def settle_interrupted(inbox: Inbox, told_live: Callable[[str], bool]) -> None:
-    """Decide on all that was begun; `told_live(key)`: an answer of that chat may have been seen. Raises StoreError."""
+def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> None:
+    """Decide on all that a dead process had begun; an answer `is_told_live` may have been seen. Raises StoreError."""
     for found in inbox.left_behind():
         if found.reply is not None:
-            perhaps = _MAYBE_SENT_NOTE if told_live(found.arrived.key) else ""
-            inbox.done(found.arrived, "" if found.within > 0 else f"{found.reply}{perhaps}")
+            note = _MAYBE_SENT_NOTE if is_told_live(found.arrived.key) else ""
+            inbox.done(found.arrived, "" if found.within > 0 else f"{found.reply}{note}")
         elif why := _explain_no_retry(found):
             text = found.arrived.text[:_MAX_QUOTED_CHARS]
             inbox.done(found.arrived, _INTERRUPTED_TEXT.format(text=text, why=why))
@@ -48,63 +54,47 @@ def _explain_no_retry(found: InterruptedMessage) -> str:
     return "Something that it was doing may have been done or not" if found.acts else ""
 
 
-# The queue in front of the desk: what the channels post is answered one by one, and what cannot wait is heard at once.
-#
-# While a turn runs, the order to stop the outputs and `/stop` are heeded in the thread that posts them; what else the
-# same chat says is given to the turn between two of its steps.
+class MessageQueue:
+    """Answers what arrives, in the thread that runs it.
 
-_START_TIMEOUT_S, _SETTLE_TIMEOUT_S = 30.0, 60.0
-STOPPED = "stopped"
-PERSONAL_ORIGINS = frozenset({"owner", "web", "guest"})
-"""Those who type a message themselves: each of them may stop the outputs at once."""
-
-
-class QueueHandlers(NamedTuple):
-    """What the loop has things done with.
-
-    `answer` is the desk, `halt` stops the outputs if that is what a text says, `text` words what has arrived for the
-    model, `mark` is said with an answer. `quiet(session)` keeps all else that needs the model out of a turn's way,
-    `turn()` gives the word to end it, `end()` says that, `shield` holds off interruptions. A turn takes at most
-    `seconds`. `letters()` has the outbox looked at. `heard` is told what a turn takes in that arrived meanwhile.
+    While a turn runs, `/stop` and the order to stop the outputs are heeded in the thread that posts them; what else the
+    same chat says is given to the turn between two of its steps.
     """
 
-    answer: Callable[[Inbound, TurnHooks], Turn]
-    halt: Callable[[str, str], tuple[bool, str] | None]
-    text: Callable[[InboxMessage], str]
-    mark: Callable[[Turn], str]
-    quiet: Callable[[str], AbstractContextManager[None]]
-    turn: Callable[[], AbstractContextManager[Stop]]
-    end: Callable[[], None]
-    shield: Callable[[], AbstractContextManager[None]]
-    seconds: float
-    letters: Callable[[], None]
-    heard: Callable[[InboxMessage], None]
-
-
-class MessageQueue:
-    """Answers what arrives, in the thread that runs it."""
-
     def __init__(
-        self, boxes: MessageBoxes, hands: QueueHandlers, progress: ThreadDeadlines, note: Callable[[str], None]
+        self,
+        app: App,
+        boxes: MessageBoxes | None,
+        stopper: TurnStopper,
+        progress: ThreadDeadlines,
+        note: Callable[[str], None],
     ) -> None:
-        """`note` is told in a line what went wrong."""
-        self._boxes, self._hands, self._progress, self._note = boxes, hands, progress, note
-        self.owed = WriteBehindQueue(boxes.lock, note)
+        """Without `boxes` nothing that arrives is kept. `note` is told in a line what went wrong."""
+        self.app, self.stopper, self.progress, self.note = app, stopper, progress, note
+        self._boxes = boxes
+        self.writes = WriteBehindQueue(boxes.lock if boxes else threading.RLock(), note)
         self.channels: Mapping[str, Channel] = {}
+        self.delivery: list[DeliveryWorker] = []
+        self.pauses: list[Callable[[str], AbstractContextManager[None]]] = []
+        """Each is entered with the session of a turn, to keep all else that needs the model out of its way."""
         self._queue: deque[InboxMessage] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self.leaving = self._resting = False
+        self.is_leaving = self.is_draining = False
         self._now: InboxMessage | None = None
         self._heard: list[InboxMessage] = []
-        self.last: Turn | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the board is."""
+        return self.app.board.simulated
 
     @property
     def waiting(self) -> int:
         """How many wait to be answered."""
         return len(self._queue)
 
-    def waiting_for(self, who: str) -> int:
+    def count_waiting(self, who: str) -> int:
         """How much that somebody has said waits to be answered."""
         with self._lock:
             return sum(one.who == who for one in self._queue)
@@ -112,202 +102,237 @@ class MessageQueue:
     @property
     def running(self) -> str:
         """Whose turn it is, '' when nobody is answered."""
-        now = self._now
-        return now.key if now else ""
+        return now.key if (now := self._now) else ""
 
     def channel_of(self, key: str) -> Channel:
-        """The channel of a session: the one that it is named after, else the local socket."""
+        """The channel of a session: the one that it is named after, else the terminals'."""
         return self.channels.get(key.partition(":")[0]) or self.channels["socket"]
 
-    def _is_local(self, key: str) -> bool:
+    def is_local(self, key: str) -> bool:
         """Tell whether a chat is one of terminals, each of which is told its own answers and no others'."""
         return self.channel_of(key) is self.channels["socket"]
 
+    def mark(self, turn: Turn) -> str:
+        """What is said with an answer that comes from a simulated board."""
+        return SIMULATED_MARK if is_simulated(self.app, turn) else ""
+
+    def has_tasks(self, session: str) -> bool:
+        """Tell whether subagents of a chat have still to work or to report."""
+        return has_pending_tasks(lambda: self.app.helpers, session)
+
+    def wake_delivery(self) -> None:
+        """Have the outbox looked at; from any thread."""
+        for worker in self.delivery:
+            worker.wake()
+
+    def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
+        """Have one answered."""
+        return self.app.answer(inbound, hooks)
+
+    def show_heard(self, arrived: InboxMessage) -> None:
+        """Tell a terminal that the turn takes in what was typed meanwhile."""
+
     def post(self, arrived: InboxMessage) -> None:
-        """See Post."""
-        text = arrived.text.strip()
-        if arrived.origin in PERSONAL_ORIGINS and (said := self._hands.halt(text, _describe_sender(arrived))):
-            self._end(arrived.key)
-            self._answered(arrived, _make_reply_turn(arrived.text, *said))
-            return
-        if text.lower() == "/stop" and self._end(arrived.key):
-            return
-        if kept := self._kept(arrived):
+        """See PostMessage."""
+        by = f"{'owner' if is_owner(arrived.origin) else arrived.who} in {arrived.key}"
+        if arrived.origin in _PERSONAL_ORIGINS and (said := self.app.wiring.stop(arrived.text.strip(), by)):
+            self._end_turn(arrived.key)
+            self._tell_end(arrived, _make_reply_turn(arrived.text, *said))
+        elif arrived.text.strip().lower() == "/stop" and self._end_turn(arrived.key):
+            pass
+        elif kept := self._keep(arrived):
             with self._lock:
                 self._queue.append(kept)
                 if self._now is None:
-                    self._progress.expect("desk", _START_TIMEOUT_S)
+                    self.progress.expect("desk", _START_TIMEOUT_S)
             self._wake.set()
 
     def leave(self) -> None:
         """End the turn in hand and then the loop; from any thread."""
-        self.leaving = True
-        self._hands.end()
+        self.is_leaving = True
+        self.stopper.say()
         self._wake.set()
 
-    def rest(self) -> None:
+    def drain(self) -> None:
         """End the loop as soon as nobody waits for an answer; from any thread."""
-        self._resting = True
+        self.is_draining = True
         self._wake.set()
 
     def run(self) -> None:
         """Answer until it is time to leave; what waits then is answered after the next start."""
-        self._gone_on_with()
+        self._take_up()
+        self.answer_waiting()
+        self.writes.flush()
+
+    def answer_waiting(self) -> None:
+        """Answer until it is time to leave, or, draining, until nobody waits."""
         while arrived := self._next():
-            self._do(arrived)
-        self.owed.settle()
+            self._respond(arrived)
 
-    def _end(self, key: str) -> bool:
+    def _end_turn(self, key: str) -> bool:
         """End the turn of a chat; tells whether there is one."""
-        if self.running == key:
-            self._hands.end()
-            return True
-        return False
+        if self.running != key:
+            return False
+        self.stopper.say()
+        return True
 
-    def _kept(self, arrived: InboxMessage) -> InboxMessage | None:
+    def _keep(self, arrived: InboxMessage) -> InboxMessage | None:
         """Put it into the inbox; where the disk takes nothing, it is answered from memory, once."""
-        if self.owed.knows(arrived.key, arrived.external):
+        if self._boxes is None:
+            return arrived
+        if self.writes.has_answered(arrived.key, arrived.external):
             return None
         try:
             with self._boxes.lock:
                 return self._boxes.inbox.put(arrived)
         except StoreError as error:
-            return arrived if self.owed.begin(arrived.key, arrived.external, error) else None
+            return arrived if self.writes.accept_unsaved(arrived.key, arrived.external, error) else None
 
-    def _gone_on_with(self) -> None:
+    def _take_up(self) -> None:
         """Settle what a dead process has left, and take up what waits."""
-        try:
-            with self._boxes.lock:
-                settle_interrupted(self._boxes.inbox, self._is_local)
-                known = {arrived.number for arrived in self._queue}
-                self._queue.extendleft(
-                    arrived for arrived in reversed(self._boxes.inbox.waiting()) if arrived.number not in known
-                )
-        except StoreError as error:
-            self._note(f"what came in before cannot be read: {error}")
-        self._hands.letters()
+        if self._boxes:
+            try:
+                with self._boxes.lock:
+                    _settle_interrupted(self._boxes.inbox, self.is_local)
+                    known = {arrived.number for arrived in self._queue}
+                    waiting = [one for one in self._boxes.inbox.waiting() if one.number not in known]
+                    self._queue.extendleft(reversed(waiting))
+            except StoreError as error:
+                self.note(f"what came in before cannot be read: {error}")
+        self.wake_delivery()
 
     def _next(self) -> InboxMessage | None:
         while True:
             self._wake.clear()
-            if self.leaving:
+            if self.is_leaving:
                 return None
             with self._lock:
                 if self._queue:
                     self._now = self._queue.popleft()
-                    self._progress.expect("desk", self._hands.seconds + _SETTLE_TIMEOUT_S)
+                    self.progress.expect("desk", self.app.config.limits.seconds + _SETTLE_TIMEOUT_S)
                     return self._now
-                self._progress.expect("desk", None)
-            if self._resting:
+                self.progress.expect("desk", None)
+            if self.is_draining:
                 return None
             self._wake.wait()
 
-    def _do(self, arrived: InboxMessage) -> None:
+    def _respond(self, arrived: InboxMessage) -> None:
         """Answer one, and say so."""
         self._begin([arrived])
         self._heard = []
         try:
-            turn = self._turn(arrived)
+            turn = self._run_turn(arrived)
         finally:
             self._now = None
-        self._progress.expect("desk", _SETTLE_TIMEOUT_S)
-        self._hand_back(turn.unheard)
-        self.last = turn
-        if self.leaving and arrived.external and turn.stopped == STOPPED and not turn.tools:
-            # nobody has stopped it but we, and nothing was done: it waits for the next start
-            self.owed.write(partial(self._boxes.inbox.put_back, [arrived.number]))
-            return
-        self._answered(arrived, turn)
+        self.progress.expect("desk", _SETTLE_TIMEOUT_S)
+        if back := self._heard[len(self._heard) - len(turn.unheard) :]:  # what no model has heard is answered next
+            with self._lock:
+                self._queue.extendleft(reversed(back))
+            self._put_back(back)
+        if self.is_leaving and arrived.external and turn.stopped == "stopped" and not turn.tools:
+            self._put_back([arrived])  # nobody has stopped it but we, and nothing was done: it waits for the next start
+        else:
+            self._tell_end(arrived, turn)
 
-    def _turn(self, arrived: InboxMessage) -> Turn:
-        hands, turn = self._hands, None
-        key, text, number, files = arrived.key, hands.text(arrived), arrived.number, arrived.attachments
-        inbound = Inbound(key, text, arrived.origin, "", number, arrived.who, arrived.foreign, attachments=files)
+    def _run_turn(self, arrived: InboxMessage) -> Turn:
+        paths = map(escape_closing, arrived.attachments)
+        named = [fill_template(self.app.prompts["attached"], {"path": path}, "path") for path in paths]
+        inbound = Inbound(
+            arrived.key,
+            "\n".join(filter(None, [arrived.text, *named])),
+            arrived.origin,
+            inbox=arrived.number,
+            who=arrived.who,
+            foreign=arrived.foreign,
+            attachments=arrived.attachments,
+        )
+        turn = None
         try:
-            seen = self.channel_of(arrived.key).around(arrived)
-            with hands.quiet(arrived.key), hands.turn() as stop:
-                if self.leaving:
+            hooks = self.channel_of(arrived.key).around(arrived)
+            with ExitStack() as stack:
+                for pause in self.pauses:
+                    stack.enter_context(pause(arrived.key))
+                stop = stack.enter_context(self.stopper.turn())
+                if self.is_leaving:
                     stop.say()
-                around = replace(seen, say=lambda text: self._say(arrived, seen, text), typed=self._typed, stop=stop)
-                turn = hands.answer(inbound, replace(around, shield=hands.shield))
+                say = partial(self._say, arrived, hooks)
+                hooks = replace(hooks, say=say, typed=self._take_typed, stop=stop, shield=self.stopper.shield)
+                turn = self.answer(inbound, hooks)
         except KeyboardInterrupt:
             if turn is None:
-                return _make_reply_turn(arrived.text, False, "interrupted before it had begun")._replace(
-                    stopped=STOPPED
-                )
+                turn = _make_reply_turn(arrived.text, False, "interrupted before it had begun")
+                return turn._replace(stopped="stopped")
         return turn
 
-    def _say(self, arrived: InboxMessage, seen: TurnHooks, text: str) -> None:
+    def _say(self, arrived: InboxMessage, hooks: TurnHooks, text: str) -> None:
         """Say something ahead of the answer; what cannot be said now is kept."""
         try:
-            seen.say(text)
+            hooks.say(text)
         except ChannelError:
-            self._letter(arrived.key, text)
+            self._put_message(arrived.key, text)
 
-    def _typed(self) -> Sequence[str]:
+    def _take_typed(self) -> Sequence[str]:
         """What the chat has said meanwhile, up to a command, which is none of the turn's.
 
         Another person, or another terminal, waits for an answer of its own, and so does what is not their word.
         """
         with self._lock:
-            now, taken = self._now, []
-            mine = [one for one in self._queue if now and one.key == now.key]
-            if now and self._is_local(now.key):
+            taken: list[InboxMessage] = []
+            if (now := self._now) is None:
+                return ()
+            mine = [one for one in self._queue if one.key == now.key]
+            if self.is_local(now.key):
                 mine = [one for one in mine if one.who == now.who]
             for one in mine:
-                if not now or not _can_join_turn(one, now):
+                if not _can_join_turn(one, now):
                     break
                 taken.append(one)
                 self._queue.remove(one)
-        if taken and now:
+        if taken:
             self._heard += taken
             self._begin(taken, now.number)
             for one in taken:
-                self._hands.heard(one)
+                self.show_heard(one)
         return [one.text for one in taken]
 
-    def _hand_back(self, unheard: Sequence[str]) -> None:
-        """Have answered next what no model has heard."""
-        if not (back := self._heard[len(self._heard) - len(unheard) :] if unheard else []):
-            return
-        with self._lock:
-            self._queue.extendleft(reversed(back))
-        self.owed.write(partial(self._boxes.inbox.put_back, [one.number for one in back]))
-
     def _begin(self, arrived: Sequence[InboxMessage], within: int = 0) -> None:
-        if numbers := [one.number for one in arrived if one.number]:
-            self.owed.write(partial(self._boxes.inbox.begin, numbers, within))
+        if self._boxes and (numbers := [one.number for one in arrived if one.number]):
+            self.writes.write(partial(self._boxes.inbox.begin, numbers, within))
 
-    def _answered(self, arrived: InboxMessage, turn: Turn) -> None:
-        """Tell an answer live or have it told as a letter, which goes out in the moment that settles it."""
-        reply = format_turn(turn, self._hands.mark(turn))
+    def _put_back(self, arrived: Sequence[InboxMessage]) -> None:
+        if self._boxes:
+            self.writes.write(partial(self._boxes.inbox.put_back, [one.number for one in arrived]))
+
+    def _tell_end(self, arrived: InboxMessage, turn: Turn) -> None:
+        """Tell an answer live or by the outbox, which it goes into in the moment that settles it."""
+        reply = format_turn(turn, self.mark(turn))
         live = False
         try:
             live = self.channel_of(arrived.key).answered(arrived, turn, reply)
         except ChannelError as error:
-            self._note(f"{arrived.key} could not be told its answer, which waits: {error}")
-        if arrived.number:
+            self.note(f"{arrived.key} could not be told its answer, which waits: {error}")
+        if arrived.number and self._boxes:
             text, done = "" if live else reply, partial(self._boxes.inbox.done, arrived)
-            self._told(arrived.key, text, partial(done, text), done)
+            self._write_or_send(arrived.key, text, partial(done, text), done)
         elif not live:
-            self._letter(arrived.key, reply)
+            self._put_message(arrived.key, reply)
         if not live:
-            self._hands.letters()
+            self.wake_delivery()
 
-    def _letter(self, key: str, text: str) -> None:
-        if text:
-            self._told(key, text, partial(self._boxes.outbox.put, key, text, time.time()))
-        self._hands.letters()
+    def _put_message(self, key: str, text: str) -> None:
+        if text and self._boxes:
+            self._write_or_send(key, text, partial(self._boxes.outbox.put, key, text, time.time()))
+        self.wake_delivery()
 
-    def _told(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
-        """Have a text told as the letter that `keep` makes; at once where the disk takes none, and `told` is kept."""
-        if not self.owed.write(keep) and text:
-            self.owed.swap(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice
+    def _write_or_send(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
+        """Have a text told by the outbox, by `keep`; at once where the disk takes nothing, and then `told` is kept."""
+        if not self.writes.write(keep) and text:
+            self.writes.replace(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice
             try:
                 self.channel_of(key).send(OutboxMessage(0, key, text, time.time()))
             except ChannelError:
-                if not self.owed.swap(told, keep):
-                    self.owed.write(partial(self._boxes.outbox.put, key, text, time.time()))
+                if not self.writes.replace(told, keep) and self._boxes:
+                    self.writes.write(partial(self._boxes.outbox.put, key, text, time.time()))
 
 
 def format_turn(turn: Turn, mark: str) -> str:
@@ -324,17 +349,10 @@ def _can_join_turn(one: InboxMessage, now: InboxMessage) -> bool:
     return same and not one.attachments and not one.foreign and not one.text.lstrip().startswith("/")
 
 
-def _describe_sender(arrived: InboxMessage) -> str:
-    who = "owner" if is_owner(arrived.origin) else arrived.who
-    return f"{who} in {arrived.key}"
-
-
 def _make_reply_turn(asked: str, good: bool, text: str) -> Turn:  # noqa: FBT001
     messages = (Message("user", asked), Message("assistant", text))
     return Turn(text, messages, 0, (), Usage(), "", "stop", Notice("" if good else text, failed=not good))
 
-
-# Begins a channel later that cannot be begun now: an address may come minutes after the board, a port become free.
 
 _FIRST_RETRY_S, _MAX_RETRY_S, _JOIN_TIMEOUT_S = 5.0, 60.0, 2.0
 
@@ -342,10 +360,13 @@ _FIRST_RETRY_S, _MAX_RETRY_S, _JOIN_TIMEOUT_S = 5.0, 60.0, 2.0
 def retry_channel_start(
     channel: Channel, post: PostMessage, note: Callable[[str], None], seconds: float = _FIRST_RETRY_S
 ) -> Callable[[], None]:
-    """Try after `seconds`, then less and less often, down to once a minute; returns what gives that up."""
+    """Start a channel later: an address may come minutes after the board, a port become free.
+
+    Tries after `seconds`, then less and less often, down to once a minute; returns what gives that up.
+    """
     ending = threading.Event()
 
-    def tried() -> None:
+    def retry() -> None:
         wait = seconds
         while not ending.wait(wait):
             try:
@@ -356,11 +377,11 @@ def retry_channel_start(
                 note(f"{channel.name}: up now")
                 return
 
-    thread = threading.Thread(target=tried, name=f"{channel.name} later", daemon=True)
+    thread = threading.Thread(target=retry, name=f"{channel.name} later", daemon=True)
     thread.start()
 
-    def given_up() -> None:
+    def give_up() -> None:
         ending.set()
         thread.join(_JOIN_TIMEOUT_S)
 
-    return given_up
+    return give_up

@@ -1,36 +1,33 @@
-"""What makes the daemon of its parts: the desk in the main thread, the clockwork, the channels and their letters."""
+"""The daemon put together: the queue in the main thread, the channels, their delivery, and what goes on by itself."""
 
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
 
 from picoclaw.agent.subagents import has_pending_tasks, open_tasks
-from picoclaw.app import SIMULATED_MARK, App, is_simulated
+from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
-from picoclaw.channels.channel import Channel, FindApproval
-from picoclaw.channels.socket import SocketChannel, SocketHandlers
-from picoclaw.daemon import queue
-from picoclaw.daemon import status as daemon_status
-from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker, IdleThread
+from picoclaw.channels.channel import Channel
+from picoclaw.channels.socket import SocketChannel
+from picoclaw.daemon.background import BackgroundWorker, IdleThread
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
 from picoclaw.daemon.heartbeats import run_heartbeats
-from picoclaw.daemon.queue import MessageQueue, QueueHandlers
+from picoclaw.daemon.queue import MessageQueue, retry_channel_start
 from picoclaw.daemon.signals import TurnStopper
-from picoclaw.daemon.status import ModelHealth
+from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
-from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import DAMAGE_DETECTED, Database
 from picoclaw.store.heartbeats import Heartbeats
@@ -43,38 +40,13 @@ _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
 _REPAIR_DELAY_S = 60.0
 _TERMINAL_GRACE_S = 5.0
-"""After a start, in which terminals come back by themselves: until then their letters go nowhere else."""
+"""After a start, in which terminals come back by themselves: until then their messages go nowhere else."""
 _CHECK_INTERVAL_S = 5.0
 _STATUS_LOCK_TIMEOUT_S = 1.0
 """Whoever asks how it is gets an answer also while the disk hangs, without what the database knows."""
 
 
-def _make_configured_channels(
-    app: App,
-    live: daemon_status.DaemonStatus,
-    told: Callable[[], daemon_status.StatusDict],
-    kept: FindApproval,
-    stack: ExitStack,
-) -> Iterator[Channel]:
-    """The channels that are configured."""
-    if app.config.page.enabled:
-        from picoclaw.channels.dashboard.channel import DashboardChannel
-        from picoclaw.daemon.dashboard import DaemonBackend
-
-        house, page = (
-            DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, told),
-            app.config.page,
-        )
-        stack.callback(house.close)
-        where = page.host, page.port, page.names
-        yield DashboardChannel(house, app.config.home, *where, origins=page.origins, proxies=page.proxies)
-    if app.config.telegram_token:
-        from picoclaw.channels.telegram.channel import TelegramChannel
-
-        yield TelegramChannel(app.config, app.prompts, frozenset(STOP_WORDS), note=live.note, kept=kept)
-
-
-class DaemonService:
+class DaemonService(MessageQueue):
     """One daemon. Made and run in the main thread."""
 
     def __init__(self, app: App, show: Callable[[str], None], memory: int, *, safe: bool) -> None:
@@ -84,147 +56,173 @@ class DaemonService:
         """
         if safe:
             app.config = replace(app.config, tools=replace(app.config.tools, exec="off"))
-        self._app, self._safe = app, safe
-        self._live = daemon_status.DaemonStatus(safe=safe, limit=memory, show=show, redact=app.stores.redact)
-        self._progress, self._ending = ThreadDeadlines(), TurnStopper(number=_INTERRUPT_SIGNAL)
-        self._database = Database(app.config.home / "state.db")
-        self._boxes = MessageBoxes(Inbox(self._database), Outbox(self._database), threading.RLock())
-        self._quiet: list[Callable[[str], AbstractContextManager[None]]] = []
-        self._shielded = self._again = False
+        self._safe, self._restarts = safe, False
+        self.live = DaemonStatus(safe=safe, limit=memory, show=show, redact=app.stores.redact)
+        self.database = Database(app.config.home / "state.db")
+        self.boxes = MessageBoxes(Inbox(self.database), Outbox(self.database), threading.RLock())
+        stopper = TurnStopper(signals=(_INTERRUPT_SIGNAL,))
+        super().__init__(app, self.boxes, stopper, ThreadDeadlines(), self.live.note)
         links = app.links if app.config.model.base_url else ()
-        self._models, self._name = ModelHealth(app.provider.name, links, self._live.note), app.provider.name
-        self._channels: dict[str, Channel] = {}
-        self._postmen: list[DeliveryWorker] = []
-        hands = QueueHandlers(
-            *(self._answer, app.wiring.stop, self._text, self._mark, self._quietly, self._ending.turn),
-            *(self._ending.say, self._shield, app.config.limits.seconds, self._letters, self._heard),
-        )
-        self._loop = MessageQueue(self._boxes, hands, self._progress, self._live.note)
-        app.changed = self._changed
+        self._models, self._model_name = ModelHealth(app.provider.name, links, self.note), app.provider.name
+        self._terminals = SocketChannel(app.config.home, self)
+        app.changed = self._show_approval
 
-    def live(self) -> bool:
+    # --- its life ---
+
+    def serve(self) -> bool:
         """Live until told to end; tells whether to begin afresh. Raises ChannelError where nobody could be heard."""
-        _ = self._app.agent
+        _ = self.app.agent
         with ExitStack() as stack:
-            stack.callback(self._database.close)
+            stack.callback(self.database.close)
             with suppress(StoreError):  # a disk that is full has it settled at the next start
-                abandon_own_work(self._database)
-            stack.enter_context(self._signals())
-            stack.enter_context(self._looking_after())
+                abandon_own_work(self.database)
+            self._handle_signals()
+            stack.enter_context(self._watch_outputs())
             self._open_channels(stack)
             if not self._safe:
-                self._set_going(stack)
-            later_letters = threading.Timer(_TERMINAL_GRACE_S, self._letters)
-            later_letters.daemon = True
-            later_letters.start()
-            stack.callback(later_letters.cancel)
-            watchdog = Watchdog(self._progress.late, self._live.note)
+                self._start_background(stack)
+            later_delivery = threading.Timer(_TERMINAL_GRACE_S, self.wake_delivery)
+            later_delivery.daemon = True
+            later_delivery.start()
+            stack.callback(later_delivery.cancel)
+            watchdog = Watchdog(self.progress.late, self.note)
             watchdog.start()
             stack.callback(watchdog.stop)
             how = "safe mode: it has crashed too often, so only chat and status are run" if self._safe else "ready"
-            told = f"{how}; {self._name}; channels: {', '.join(self._channels)}"
-            self._live.note(told, trouble=self._safe)
+            self.live.note(f"{how}; {self._model_name}; channels: {', '.join(self.channels)}", trouble=self._safe)
             notify_systemd(os.environ, "READY=1", f"STATUS={how}")
             try:
-                self._loop.run()
+                self.run()
             finally:
-                if not self._begins_afresh:  # systemd kills what says that it stops and lives on
+                again = self._restarts and not self.is_leaving  # whoever was told to end does not begin again
+                if not again:  # systemd kills what says that it stops and lives on
                     notify_systemd(os.environ, "STOPPING=1")
-        return self._begins_afresh
-
-    @property
-    def _begins_afresh(self) -> bool:
-        """Whoever was told to end does not begin again."""
-        return self._again and not self._loop.leaving
+        return again
 
     @contextmanager
-    def _looking_after(self) -> Iterator[None]:
+    def _watch_outputs(self) -> Iterator[None]:
         """Make safe at once what nobody looks after any more, whoever has switched it on, and once more at the end."""
-        home, note, ended = self._app.config.home, self._live.note, threading.Event()
+        home, ended = self.app.config.home, threading.Event()
 
         def board() -> str:
-            return "sim" if self._app.board.simulated else "linux"
+            return "sim" if self.app.board.simulated else "linux"
 
         try:
-            bell = Wakeup(home, "-outputs")
+            wakeup = Wakeup(home, "-outputs")
         except OSError as error:
-            note(f"what a killed keeper leaves on is not noticed: {explain_os_error(error)}")
+            self.note(f"what a killed keeper leaves on is not noticed: {explain_os_error(error)}")
             yield
             return
-        given = (home, board, bell.fileno(), ended.is_set)
-        thread = threading.Thread(target=partial(watch_outputs, *given, say=note), name="outputs", daemon=True)
+        watch = partial(watch_outputs, home, board, wakeup.fileno(), ended.is_set, say=self.note)
+        thread = threading.Thread(target=watch, name="outputs", daemon=True)
         thread.start()
         try:
             yield
         finally:
             ended.set()
-            bell.ring()
+            wakeup.ring()
             thread.join(_CHECK_INTERVAL_S)
             if not thread.is_alive():
-                bell.close()
+                wakeup.close()
             if problem := recover_and_report(home, board):
-                note(problem)
+                self.note(problem)
 
-    def _set_going(self, stack: ExitStack) -> None:
+    def _start_background(self, stack: ExitStack) -> None:
         """Begin all that goes on without anybody asking."""
-        app, note = self._app, self._live.note
-        lives = BackgroundHooks(self._letters, self._owners_chat, self._expect, self._alarm_chats, self._tell_unkept)
         try:
-            stack.enter_context(BackgroundWorker(app, DEFAULT_SESSION, note, lives=lives))
+            stack.enter_context(BackgroundWorker(self.app, DEFAULT_SESSION, self.note, host=self))
         except OSError as error:
-            note(f"reminders cannot be told: {explain_os_error(error)}")
-        resting = stack.enter_context(run_heartbeats(app, note))
-        idle = IdleThread(app, note)
+            self.note(f"reminders cannot be told: {explain_os_error(error)}")
+        pause_heartbeats = stack.enter_context(run_heartbeats(self.app, self.note))
+        idle = IdleThread(self.app, self.note)
         idle.start()
         stack.callback(idle.stop)
-        self._quiet = [idle.turn, lambda _: resting()]
+        self.pauses = [idle.turn, lambda _: pause_heartbeats()]
+
+    def _make_channels(self, stack: ExitStack) -> Iterator[Channel]:
+        """The channels that are configured, the terminals' first."""
+        yield self._terminals
+        app = self.app
+        if app.config.page.enabled and not self._safe:
+            from picoclaw.channels.dashboard.channel import DashboardChannel
+            from picoclaw.daemon.dashboard import DaemonBackend
+
+            page = app.config.page
+            backend = DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, self.status)
+            stack.callback(backend.close)
+            yield DashboardChannel(
+                backend, app.config.home, page.host, page.port, page.names, origins=page.origins, proxies=page.proxies
+            )
+        if app.config.telegram_token and not self._safe:
+            from picoclaw.channels.telegram.channel import TelegramChannel
+
+            yield TelegramChannel(
+                app.config, app.prompts, frozenset(STOP_WORDS), note=self.note, kept=self.find_approval
+            )
 
     def _open_channels(self, stack: ExitStack) -> None:
-        """Start the channels, each with its postman; without the socket there is no daemon."""
-        words = {"status": self.status, "stop": self._stop, "quit": self._quit, "restart": self._restart}
-        board = self._app.board
-        greeting = f"{self._name} on {health.read_model(board)}"
-        told = (lambda: self._loop.running, self._helpers, self._letters)
-        daemon = SocketHandlers(words, self._loop.waiting_for, *told, board.simulated, greeting, self._mark)
-        local = SocketChannel(self._app.config.home, daemon, self._kept)
-        others = () if self._safe else _make_configured_channels(self._app, self._live, self.status, self._kept, stack)
-        self._channels = {channel.name: channel for channel in (local, *others)}
-        self._loop.channels = self._channels
-        for channel in self._channels.values():
-            mine, zone = partial(self._goes_to, channel), self._app.context_builder.zone
-            fallback = "" if channel is local else DEFAULT_SESSION
-            postman = DeliveryWorker(channel, self._boxes, mine, self._live.note, fallback, zone)
-            self._postmen.append(postman)
-            stack.callback(postman.stop)
+        """Start the channels, each with its delivery; without the socket there is no daemon."""
+        self.channels = {channel.name: channel for channel in self._make_channels(stack)}
+        for channel in self.channels.values():
+            fallback = "" if channel is self._terminals else DEFAULT_SESSION
+            is_mine, zone = partial(self._goes_to, channel), self.app.context_builder.zone
+            worker = DeliveryWorker(channel, self.boxes, is_mine, self.note, fallback, zone)
+            self.delivery.append(worker)
+            stack.callback(worker.stop)
             stack.callback(channel.stop)
-            stack.callback(postman.leave)
+            stack.callback(worker.leave)
             try:
-                channel.start(self._loop.post)
+                channel.start(self.post)
             except ChannelError as error:
-                if channel is local:
+                if channel is self._terminals:
                     raise
-                self._live.note(f"{channel.name}: {error}")
-                stack.callback(queue.retry_channel_start(channel, self._loop.post, self._live.note))
-            postman.start()
+                self.note(f"{channel.name}: {error}")
+                stack.callback(retry_channel_start(channel, self.post, self.note))
+            worker.start()
+
+    def _handle_signals(self) -> None:
+        """End the turn and the loop at the first signal, and everything at the second, in a thread of its own."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(write, False)
+
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            if self.stopper.said:
+                raise KeyboardInterrupt
+
+        def wait() -> None:
+            count = 0
+            while count < 2:
+                if os.read(read, 1)[0] in _END_SIGNALS:
+                    count += 1
+                    self.leave()
+            os._exit(1)
+
+        signal.signal(_INTERRUPT_SIGNAL, interrupt)
+        for number in _END_SIGNALS:
+            signal.signal(number, lambda *_: None)
+        # The kernel may give a signal to a thread that Python runs no handler in; the descriptor is told in any.
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        threading.Thread(target=wait, name="signals", daemon=True).start()
+
+    # --- who is told what where ---
 
     def _goes_to(self, channel: Channel, session: str) -> bool:
-        """Letters of no other channel go to a terminal, or, where none is used, to the owner on another channel."""
-        home, local = self._loop.channel_of(session), self._channels["socket"]
-        if home is not local or not isinstance(local, SocketChannel):
-            return home is channel
-        if channel is local:
-            return local.attached()
+        """Messages of no other channel go to a terminal, or, where none is used, to the owner on another channel."""
+        if not self.is_local(session):
+            return self.channel_of(session) is channel
+        if channel is self._terminals:
+            return self._terminals.attached()
         if (
-            local.is_used()
-            or time.time() - self._live.since < _TERMINAL_GRACE_S
-            or next(iter(self._owner_chats()), "") != channel.name
+            self._terminals.is_used()
+            or time.time() - self.live.since < _TERMINAL_GRACE_S
+            or next(iter(self._list_owner_chats()), "") != channel.name
         ):
             return False
-        with suppress(StoreError), self._boxes.lock:
-            return not Outbox(self._database).elsewhere()
+        with suppress(StoreError), self.boxes.lock:
+            return not self.boxes.outbox.elsewhere()
         return False
 
-    def _owner_chats(self) -> dict[str, str]:
+    def _list_owner_chats(self) -> dict[str, str]:
         """The chats in which the owner can be told something beside terminals, by channel; the best first.
 
         A bot reaches a pocket, a page whoever looks.
@@ -232,152 +230,109 @@ class DaemonService:
         found: dict[str, str] = {}
         for name in ("telegram", "page"):
             with suppress(StoreError):
-                if (channel := self._channels.get(name)) and (chat := channel.owner_chat()):
+                if (channel := self.channels.get(name)) and (chat := channel.owner_chat()):
                     found[name] = chat
         return found
 
-    def _alarm_chats(self) -> list[str]:
-        """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
-        last, others = self._owners_chat(), list(self._owner_chats().values())
-        local = self._channels["socket"]
-        is_local = self._loop.channel_of(last) is local
-        reached = not is_local or not others or (isinstance(local, SocketChannel) and local.attached())
-        return list(dict.fromkeys([*([last] if reached else []), *others]))
-
-    def _tell_unkept(self, text: str) -> None:
-        """Have told what the disk does not take."""
-        for chat in self._alarm_chats():
-            for name, postman in zip(self._channels, self._postmen, strict=False):
-                if self._loop.channel_of(chat) is self._channels[name]:
-                    postman.add_unkept(OutboxMessage(0, chat, text, time.time()))
-
-    def _kept(self, number: int) -> Approval | None:
-        """Look up the question of a call that needs a yes; from any thread. Raises StoreError."""
-        with self._boxes.lock:
-            return Approvals(self._database).question(number)
-
-    def _changed(self, approval: Approval) -> None:
-        """Have the channels show what is new of a call that needs a yes; from any thread."""
-        for channel in list(self._channels.values()):
-            channel.changed(approval)
-        self._letters()
-
-    def _letters(self) -> None:
-        for postman in self._postmen:
-            postman.wake()
-
-    def status(self) -> daemon_status.StatusDict:
-        """Say how the house is; from any thread."""
-        channels = {name: channel.status()._asdict() for name, channel in self._channels.items()}
-        live = self._live.status(channels, self._models.status(), self._progress.late())
-        live |= {"turn": self._loop.running, "queue": self._loop.waiting}
-        if trouble := self._loop.owed.trouble:
-            live["problems"].append(f"nothing can be kept, and what is said is only in memory: {trouble}")
-        app, mine = self._app, self._boxes.lock.acquire(timeout=_STATUS_LOCK_TIMEOUT_S)
-        try:
-            database = self._database if mine else None
-            return daemon_status.merge_status(
-                live, daemon_status.collect_offline_status(app.board, app.config.home, database, app.now())
-            )
-        finally:
-            if mine:
-                self._boxes.lock.release()
-
-    def _heard(self, arrived: InboxMessage) -> None:
-        if isinstance(channel := self._loop.channel_of(arrived.key), SocketChannel):
-            channel.heard(arrived)
-
-    def _helpers(self, session: str) -> bool:
-        with self._boxes.lock:
-            return has_pending_tasks(lambda: open_tasks(self._database, ""), session)
-
-    def _stop(self) -> dict[str, Any]:
-        said = self._app.wiring.stop("stop", "owner")
-        good, text = said or (True, "no output is declared: there is nothing to stop")
-        return {"ok": good, "text": text}
-
-    def _quit(self) -> dict[str, Any]:
-        self._loop.leave()
-        return {"ok": True, "text": "it ends"}
-
-    def _restart(self) -> dict[str, Any]:
-        self._again = True
-        self._loop.rest()
-        return {"ok": True, "text": "it begins afresh as soon as nobody waits for an answer"}
-
-    def _expect(self, seconds: float | None) -> None:
-        """Hear of the clockwork, which goes round often enough to look at what leaks as well."""
-        self._progress.expect("reflex", seconds)
-        self._loop.owed.settle()
-        if not self._again and (
-            leaking := list_exceeded_limits(measure_usage(), self._live.limits, time.time() - self._live.since)
-        ):
-            self._live.note(f"{', '.join(leaking)}: begins afresh at a quiet moment")
-            self._restart()
-        if not self._again and DAMAGE_DETECTED.is_set() and time.time() - self._live.since > _REPAIR_DELAY_S:
-            self._live.note("a database is damaged: begins afresh at a quiet moment, and mends it first")
-            self._restart()
-
-    def _owners_chat(self) -> str:
-        with suppress(StoreError), self._boxes.lock:
-            return Heartbeats(self._database).last_chat()
+    def owner_chat(self) -> str:
+        """Name the conversation that the owner uses."""
+        with suppress(StoreError), self.boxes.lock:
+            return Heartbeats(self.database).last_chat()
         return DEFAULT_SESSION
 
-    def _answer(self, inbound: Inbound, around: TurnHooks) -> Turn:
-        turn = self._app.answer(inbound, around)
-        away = self._models.heard(turn)
-        if turn.notice.failed and not away:
-            self._live.note(f"{inbound.session}: {turn.notice.text}")
+    def alarm_chats(self) -> list[str]:
+        """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
+        last, others = self.owner_chat(), list(self._list_owner_chats().values())
+        reached = not self.is_local(last) or not others or self._terminals.attached()
+        return list(dict.fromkeys([*([last] if reached else []), *others]))
+
+    def send_unsaved(self, text: str) -> None:
+        """Have an alarm told that the disk does not take."""
+        for chat in self.alarm_chats():
+            for worker in self.delivery:
+                if worker.channel is self.channel_of(chat):
+                    worker.send_unsaved(OutboxMessage(0, chat, text, time.time()))
+
+    def find_approval(self, number: int) -> Approval | None:
+        """Look up the question of a call that needs a yes; from any thread. Raises StoreError."""
+        with self.boxes.lock:
+            return Approvals(self.database).question(number)
+
+    def _show_approval(self, approval: Approval) -> None:
+        """Have the channels show what is new of a call that needs a yes; from any thread."""
+        for channel in list(self.channels.values()):
+            channel.changed(approval)
+        self.wake_delivery()
+
+    def show_heard(self, arrived: InboxMessage) -> None:
+        """See MessageQueue."""
+        if self.is_local(arrived.key):
+            self._terminals.heard(arrived)
+
+    def has_tasks(self, session: str) -> bool:
+        """See MessageQueue; from any thread."""
+        with self.boxes.lock:
+            return has_pending_tasks(lambda: open_tasks(self.database, ""), session)
+
+    def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
+        """Have one answered; what is wrong with it is logged."""
+        turn = super().answer(inbound, hooks)
+        if not self._models.heard(turn) and turn.notice.failed:
+            self.note(f"{inbound.session}: {turn.notice.text}")
         return turn
 
-    def _text(self, arrived: InboxMessage) -> str:
-        """What has arrived, with its files named."""
-        paths = map(escape_closing, arrived.attachments)
-        named = (fill_template(self._app.prompts["attached"], {"path": path}, "path") for path in paths)
-        return "\n".join(filter(None, [arrived.text, *named]))
+    # --- what terminals may ask for beside a chat ---
 
-    def _mark(self, turn: Turn) -> str:
-        return SIMULATED_MARK if is_simulated(self._app, turn) else ""
+    @property
+    def greeting(self) -> str:
+        """Who answers, on which board."""
+        return f"{self._model_name} on {health.read_model(self.app.board)}"
 
-    @contextmanager
-    def _quietly(self, session: str) -> Iterator[None]:
-        with ExitStack() as stack:
-            for quiet in self._quiet:
-                stack.enter_context(quiet(session))
-            yield
+    def do_command(self, word: str) -> dict[str, Any] | None:
+        """Do what a terminal asks for by a word; None for a word that is not known."""
+        if word == "status":
+            return self.status()
+        if word == "stop":
+            good, text = self.app.wiring.stop("stop", "owner") or (
+                True,
+                "no output is declared: there is nothing to stop",
+            )
+            return {"ok": good, "text": text}
+        if word == "quit":
+            self.leave()
+            return {"ok": True, "text": "it ends"}
+        if word == "restart":
+            self._restart()
+            return {"ok": True, "text": "it begins afresh as soon as nobody waits for an answer"}
+        return None
 
-    @contextmanager
-    def _shield(self) -> Iterator[None]:
-        """Let no interruption in while a turn is being kept; what ends the daemon is heard all the same."""
-        self._shielded = True
+    def status(self) -> StatusDict:
+        """Say how the daemon is; from any thread."""
+        channels = {name: channel.status()._asdict() for name, channel in self.channels.items()}
+        live = self.live.status(channels, self._models.status(), self.progress.late())
+        live |= {"turn": self.running, "queue": self.waiting}
+        if trouble := self.writes.trouble:
+            live["problems"].append(f"nothing can be kept, and what is said is only in memory: {trouble}")
+        app, locked = self.app, self.boxes.lock.acquire(timeout=_STATUS_LOCK_TIMEOUT_S)
         try:
-            yield
+            database = self.database if locked else None
+            return merge_status(live, collect_offline_status(app.board, app.config.home, database, app.now()))
         finally:
-            self._shielded = False
+            if locked:
+                self.boxes.lock.release()
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """End the turn and the loop at the first signal, and everything at the second, in a thread of its own."""
-        heard, said = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(said, False)
+    def _restart(self) -> None:
+        self._restarts = True
+        self.drain()
 
-        def interrupted(_number: int, _frame: FrameType | None) -> None:
-            if self._ending.said and not self._shielded:
-                raise KeyboardInterrupt
-
-        signal.signal(_INTERRUPT_SIGNAL, interrupted)
-        for number in _END_SIGNALS:
-            signal.signal(number, lambda *_: None)
-        # The kernel may give a signal to a thread that Python runs no handler in; the descriptor is told in any.
-        signal.set_wakeup_fd(said, warn_on_full_buffer=False)
-        threading.Thread(target=self._heed, args=(heard,), name="signals", daemon=True).start()
-        yield
-
-    def _heed(self, heard: int) -> None:
-        """End at the first word to do so, and at once at the second."""
-        told = 0
-        while told < 2:
-            if os.read(heard, 1)[0] in _END_SIGNALS:
-                told += 1
-                self._loop.leave()
-        os._exit(1)
+    def expect_scheduler(self, seconds: float | None) -> None:
+        """Hear of the scheduler, which goes round often enough to look at what leaks as well."""
+        self.progress.expect("reflex", seconds)
+        self.writes.flush()
+        age = time.time() - self.live.since
+        if not self._restarts and (leaking := list_exceeded_limits(measure_usage(), self.live.limits, age)):
+            self.note(f"{', '.join(leaking)}: begins afresh at a quiet moment")
+            self._restart()
+        if not self._restarts and DAMAGE_DETECTED.is_set() and age > _REPAIR_DELAY_S:
+            self.note("a database is damaged: begins afresh at a quiet moment, and mends it first")
+            self._restart()

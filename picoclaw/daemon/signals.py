@@ -4,40 +4,48 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from picoclaw.messages import Stop
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_REPEAT_WINDOW_S = 0.4
+"""Who presses Ctrl-C again within this time means the same; what the first ends is being kept meanwhile."""
+
 
 class TurnStopper:
-    """Ends a turn by the word for it, and by Ctrl-C where the word alone has not done it after a while."""
+    """Ends a turn by its Stop, and by Ctrl-C where that alone has not done it after a while."""
 
-    def __init__(self, patience: float = 0.5, number: int = signal.SIGINT) -> None:
-        """`patience` is that while, in seconds: what neither reads nor waits for the word takes longer.
+    def __init__(self, patience: float = 0.5, signals: tuple[int, ...] = _SIGNALS) -> None:
+        """`patience` is that while, in seconds: what neither reads nor waits for the Stop takes longer.
 
-        `number` is the signal that interrupts the main thread like Ctrl-C.
+        The first of `signals` interrupts the main thread like Ctrl-C; none of them does while a turn is being kept.
         """
-        self._patience, self._number = patience, number
+        self._patience, self._signals = patience, signals
         self._stop = Stop()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._running = False
         self._late: threading.Timer | None = None
 
     @contextmanager
     def turn(self) -> Iterator[Stop]:
-        """Give the word for one turn; what was said before is forgotten, and what is said after is not heard."""
+        """Give the Stop of one turn; what was said before is forgotten, and what is said after is not heard."""
         self._stop = stop = Stop()
-        with self._guard:
+        with self._lock:
             self._running = True
         try:
             yield stop
         finally:
-            with self._guard:
+            with self._lock:
                 self._running = False
                 late, self._late = self._late, None
             if late is not None:
                 late.cancel()
+
+    def shield(self) -> AbstractContextManager[None]:
+        """Let no interruption in while a turn is being kept."""
+        return block_signals(self._signals)
 
     @property
     def said(self) -> bool:
@@ -46,7 +54,7 @@ class TurnStopper:
 
     def say(self) -> None:
         """End the turn that runs, if one does; from any thread."""
-        with self._guard:
+        with self._lock:
             if not self._running or self._late is not None:
                 return
             self._late = threading.Timer(self._patience, self._interrupt)
@@ -55,14 +63,10 @@ class TurnStopper:
         self._stop.say()
 
     def _interrupt(self) -> None:
-        with self._guard:
+        with self._lock:
             if self._running:
                 # to that thread, because the kernel may give a signal of the process to another, which wakes nobody
-                signal.pthread_kill(threading.main_thread().ident or 0, self._number)
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_REPEAT_WINDOW_S = 0.4
+                signal.pthread_kill(threading.main_thread().ident or 0, self._signals[0])
 
 
 def handle_signals() -> threading.Event:
@@ -93,9 +97,9 @@ def ignore_signals() -> None:
 
 
 @contextmanager
-def block_signals() -> Iterator[None]:
+def block_signals(signals: tuple[int, ...] = _SIGNALS) -> Iterator[None]:
     """Let no signal in while a turn is being kept: there is nothing left to stop."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
     try:
         yield
     finally:

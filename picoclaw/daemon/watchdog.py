@@ -1,12 +1,11 @@
-"""Tells the service manager how the daemon is: sd_notify(3) over its datagram socket, without a library.
+"""Tells the service manager how the daemon is, notices frozen threads, crash loops and leaks.
 
-The watchdog is told that all is well only while every thread keeps its promise: see progress.py.
+Source: sd_notify(3), over its datagram socket, without a library. The manager is told that all is well only while every
+thread is heard of when it has said that it would be.
 """
 
-import ctypes
 import errno
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +18,15 @@ from picoclaw.files import read_file, remove_file, write_atomic
 
 def notify_systemd(environment: Mapping[str, str], *words: str) -> bool:
     """Send assignments such as READY=1; tells whether there was somebody to take them."""
+    import socket
+
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
     name = f"\0{address[1:]}" if address.startswith("@") else address
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
-        line.settimeout(1)
-        line.sendto("\n".join(words).encode(), name)
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection:
+        connection.settimeout(1)
+        connection.sendto("\n".join(words).encode(), name)
         return True
     return False
 
@@ -46,48 +47,44 @@ class Watchdog:
         self._late, self._note = late, note
         self._ending = threading.Event()
         self._every_s = get_watchdog_interval(os.environ, os.getpid()) / 2
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
         """Begin, if the manager wants it."""
         if self._every_s:
-            self._thread.start()
+            threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
         """End."""
         self._ending.set()
 
     def _run(self) -> None:
-        said: Sequence[str] = ()
+        noted: Sequence[str] = ()
         while not self._ending.is_set():
             frozen = self._late()
             if not frozen:
                 notify_systemd(os.environ, "WATCHDOG=1")
-            elif frozen != said:
+            elif frozen != noted:
                 self._note(f"frozen: {', '.join(frozen)}; the watchdog is not told that all is well")
-            said = frozen
+            noted = frozen
             self._ending.wait(self._every_s)
 
 
-# Whether the threads that matter get on: each says when it will be heard of again, and one that is not is frozen.
-
-
 class ThreadDeadlines:
-    """The promises of the threads, by name."""
+    """When each thread that matters will be heard of again; one that is not is frozen."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nobody has promised anything."""
+        """No thread has a deadline."""
         self._clock = clock
         self._until: dict[str, float | None] = {}
         self._lock = threading.Lock()
 
     def expect(self, thread: str, seconds: float | None) -> None:
-        """Promise that it will be heard of within `seconds`; None while it sleeps until somebody wakes it."""
+        """Expect to hear of it within `seconds`; None while it sleeps until somebody wakes it."""
         with self._lock:
             self._until[thread] = None if seconds is None else self._clock() + seconds
 
     def late(self) -> list[str]:
-        """Name the threads that have not kept their promise."""
+        """Name the threads that have missed their deadline."""
         now = self._clock()
         with self._lock:
             return [thread for thread, until in self._until.items() if until is not None and now > until]
@@ -107,9 +104,10 @@ def record_start(home: Path, now: float) -> bool:
 
     What the disk does not take is not counted.
     """
-    recent = [at for at in _read_starts(home) if abs(now - at) <= CRASH_WINDOW_S]
+    recent = _read_recent_starts(home, now)
     with suppress(OSError):
-        _write_starts(home, [*recent[-MAX_CRASHES:], now])
+        lines = (f"{at:.0f}\n" for at in [*recent[-MAX_CRASHES:], now])
+        write_atomic(home / STARTS_FILE, "".join(lines).encode())
     return len(recent) >= MAX_CRASHES
 
 
@@ -120,7 +118,7 @@ def has_unclean_end(home: Path) -> bool:
 
 def is_crash_loop(home: Path, now: float) -> bool:
     """Tell whether so many starts have come to a bad end lately that another would help nothing."""
-    return sum(abs(now - at) <= CRASH_WINDOW_S for at in _read_starts(home)) >= MAX_CRASHES
+    return len(_read_recent_starts(home, now)) >= MAX_CRASHES
 
 
 def record_clean_end(home: Path) -> None:
@@ -129,20 +127,13 @@ def record_clean_end(home: Path) -> None:
         remove_file(home / STARTS_FILE)
 
 
-def _read_starts(home: Path) -> list[float]:
-    try:
-        lines = read_file(home / STARTS_FILE).decode("ascii", "replace").split()
-    except OSError:
-        return []
+def _read_recent_starts(home: Path, now: float) -> list[float]:
     starts = []
-    for line in lines:
-        with suppress(ValueError):
-            starts.append(float(line))
-    return starts
-
-
-def _write_starts(home: Path, starts: list[float]) -> None:
-    write_atomic(home / STARTS_FILE, "".join(f"{at:.0f}\n" for at in starts).encode())
+    with suppress(OSError):
+        for line in read_file(home / STARTS_FILE).decode("ascii", "replace").split():
+            with suppress(ValueError):
+                starts.append(float(line))
+    return [at for at in starts if abs(now - at) <= CRASH_WINDOW_S]
 
 
 # What this process holds of its machine, and when that is so much that it begins afresh at a quiet moment.
@@ -169,24 +160,18 @@ class ResourceUsage(NamedTuple):
 
 def measure_usage(proc: Path = Path("/proc/self")) -> ResourceUsage:
     """Count what this process holds (proc(5)); 0 of what cannot be known."""
-    return ResourceUsage(
-        get_resident_bytes(proc / "statm"), _count_open_files(proc / "fd"), _count_entries(proc / "task")
-    )
+    try:
+        os.close(os.open(proc / "fd", os.O_RDONLY))
+        files = _count_entries(proc / "fd")
+    except OSError as error:  # where not even these can be listed, there are as many as there may be
+        files = os.sysconf("SC_OPEN_MAX") if error.errno == errno.EMFILE else 0
+    return ResourceUsage(get_resident_bytes(proc / "statm"), files, _count_entries(proc / "task"))
 
 
 def get_resource_limits(memory: int) -> ResourceUsage:
     """Return what a daemon may hold: so many bytes, and no more than half the files that the system lets it open."""
     allowed = os.sysconf("SC_OPEN_MAX")
     return ResourceUsage(memory, min(allowed // 2, _MAX_FILES) if allowed > 0 else _MAX_FILES, _MAX_THREADS)
-
-
-def _count_open_files(folder: Path) -> int:
-    """Count the open files; where not even these can be listed, there are as many as there may be."""
-    try:
-        os.close(os.open(folder, os.O_RDONLY))
-    except OSError as error:
-        return os.sysconf("SC_OPEN_MAX") if error.errno == errno.EMFILE else 0
-    return _count_entries(folder)
 
 
 def _count_entries(folder: Path) -> int:
@@ -216,26 +201,26 @@ def get_total_memory() -> int:
 
 def list_exceeded_limits(now: ResourceUsage, limits: ResourceUsage, age_s: float = _MIN_AGE_S) -> list[str]:
     """Say what it is time to begin afresh for, nothing soon after a start, which would help nothing."""
-    if age_s < _MIN_AGE_S:
-        return []
-    words = (
+    texts = (
         f"more than {limits.memory // MEGABYTE} MB of memory",
         f"more than {limits.files} open files",
         f"more than {limits.threads} threads",
     )
-    return [text for text, have, limit in zip(words, now, limits, strict=True) if have > limit]
+    exceeded = [text for text, have, limit in zip(texts, now, limits, strict=True) if have > limit]
+    return exceeded if age_s >= _MIN_AGE_S else []
 
-
-# One heap of the C library for all threads of a process that lives long. Source: mallopt(3).
-#
-# The GNU library gives threads heaps of their own, up to eight for each core, so that they need not wait for each other;
-# Python's threads wait for each other anyway. What one heap has free no other can use: a daemon of twenty threads grew by
-# 6 MB in 450 turns, and by 2 MB with a single heap.
 
 _M_ARENA_MAX = -8
 
 
 def limit_malloc_arenas() -> bool:
-    """Have the threads that are still to begin share the heap of the first; tells whether this C library can."""
+    """Have the threads that are still to begin share the heap of the first; tells whether this C library can.
+
+    Source: mallopt(3). The GNU library gives threads heaps of their own, up to eight for each core, so that they need
+    not wait for each other; Python's threads wait for each other anyway. What one heap has free no other can use: a
+    daemon of twenty threads grew by 6 MB in 450 turns, and by 2 MB with a single heap.
+    """
+    import ctypes
+
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and bool(library.mallopt(_M_ARENA_MAX, 1))

@@ -20,8 +20,8 @@ from picoclaw.automation.clock import boottime
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.channels.channel import ChannelStatus, PostMessage, make_answer_command
 from picoclaw.config import load_config
-from picoclaw.daemon import background, watchdog
-from picoclaw.daemon.background import BackgroundHooks, BackgroundWorker
+from picoclaw.daemon import background, heartbeats, watchdog
+from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.daemon.delivery import DeliveryWorker
 from picoclaw.daemon.heartbeats import build_heartbeat
 from picoclaw.daemon.monitor import Watch, sensors
@@ -128,10 +128,10 @@ class House:
         watchdog.record_start(self.home, time.time())
         self.app.audit.mention("start", pid=os.getpid())
         self.household = DaemonService(self.app, lambda text: self.seen(("log", text)), _PLENTY, safe=False)
-        self.loop = self.household._loop
+        self.loop = self.household
         self.channels = {"phone": Phone("phone", self.seen), "socket": Terminal("socket", self.seen)}
-        self.household._channels = self.loop.channels = dict(self.channels)  # type: ignore[assignment]
-        boxes, note = self.household._boxes, self.household._live.note
+        self.household.channels = dict(self.channels)  # type: ignore[assignment]
+        boxes, note = self.household.boxes, self.household.note
         self.postmen = [DeliveryWorker(one, boxes, self._goes_to(one), note) for one in self.channels.values()]
         self._clockwork()
 
@@ -139,10 +139,9 @@ class House:
         return lambda session: self.loop.channel_of(session) is channel
 
     def _clockwork(self) -> None:
-        background.read_boot_id = lambda: self.boot
-        lives = BackgroundHooks(lambda: None, self.household._owners_chat, lambda _: None)
-        works = BackgroundWorker(self.app, PHONE, self.household._live.note, lives=lives)
-        works._begin = self._job  # type: ignore[method-assign, assignment]
+        background.read_boot_id = heartbeats.read_boot_id = lambda: self.boot
+        works = BackgroundWorker(self.app, PHONE, self.household.note, host=self.household)
+        works._begin_job = self._job  # type: ignore[method-assign, assignment]
         watched = works._watch
 
         def watch(*given: Any) -> Watch:
@@ -152,7 +151,7 @@ class House:
 
         works._watch = watch  # type: ignore[method-assign]
         self.works = works
-        self.steps = works._opened(self.stack)
+        self.steps = works._open(self.stack)
         self.stack.callback(works._thread._bell.close)
 
     def _job(self, job: Job) -> Any:
@@ -174,12 +173,12 @@ class House:
 
     def settle(self) -> None:
         """Answer what waits and tell what is to be told, until there is nothing more."""
-        self.loop._resting = True
+        self.loop.is_draining = True
         if not self._runs:
             self._runs = True
             self.loop.run()
         while arrived := self.loop._next():
-            self.loop._do(arrived)
+            self.loop._respond(arrived)
         for postman in self.postmen:
             with self._complaining():
                 postman.deliver()
@@ -200,9 +199,9 @@ class House:
             self.seen(("skew", self.skew))
             for do in self.steps:
                 do(self.now(), boottime() + self.skew)
-            for thread, _ in list(self.works._crew._running.values()):
+            for thread, _ in list(self.works._pool._running.values()):
                 thread.join()
-            self.household._expect(None)
+            self.household.expect_scheduler(None)
             self.settle()
 
     def beat(self) -> None:
@@ -221,7 +220,7 @@ class House:
 
     def close(self) -> None:
         """End, as a daemon does that is told to."""
-        for end in (self.stack.close, self.household._database.close):
+        for end in (self.stack.close, self.household.database.close):
             with self._complaining():
                 end()
         self.app.audit.mention("stop", again=False)
