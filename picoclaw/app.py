@@ -15,11 +15,11 @@ from picoclaw.agent.loop import Agent
 from picoclaw.agent.subagents import open_tasks, run_task_in_turn
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.tables import HEARTBEAT_LIMITS, ModelConfig
+from picoclaw.config.tables import HEARTBEAT_LIMITS
 from picoclaw.hw.board import Board
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
 from picoclaw.messages import NO_HOOKS, Inbound, Message, Stop, Turn, TurnHooks
-from picoclaw.providers import BUILT_IN_PROVIDER, Provider, make_provider
+from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
@@ -239,19 +239,14 @@ class App:
         from picoclaw.providers.chain import Chain
 
         first, *then = self.links
-        return Chain(first.provider, fallback, first.retries, then=then)
+        return Chain(first, fallback, then=then)
 
     @cached_property
     def links(self) -> "tuple[ModelLink, ...]":
         """The configured models in their order; none of their servers is reached yet."""
         from picoclaw.providers.chain import build_links
 
-        return build_links(self.config, self._metered)
-
-    def _metered(self, model: ModelConfig, key: str) -> Provider:
-        from picoclaw.providers.ledger import MeteredProvider
-
-        return MeteredProvider(make_provider(model, key, self.context_builder.zone), lambda: self.stores.book)
+        return build_links(self.config, lambda: self.stores.ledger, self.context_builder.zone)
 
     def led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""

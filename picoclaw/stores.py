@@ -85,7 +85,7 @@ class Stores:
     def history(self) -> History:
         """The conversations."""
         history = History(self.database)
-        history.along = lambda transaction: self.book.along(transaction) if "book" in self.__dict__ else transaction
+        history.along = lambda transaction: self.ledger.along(transaction) if "ledger" in self.__dict__ else transaction
         return history
 
     @cached_property
@@ -145,22 +145,20 @@ class Stores:
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
-        from picoclaw.memory.embedding import choose_embedder
+        from picoclaw.memory.embedding import RemoteEmbedder, choose_embedder
 
         embedder, problem = choose_embedder(self.config)
         if problem:
             raise ProviderError(problem)
-        if embedder is None or self.config.memory.embeddings != "server":
-            return embedder
-        from picoclaw.providers.ledger import MeteredEmbedder
-
-        return MeteredEmbedder(embedder, lambda: self.book)
+        if isinstance(embedder, RemoteEmbedder):
+            embedder.record = self.ledger.record_vectors
+        return embedder
 
     def _others(self) -> Iterable[Document]:
         return list_past_turns(self.history) if self.config.memory.messages else ()
 
     @cached_property
-    def book(self) -> "UsageLedger":
+    def ledger(self) -> "UsageLedger":
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
         from picoclaw.providers.ledger import UsageLedger
 
@@ -269,8 +267,8 @@ class Stores:
         """Let go of what was opened, once what is owed to the disk is kept if it takes it; may be called twice."""
         with suppress(StoreError):
             self.unkept.settle()
-        if "book" in self.__dict__:
-            self.book.settle()
+        if "ledger" in self.__dict__:
+            self.ledger.settle()
         for name in ("memory", "chronicle", "database"):
             if part := self.__dict__.get(name):
                 part.close()

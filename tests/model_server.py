@@ -1,7 +1,7 @@
 """A model server on a real loopback socket that answers by a script, well or badly.
 
     with ModelServer([reply("", call("sensor_read")), reply("It is 21 °C.")]) as server:
-        OpenAI(ModelConfig(base_url=server.url)) ...
+        ModelProvider(ModelConfig(base_url=server.url)) ...
         server.requests, server.connections, server.hung_up
 
 A script is a list of answers, or a function from a request's body to an answer. An answer is a function of an

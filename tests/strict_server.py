@@ -2,7 +2,7 @@
 
     with StrictServer() as server:          # JUDGES, all at once
     with StrictServer(mistral) as server:   # one kind of server
-        OpenAI(ModelConfig(base_url=server.url)) ...
+        ModelProvider(ModelConfig(base_url=server.url)) ...
         server.refused                      # what it complained of, in the servers' own words
 
 A judge is a function from a request's body to complaints. Their rules and words are those of:

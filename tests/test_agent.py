@@ -27,7 +27,7 @@ from picoclaw.messages import (
     Usage,
 )
 from picoclaw.prompts import fill_template
-from picoclaw.providers import openai_wire
+from picoclaw.providers import openai
 from picoclaw.repetition import REPEATS
 from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.tools.registry import tool
@@ -73,7 +73,7 @@ class Bench:
         assert turn.messages[0] == Message("user", text)
         assert turn.messages[-1].text == turn.reply
         shown = (*(m for one in self.earlier for m in one), *turn.messages, Message("user", "and now?"))
-        check_body(openai_wire.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+        check_body(openai.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
         return turn
 
     def results(self, turn: Turn) -> list[str]:
@@ -175,7 +175,7 @@ def test_duplicate_call_ids_in_one_message() -> None:
     bench = Bench(calls(*twice), says("ok"))
     turn = bench.turn()
     assert bench.results(turn) == ["temperature 21.4", "pin 1 is off"]
-    body = openai_wire.build_body(bench.provider.requests[1], "m", stream=False)
+    body = openai.build_body(bench.provider.requests[1], "m", stream=False)
     check_body(body)
     assert [m["content"] for m in body["messages"][-2:]] == ["temperature 21.4", "pin 1 is off"]
 

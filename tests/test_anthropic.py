@@ -50,8 +50,9 @@ from picoclaw.messages import (
     TurnContext,
     Usage,
 )
-from picoclaw.providers import anthropic, openai_wire
-from picoclaw.providers.anthropic import Anthropic, MessagesFormat
+from picoclaw.providers import anthropic, http, openai
+from picoclaw.providers.anthropic import MessagesFormat
+from picoclaw.providers.model import ModelProvider
 
 ASKED = Message("user", "how warm is it?")
 READ = ToolCall("x", "sensor_read", {"quantity": "temperature"})
@@ -76,12 +77,12 @@ def body_of(*messages: Message, **more: Any) -> Json:
     wanted = {name: more.pop(name) for name in ("temperature", "images", "without") if name in more}
     body = anthropic.build_messages_body(request_of(*messages, **more), "m", stream=True, **wanted)
     assert complaints(body) == []
-    return dict(json.loads(openai_wire.encode_body(body)))
+    return dict(json.loads(http.encode_body(body)))
 
 
 def heard(*objects: Any) -> list[Event]:
     """What these events come to."""
-    assembler = openai_wire.AnswerAssembler(openai_wire.get_tool_names(request_of()))
+    assembler = openai.AnswerAssembler(openai.get_tool_names(request_of()))
     found = [e for chunk in anthropic.read_chunks(iter(objects)) for e in assembler.feed(chunk)]
     return joined([*found, *assembler.end()])
 
@@ -90,7 +91,7 @@ def asked(*script: Answer, key: str = "", request: Request | None = None, **mode
     """One request to a server with this script: the events, and the server to look at."""
     with AnthropicServer(script) as server:
         config = ModelConfig(base_url=server.url, name="m", api="anthropic", idle_seconds=1.0, **model)
-        with closing(Anthropic(config, key)) as provider:
+        with closing(ModelProvider(config, key)) as provider:
             return joined(provider.events(request or request_of())), server
 
 
@@ -216,7 +217,7 @@ ANSWERS: dict[str, tuple[Json, ...]] = {
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str, size: int) -> None:
     message = whole(*ANSWERS[name])
-    assert heard(*stream(message, size)) == heard(message, openai_wire.COMPLETE_CHUNK)
+    assert heard(*stream(message, size)) == heard(message, openai.COMPLETE_CHUNK)
 
 
 def test_the_events_of_an_answer() -> None:
@@ -252,7 +253,7 @@ def stream_of(words: str, stop: str = "", **counts: int) -> list[Json]:
 
 def test_what_was_cached_counts_as_sent() -> None:
     counts = {"input_tokens": 7, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 20, "output_tokens": 3}
-    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), openai_wire.COMPLETE_CHUNK]):
+    for parts in (stream_of("21.", **counts), [whole(text("21."), usage=counts), openai.COMPLETE_CHUNK]):
         end = heard(*parts)[-1]
         assert isinstance(end, End)
         assert end.usage == Usage(127, 3)
@@ -260,7 +261,7 @@ def test_what_was_cached_counts_as_sent() -> None:
 
 @pytest.mark.parametrize("usage", [None, [], {"input_tokens": "many"}, {"input_tokens": True}, {"output_tokens": -1}])
 def test_usage_that_says_nothing(usage: Any) -> None:
-    end = heard(whole(text("21.")) | {"usage": usage}, openai_wire.COMPLETE_CHUNK)[-1]
+    end = heard(whole(text("21.")) | {"usage": usage}, openai.COMPLETE_CHUNK)[-1]
     assert isinstance(end, End)
     assert end.usage.total == 0
 
@@ -330,7 +331,7 @@ def test_an_event_that_says_nothing_changes_nothing(odd: Json) -> None:
 )
 def test_what_is_no_answer(parts: list[Any], kind: type[ProviderError]) -> None:
     with pytest.raises(ProviderError) as caught:
-        heard(*parts, openai_wire.COMPLETE_CHUNK)
+        heard(*parts, openai.COMPLETE_CHUNK)
     assert type(caught.value) is kind
 
 
@@ -424,7 +425,7 @@ def test_an_answer_is_whole_without_its_last_mark() -> None:
 def test_a_connection_serves_several_requests() -> None:
     with AnthropicServer([said("a"), said("b", streams=False), said("c")]) as server:
         config = ModelConfig(base_url=server.url, api="anthropic")
-        with closing(Anthropic(config)) as provider:
+        with closing(ModelProvider(config)) as provider:
             assert [text_of(list(provider.events(request_of()))) for _ in range(3)] == ["a", "b", "c"]
     assert server.connections == 1
 
@@ -442,7 +443,7 @@ def test_what_a_server_does_not_know_is_left_out_from_then_on(word: str, model: 
     refused = refusal(400, "invalid_request_error", f"`{word}` is not supported by this model")
     with AnthropicServer([refused, said("a"), said("b")]) as server:
         config = ModelConfig(base_url=server.url, api="anthropic", **model)
-        with closing(Anthropic(config)) as provider:
+        with closing(ModelProvider(config)) as provider:
             assert [text_of(list(provider.events(request_of()))) for _ in range(2)] == ["a", "b"]
     assert [word in json.dumps(request.body) for request in server.requests] == [True, False, False]
 
@@ -459,7 +460,7 @@ def test_a_picture_that_is_not_taken_is_left_out_and_that_is_said() -> None:
     wrong = request_of(ASKED._replace(images=(Image("image/png", b"no picture"),)))
     with AnthropicServer([said("I see nothing."), said("Still nothing.")]) as server:
         config = ModelConfig(base_url=server.url, api="anthropic", images=True)
-        with closing(Anthropic(config)) as provider:
+        with closing(ModelProvider(config)) as provider:
             first, second = (joined(provider.events(wrong)) for _ in range(2))
     assert isinstance(first[0], Notice)
     assert "appears not to be" in first[0].text
@@ -474,7 +475,7 @@ def turn_with(*script: Answer, thinks: bool = False) -> tuple[Turn, AnthropicSer
     box = Toolbox()
     with AnthropicServer(script, thinks=thinks) as server:
         config = ModelConfig(base_url=server.url, name="m", api="anthropic")
-        with closing(Anthropic(config)) as provider:
+        with closing(ModelProvider(config)) as provider:
             agent = Agent(provider, toolset_of(box), PROMPTS, LimitsConfig(), 32_768, 1024)
             return agent.turn(TurnContext("Be brief.", "how warm is it?"), [], CALLER), server, box
 

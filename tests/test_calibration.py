@@ -14,8 +14,8 @@ from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import StoreError
 from picoclaw.messages import Message, Notice, Turn, TurnContext, Usage
-from picoclaw.providers import openai_wire
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers import http
+from picoclaw.providers.model import ModelProvider
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import TokenCalibration
@@ -189,10 +189,10 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
         )
 
     def tokens(body: Any) -> int:
-        return int(len(openai_wire.encode_body(body)) / 2.7)
+        return int(len(http.encode_body(body)) / 2.7)
 
     with ModelServer(lambda body: reply(answered, usage=(tokens(body), 20))) as server:
-        provider = OpenAI(ModelConfig(base_url=server.url, name="qwen"))
+        provider = ModelProvider(ModelConfig(base_url=server.url, name="qwen"))
         agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 100_000, 100)
         errors = []
         for _ in range(4):

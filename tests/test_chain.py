@@ -50,18 +50,23 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
 )
-from picoclaw.providers import make_provider
 from picoclaw.providers.chain import (
-    MAX_RETRIES,
-    MAX_RETRY_S,
     Chain,
-    ConfiguredProvider,
-    ModelAccess,
     ModelLink,
     build_links,
     describe_links,
 )
-from picoclaw.providers.retry import BREAKER_AFTER, MAX_HOLD_S, MAX_WAIT_S, OWNER_RETRY_S, CircuitBreaker, decide_retry
+from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.retry import (
+    BREAKER_AFTER,
+    MAX_HOLD_S,
+    MAX_RETRIES,
+    MAX_RETRY_S,
+    MAX_WAIT_S,
+    OWNER_RETRY_S,
+    CircuitBreaker,
+    decide_retry,
+)
 from picoclaw.providers.sanitize import fit_window, shorten_request
 from picoclaw.workspace import prepare_home
 
@@ -155,7 +160,7 @@ class Bench:
         self.first, self.matcher = first, Matcher()
         self.models = [first, *(link.provider for link in then)]
         fallback = (lambda: self.matcher) if matcher else None
-        self.chain = Chain(first, fallback, retries, self.wait, then, self.clock)
+        self.chain = Chain(ModelLink("", first, retries), fallback, then=then, sleep=self.wait, clock=self.clock)
         self.deadline = 0.0
 
     def wait(self, seconds):
@@ -603,7 +608,7 @@ class Breaking:
         before = self.clock.now
         while self.clock.now - before < 20_000:
             try:
-                self.breaker.heed(model)
+                self.breaker.check(model)
             except CircuitOpen:
                 self.clock.turn(1)
             else:
@@ -630,7 +635,7 @@ class Breaking:
 )
 def test_how_long_a_server_is_let_alone(error, seconds):
     bench = Breaking()
-    bench.breaker.failed("", error)
+    bench.breaker.record_failure("", error)
     assert bench.held() == seconds
     assert bench.held() == 0
 
@@ -638,10 +643,10 @@ def test_how_long_a_server_is_let_alone(error, seconds):
 def test_the_same_error_again_and_again_is_asked_for_less_and_less():
     bench, held = Breaking(), []
     for number in range(BREAKER_AFTER + 9):
-        bench.breaker.failed("", Unavailable(f"the model server cannot answer now (500): trace {number}"))
+        bench.breaker.record_failure("", Unavailable(f"the model server cannot answer now (500): trace {number}"))
         held.append(bench.held())
     assert held == [0] * (BREAKER_AFTER - 1) + [60, 120, 240, 480, 960, 1920] + [MAX_HOLD_S] * 4
-    bench.breaker.failed("", BUSY)  # another one
+    bench.breaker.record_failure("", BUSY)  # another one
     assert bench.held() == 0
 
 
@@ -651,33 +656,33 @@ def test_the_same_error_again_and_again_is_asked_for_less_and_less():
 def test_what_no_server_has_said_is_not_counted(error):
     bench = Breaking()
     for _ in range(BREAKER_AFTER * 2):
-        bench.breaker.failed("", error)
+        bench.breaker.record_failure("", error)
     assert bench.held() == 0
 
 
 def test_an_answer_ends_it():
     bench = Breaking()
     for _ in range(BREAKER_AFTER - 1):
-        bench.breaker.failed("", BUSY)
-    bench.breaker.worked("")
-    bench.breaker.failed("", BUSY)
+        bench.breaker.record_failure("", BUSY)
+    bench.breaker.record_answer("")
+    bench.breaker.record_failure("", BUSY)
     assert bench.held() == 0
 
 
 def test_it_says_how_often_and_for_how_long():
     bench = Breaking()
     for _ in range(BREAKER_AFTER):
-        bench.breaker.failed("", BUSY)
+        bench.breaker.record_failure("", BUSY)
     with pytest.raises(CircuitOpen, match=r"^not asked again for 60 s, 10 times in a row: the model server .*busy$"):
-        bench.breaker.heed("")
-    bench.breaker.failed("", Unavailable("quota", retry_after=600))
+        bench.breaker.check("")
+    bench.breaker.record_failure("", Unavailable("quota", retry_after=600))
     with pytest.raises(CircuitOpen, match=r"^not asked again for 10 min: quota$"):
-        bench.breaker.heed("")
+        bench.breaker.check("")
 
 
 def test_a_model_that_is_none_holds_up_no_other_of_its_server():
     bench = Breaking()
-    bench.breaker.failed("lama", NotServed("404"))
+    bench.breaker.record_failure("lama", NotServed("404"))
     assert bench.held("") == 0
     assert bench.held("lama") == OWNER_RETRY_S
 
@@ -685,22 +690,9 @@ def test_a_model_that_is_none_holds_up_no_other_of_its_server():
 # --- a server as the chain reaches it
 
 
-def test_nothing_is_made_before_it_is_asked():
-    count = []
-    model = ConfiguredProvider(
-        ModelAccess(ModelConfig(name="qwen"), "k"), make=lambda *given: count.append(given) or first(says("ok"))
-    )
-    assert model.name == "openai:qwen"
-    model.close()
-    assert count == []
-    list(model.events(Request("", (Message("user", "x"),), (), 1, 0.0)))
-    assert count == [(ModelConfig(name="qwen"), "k")]
-    assert model.name == "openai:first"
-
-
 @pytest.mark.parametrize(("api", "name"), [("openai", "openai:x"), ("anthropic", "anthropic:x")])
 def test_a_provider_speaks_what_its_server_does(api, name):
-    with closing(make_provider(ModelConfig(base_url="http://127.0.0.1:9/v1", name="x", api=api), "k")) as provider:
+    with closing(ModelProvider(ModelConfig(base_url="http://127.0.0.1:9/v1", name="x", api=api), "k")) as provider:
         assert provider.name == name
 
 
@@ -739,7 +731,7 @@ def test_a_new_key_is_taken_without_a_restart_and_a_wrong_one_is_sent_once_a_min
         config = write(tmp_path / "home", text, "api_key = 'sk-wrong'")
         [only] = build_links(config)
         matcher = Matcher()
-        with closing(Chain(only.provider, lambda: matcher, 2)) as chain:
+        with closing(Chain(ModelLink("", only.provider, 2), lambda: matcher)) as chain:
             said = [notices(asked_of(chain))[0] for _ in range(3)]
             assert len(server.requests) == 1
             assert all(notice.failed == (i == 0) or "not asked again" in notice.text for i, notice in enumerate(said))
@@ -791,7 +783,7 @@ def test_a_file_that_was_changed_for_the_worse_is_named(tmp_path, clean):
     with ModelServer(keyed("sk-right")) as server:
         text = f"[model]\nbase_url = '{server.url}'\nname = 'qwen'"
         [only] = build_links(write(tmp_path / "home", text, "api_key = 'sk-wrong'"))
-        with closing(Chain(only.provider, None, 0)) as chain:
+        with closing(Chain(ModelLink("", only.provider, 0), None)) as chain:
             with pytest.raises(KeyRefused):
                 asked_of(chain)
             (tmp_path / "home/config.toml").write_text("[model\n")
@@ -803,9 +795,9 @@ def test_a_file_that_was_changed_for_the_worse_is_named(tmp_path, clean):
 
 def test_a_key_that_no_header_may_hold_lets_the_next_answer(tmp_path):
     with ModelServer([reply("lan")]) as server:
-        bad = ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url), "sk\n1"))
-        lan = ModelLink("lan", ConfiguredProvider(ModelAccess(ModelConfig(base_url=server.url, name="qwen"), "")))
-        with closing(Chain(bad, None, 0, then=(lan,))) as chain:
+        bad = ModelProvider(ModelConfig(base_url=server.url), "sk\n1")
+        lan = ModelLink("lan", ModelProvider(ModelConfig(base_url=server.url, name="qwen")))
+        with closing(Chain(ModelLink("", bad, 0), None, then=(lan,))) as chain:
             assert text_of(asked_of(chain)) == "lan"
 
 
@@ -823,7 +815,7 @@ def test_each_server_gets_its_own_key_alone(tmp_path, clean, monkeypatch):
         write(tmp_path / "home", text, secrets)
         config = load_config({**os.environ, "PICOCLAW_HOME": str(tmp_path / "home")})
         chosen, *then = build_links(config)
-        with closing(Chain(chosen.provider, None, 0, then=then)) as chain, pytest.raises(Refused):
+        with closing(Chain(ModelLink("", chosen.provider, 0), None, then=then)) as chain, pytest.raises(Refused):
             asked_of(chain)
         sent = [[request.headers.get("authorization") for request in server.requests] for server in servers]
         assert sent == [["Bearer sk-first"], ["Bearer sk-lan"], ["Bearer sk-local"], [None]]
@@ -1002,7 +994,7 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
             f"[models.spare]\nbase_url = '{server.url}'\nname = 'tiny'",
         )
         chosen, *then = build_links(config)
-        with closing(Chain(chosen.provider, None, 0, then=then)) as chain:
+        with closing(Chain(ModelLink("", chosen.provider, 0), None, then=then)) as chain:
             assert text_of(asked_of(chain)) == "ok"
             rows = describe_links((chosen, *then))
     assert [(row["name"], row["model"], row["chosen"], row["mend"]) for row in rows] == [

@@ -25,7 +25,7 @@ from picoclaw.memory import notes, versions
 from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Inbound, Stop
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.model import ModelProvider
 from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
@@ -310,7 +310,7 @@ def test_a_database_that_fails_is_told_of_and_no_model_is_asked(home, monkeypatc
 )
 def test_over_a_real_socket(tmp_path, answers, said):
     with ModelServer(answers) as server:
-        home = Home(tmp_path, provider=OpenAI(ModelConfig(base_url=server.url, retries=0), ""))
+        home = Home(tmp_path, provider=ModelProvider(ModelConfig(base_url=server.url, retries=0), ""))
         home.chores.run(EVENING)
         home.note("the fuse of the pump is 3 A", EVENING)
         assert said in home.chores.run(NIGHT)[0]
@@ -402,7 +402,10 @@ def test_an_answer_that_only_repeats_itself_is_no_memory(home):
     home.chores.run(EVENING)
     home.note("the pump was checked", EVENING)
     stuck = OLD + "- the pump was checked " + "and the pump was checked " * 200
-    with ModelServer([reply(stuck)]) as server, closing(OpenAI(ModelConfig(base_url=server.url, name="m"))) as model:
+    with (
+        ModelServer([reply(stuck)]) as server,
+        closing(ModelProvider(ModelConfig(base_url=server.url, name="m"))) as model,
+    ):
         home.provider = model
         home.start()
         assert home.chores.run(NIGHT)[0].endswith("the model's answer was cut off")

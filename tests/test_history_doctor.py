@@ -35,9 +35,10 @@ from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import Refused
 from picoclaw.messages import Message, Notice, Request, Text, ToolCall, Turn, TurnContext, Usage
-from picoclaw.providers import openai_wire
-from picoclaw.providers.openai import OpenAI
-from picoclaw.providers.openai_wire import QUIRKS
+from picoclaw.providers import http
+from picoclaw.providers import openai as completions
+from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.openai import QUIRKS
 from picoclaw.providers.sanitize import (
     FILLER_TEXT,
     make_encodable,
@@ -63,7 +64,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def body_of(*messages: Message, wants: frozenset[str] = frozenset()) -> Json:
     request = Request("Be brief.", messages, TOOLS, 100, 0.0, lost="lost")
-    return json.loads(openai_wire.encode_body(openai_wire.build_body(request, "m", stream=True, wants=wants)))
+    return json.loads(http.encode_body(completions.build_body(request, "m", stream=True, wants=wants)))
 
 
 def shown(message: Message) -> str:
@@ -312,7 +313,7 @@ def test_a_sound_conversation_is_changed_in_its_ids_alone() -> None:
 
 def test_what_was_sent_before_is_sent_again_byte_by_byte() -> None:
     requests = (1, 3, 5, 8, 10)  # so many messages each has, after a person's word or the results
-    sent = [openai_wire.encode_body(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
+    sent = [http.encode_body(body_of(*SOUND[:count])).removesuffix(b"]}") for count in requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before)
 
@@ -371,8 +372,8 @@ def request_of(*messages: Message) -> Request:
     return Request("Be brief.", messages, TOOLS, 100, time.monotonic() + 10, lost="lost")
 
 
-def provider_at(server: StrictServer) -> OpenAI:
-    return OpenAI(ModelConfig(base_url=server.url, name="strict", stream=True, idle_seconds=5.0))
+def provider_at(server: StrictServer) -> ModelProvider:
+    return ModelProvider(ModelConfig(base_url=server.url, name="strict", stream=True, idle_seconds=5.0))
 
 
 def in_order(words: list[str], text: str) -> bool:
@@ -469,7 +470,7 @@ def test_a_thought_is_sent_back_where_the_server_wants_it() -> None:
     answers, sent, refused = turns_at(deepseek)
     assert (answers, refused) == (["Good."] * 2, 1)
     assert [m["reasoning_content"] for m in sent[-1] if m["role"] == "assistant"] == ["", ""]
-    assert "reasoning_content" not in openai_wire.encode_body({"messages": sent[0]}).decode()
+    assert "reasoning_content" not in http.encode_body({"messages": sent[0]}).decode()
 
 
 def test_what_was_said_beside_calls_is_said_once() -> None:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import apsw
 import pytest
-from model_server import ModelServer, call, refusal, reply
+from model_server import ModelServer, call, refusal, reply, status
 from scripted import Clock, Scripted, says
 from test_heartbeat import World
 
@@ -37,7 +37,7 @@ from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, R
 from picoclaw.occurrences import Plan
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import ledger
-from picoclaw.providers.ledger import DailyUse, MeteredEmbedder, MeteredProvider, UsageLedger
+from picoclaw.providers.ledger import DailyUse, UsageLedger
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job
@@ -189,9 +189,9 @@ class Books:
         self.database = Database(self.path)
         self.book = self.opened()
 
-    def opened(self):
-        """Another part of a process, with a book of its own."""
-        return UsageLedger(Ledger(lambda: self.database), self.costs, lambda: self.now, self.ring)
+    def opened(self, clock=time.monotonic):
+        """Another part of a process, with a ledger of its own."""
+        return UsageLedger(Ledger(lambda: self.database), self.costs, lambda: self.now, self.ring, clock)
 
     def ring(self):
         self.rang += 1
@@ -296,13 +296,13 @@ def test_above_a_cap_nothing_is_asked_and_nothing_entered(books):
     )
     assert (books.seen(), refused.value.retry_after) == (before, 12 * 3600)
     books.take(100, Purpose("cron 3"))
-    assert books.book.held("cron 3")
+    assert books.book.explain_cap("cron 3")
     books.take(60)  # the one that crosses it is answered
     with pytest.raises(OverBudget):
         books.book.begin(CHAT, "openai:big", 10, 10)
     books.now += timedelta(hours=12)
     books.take(10, Purpose("heartbeat"))
-    assert not books.book.held("heartbeat")
+    assert not books.book.explain_cap("heartbeat")
 
 
 def test_a_model_that_costs_nothing_is_asked_above_every_cap(tmp_path):
@@ -343,7 +343,7 @@ def test_a_full_disk_stops_no_answer_and_what_was_taken_meanwhile_is_written_lat
     books.take(350)
     assert books.seen()[0][5] == 300
     assert books.book.today() == DailyUse(950)
-    assert books.book.held("cron 1")
+    assert books.book.explain_cap("cron 1")
     books.database.full = False
     books.take(10)
     assert books.seen()[0][4:8] == (4, 960, 0, 0)
@@ -373,6 +373,18 @@ def test_the_sums_of_days_long_ago_go_but_a_date_that_was_wrong_takes_none_along
 
 
 # --- the meter around a server ---
+
+
+class Metered:
+    def __init__(self, model, book):
+        self.model, self.book = model, book
+
+    def events(self, request):
+        name = f"openai:{request.model}" if request.model else self.model.name
+        with self.book.record(request, name) as answer:
+            for event in self.model.events(request):
+                answer.count(event)
+                yield event
 
 
 ASKED = Request("Be brief.", (Message("user", "x" * 4000),), (), 100, 0.0)
@@ -409,7 +421,8 @@ def test_what_is_entered_for_how_a_request_ends(books, script, seconds, took, es
     clock = Clock()
     model = Scripted([lambda: clock.turn(seconds), *script])
     model.name = "openai:big"
-    meter = MeteredProvider(model, lambda: books.book, clock)
+    books.book = books.opened(clock)
+    meter = Metered(model, books.book)
     with suppress(Unavailable, Refused, TurnStopped):
         ask(meter, purpose=CHAT)
     books.book.settle()
@@ -419,7 +432,7 @@ def test_what_is_entered_for_how_a_request_ends(books, script, seconds, took, es
 
 def test_hanging_up_in_the_middle_leaves_an_estimate(books):
     model = Scripted(LONG)
-    meter = MeteredProvider(model, lambda: books.book)
+    meter = Metered(model, books.book)
     events = meter.events(ASKED._replace(purpose=CHAT))
     assert isinstance(next(events), Text)
     events.close()
@@ -431,7 +444,7 @@ def test_another_model_at_the_same_server_has_a_line_of_its_own(tmp_path):
     books = Books(tmp_path, CostsConfig())
     model = Scripted([End("stop", COUNTED)], [End("stop", COUNTED)])
     model.name = "openai:big"
-    meter = MeteredProvider(model, lambda: books.book)
+    meter = Metered(model, books.book)
     for name in ("", "small"):
         ask(meter, model=name, purpose=Purpose("summary", "page"))
     assert [row[1:4] for row in books.seen()] == [
@@ -445,40 +458,22 @@ def test_above_a_cap_the_server_is_not_asked(books):
     model = Scripted()
     books.take(1000)
     with pytest.raises(OverBudget):
-        ask(MeteredProvider(model, lambda: books.book), purpose=CHAT)
+        ask(Metered(model, books.book), purpose=CHAT)
     assert model.requests == []
 
 
-class Vectors:
-    """An embedder that remembers what it was asked."""
-
-    name, dims, seconds = "nomic", 3, 30.0
-
-    def __init__(self):
-        self.asked, self.error = [], None
-
-    def embed(self, texts):
-        self.asked.append(list(texts))
-        if self.error:
-            raise self.error
-        return [[1.0, 0.0, 0.0] for _ in texts]
-
-
 def test_a_server_of_vectors_is_in_the_accounts_as_well(books):
-    server = Vectors()
-    meter = MeteredEmbedder(server, lambda: books.book)
-    meter.seconds = 5.0
-    assert (meter.name, meter.dims, server.seconds) == ("nomic", 3, 5.0)
-    assert len(meter.embed(["a" * 400, "b" * 400])) == 2
-    server.error = Unavailable("not there")
-    with pytest.raises(Unavailable):
-        meter.embed(["c" * 400])
+    with books.book.record_vectors(["a" * 400, "b" * 400], "nomic"):
+        pass
+    with pytest.raises(Unavailable), books.book.record_vectors(["c" * 400], "nomic"):
+        raise Unavailable("not there")
     books.book.settle()
     assert books.seen() == [(TODAY, "vectors:nomic", "memory", "terminal", 1, 200, 0, 200, 0.0)]
     books.take(800)
-    with pytest.raises(OverBudget):
-        meter.embed(["d"])
-    assert len(server.asked) == 2
+    asked = []
+    with pytest.raises(OverBudget), books.book.record_vectors(["d"], "nomic"):
+        asked.append("d")
+    assert asked == []
 
 
 @pytest.mark.parametrize(
@@ -488,23 +483,25 @@ def test_a_server_of_vectors_is_in_the_accounts_as_well(books):
 )
 def test_vectors_that_never_came_leave_an_estimate_only_where_the_server_has_the_request(books, error, seconds, left):
     clock = Clock()
-
-    class Away(Vectors):
-        def embed(self, texts):
-            clock.now += seconds
-            raise error
-
-    with pytest.raises(type(error)):
-        MeteredEmbedder(Away(), lambda: books.book, clock).embed(["a text of some length"])
+    books.book = books.opened(clock)
+    with suppress(type(error)), books.book.record_vectors(["a text of some length"], "nomic"):
+        clock.now += seconds
+        raise error
     books.book.settle()
     assert (books.book.today().tokens > 0) is left
 
 
-def test_only_a_server_of_vectors_is_metered(tmp_path):
-    for who in ("local", "server"):
-        memory = MemoryConfig(embeddings=who, embedding_url="http://127.0.0.1:9/v1", embedding_model="nomic")
+@pytest.mark.parametrize("who", ["local", "server"])
+def test_only_a_server_of_vectors_is_metered(tmp_path, who):
+    with ModelServer(lambda _: status(200, {"data": [{"index": 0, "embedding": [1.0, 0.0]}]})) as server:
+        memory = MemoryConfig(embeddings=who, embedding_url=server.url, embedding_model="nomic")
         with closing(Stores(Config(tmp_path, memory=memory))) as stores:
-            assert isinstance(stores._embedder(), MeteredEmbedder) == (who == "server")
+            embedder = stores._embedder()
+            embedder.embed(["some words"])
+            if who == "server":
+                embedder.close()
+            day = f"{stores.now():%Y-%m-%d}"
+            assert bool(stores.accounts.rows(day, day)) == (who == "server")
 
 
 # --- the house ---
@@ -662,7 +659,7 @@ def test_jobs_that_need_the_model_fail_with_the_reason_and_others_go_on(tmp_path
     plan = Plan("at", "", anchor=0.0)
     with ModelServer([reply("never")]) as server, House(tmp_path / "home", server, day_tokens=1000) as house:
         house.used(900)
-        house.app.stores.book.settle()
+        house.app.stores.ledger.settle()
         outcome = run_job(house.app, Job(3, DEFAULT_SESSION, "write me a poem", plan, kind="fresh"))
         assert (outcome.good, "no model is asked for a cron" in outcome.text) == (False, True)
         reading = run_job(

@@ -25,10 +25,9 @@ from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_del
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
 from picoclaw.http_client import Client, ConnectTimeout, ReadTimeout
 from picoclaw.messages import End, Message, Request, Text, TurnContext, Usage
-from picoclaw.providers import http
-from picoclaw.providers.chain import Chain
+from picoclaw.providers.chain import Chain, ModelLink
 from picoclaw.providers.http import Connection, _explain_silence, make_client, probe_server
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.retry import OutageProbe
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
@@ -61,7 +60,7 @@ class Knocks:
         self.now += after
         begun = self.now
         try:
-            self.outage.heed()
+            self.outage.check()
         except KnownDown:
             return False, self.now - begun
         return True, self.now - begun
@@ -70,15 +69,15 @@ class Knocks:
 def test_nobody_knocks_at_a_server_that_answers():
     knocks = Knocks()
     assert knocks.asked() == (True, 0)
-    knocks.outage.begins(DOWN)
-    knocks.outage.ends()
+    knocks.outage.record_failure(DOWN)
+    knocks.outage.record_answer()
     assert knocks.asked() == (True, 0)
     assert knocks.count == 0
 
 
 def test_of_many_who_ask_a_silent_server_few_wait_and_none_for_long():
     knocks = Knocks()
-    knocks.outage.begins(DOWN)
+    knocks.outage.record_failure(DOWN)
     found = [knocks.asked(1.0) for _ in range(100)]
     assert not any(may for may, _ in found)
     assert max(took for _, took in found) == 3
@@ -89,7 +88,7 @@ def test_of_many_who_ask_a_silent_server_few_wait_and_none_for_long():
 
 def test_a_server_that_refuses_at_once_is_knocked_at_every_time():
     knocks = Knocks(takes=0.0)
-    knocks.outage.begins(DOWN)
+    knocks.outage.record_failure(DOWN)
     assert [knocks.asked(), knocks.asked()] == [(False, 0), (False, 0)]
     knocks.away = False
     assert knocks.asked() == (True, 0)
@@ -98,10 +97,10 @@ def test_a_server_that_refuses_at_once_is_knocked_at_every_time():
 def test_it_stays_away_until_it_has_answered_a_request():
     knocks = Knocks(takes=0.0)
     knocks.away = False
-    knocks.outage.begins(DOWN)
+    knocks.outage.record_failure(DOWN)
     assert [knocks.asked(), knocks.asked()] == [(True, 0)] * 2
     assert knocks.count == 2
-    knocks.outage.ends()
+    knocks.outage.record_answer()
     knocks.asked()
     assert knocks.count == 2
 
@@ -111,20 +110,20 @@ def test_it_stays_away_until_it_has_answered_a_request():
 )
 def test_it_is_said_since_when(after, form):
     knocks = Knocks(takes=0.0)
-    knocks.outage.begins(DOWN)
+    knocks.outage.record_failure(DOWN)
     begun = time.strftime(form, time.localtime(1_800_000_000.0 + knocks.now))
     knocks.now += after
     with pytest.raises(KnownDown, match=rf"^no answer since {begun}: pi stayed silent for 3 s$"):
-        knocks.outage.heed()
+        knocks.outage.check()
 
 
 def test_since_when_is_right_on_a_board_that_learns_the_date_meanwhile():
     wall = [100.0]
     outage = OutageProbe(lambda: "gone", lambda: 50.0, lambda: wall[0])
-    outage.begins(DOWN)
+    outage.record_failure(DOWN)
     wall[0] = 1_800_000_000.0
     with pytest.raises(KnownDown, match=time.strftime("%H:%M", time.localtime(wall[0]))):
-        outage.heed()
+        outage.check()
 
 
 def test_since_when_is_said_in_the_owners_zone(tmp_path):
@@ -181,9 +180,12 @@ class Here:
 
 
 def test_a_silent_model_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(http, "PROBE_S", 0.2)
-    with silent() as (url, methods), closing(OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model:
-        agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
+    monkeypatch.setattr("picoclaw.providers.model.PROBE_S", 0.2)
+    with (
+        silent() as (url, methods),
+        closing(ModelProvider(ModelConfig(base_url=url, name="qwen", idle_seconds=1.0))) as model,
+    ):
+        agent = Agent(Chain(ModelLink("", model, 0), Here), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
         begun = time.monotonic()
         turns = [agent.turn(TurnContext("", "switch on the lamp"), (), CALLER) for _ in range(5)]
         took = time.monotonic() - begun
@@ -197,17 +199,17 @@ def test_a_silent_model_is_waited_for_once(monkeypatch):
 
 def test_a_model_that_comes_back_is_asked_again_at_once():
     script = [refusal(503, "busy"), reply("Here I am."), reply("And again.")]
-    with ModelServer(script) as server, closing(OpenAI(ModelConfig(base_url=server.url, name="qwen"))) as model:
-        agent = Agent(Chain(model, Here, 0), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
+    with ModelServer(script) as server, closing(ModelProvider(ModelConfig(base_url=server.url, name="qwen"))) as model:
+        agent = Agent(Chain(ModelLink("", model, 0), Here), toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
         said = [agent.turn(TurnContext("", "switch on the lamp"), (), CALLER).reply for _ in script]
     assert said == ["It is on.", "Here I am.", "And again."]
 
 
 def test_a_long_silence_is_not_tried_again(monkeypatch):
-    monkeypatch.setattr("picoclaw.providers.chain._MAX_FAILED_REQUEST_S", 0.3)
+    monkeypatch.setattr("picoclaw.providers.retry._MAX_FAILED_REQUEST_S", 0.3)
     with ModelServer([silence()] * 3) as server:
-        model = OpenAI(ModelConfig(base_url=server.url, name="qwen", idle_seconds=1.0))
-        with closing(Chain(model, Here, 2, lambda _: None)) as chain:
+        model = ModelProvider(ModelConfig(base_url=server.url, name="qwen", idle_seconds=1.0))
+        with closing(Chain(ModelLink("", model, 2), Here, sleep=lambda _: None)) as chain:
             list(chain.events(request_of()))
         assert len(server.requests) == 1
 
@@ -273,7 +275,7 @@ def test_who_is_there_when_one_knocks(data, problem):
 
 def test_a_first_line_that_drips_ends_with_the_turn():
     with said_by(dripping(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 400)) as url:
-        model = OpenAI(ModelConfig(base_url=url, name="qwen", idle_seconds=5.0))
+        model = ModelProvider(ModelConfig(base_url=url, name="qwen", idle_seconds=5.0))
         begun = time.monotonic()
         with closing(model), pytest.raises(DeadlinePassed):
             list(model.events(request_of(seconds=0.5)))
@@ -292,7 +294,7 @@ def test_a_first_line_that_drips_ends_with_the_turn():
 )
 def test_a_network_that_wants_a_login_is_no_fault_of_the_owners(answer, error):
     with ModelServer(lambda _: answer) as server:
-        model = OpenAI(ModelConfig(base_url=server.url, name="qwen"))
+        model = ModelProvider(ModelConfig(base_url=server.url, name="qwen"))
         with closing(model), pytest.raises(error):
             list(model.events(request_of()))
 

@@ -69,10 +69,10 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
 )
-from picoclaw.providers import openai_wire
-from picoclaw.providers.chain import Chain
+from picoclaw.providers import http
+from picoclaw.providers.chain import Chain, ModelLink
 from picoclaw.providers.http import _translate_errors
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.model import ModelProvider
 
 PATIENCE = 0.3  # of the provider, for a silent server
 TURN = 0.7  # of the whole turn, in the tests of what never ends
@@ -98,7 +98,7 @@ def asked(
 ) -> tuple[list[Event], ModelServer]:
     """One request to a server with this script: the events, and the server to look at."""
     with ModelServer(script) as server:
-        provider = OpenAI(model_at(server.url, stream=stream, patience=patience), key)
+        provider = ModelProvider(model_at(server.url, stream=stream, patience=patience), key)
         try:
             found = joined(provider.events(request_of(seconds=seconds)))
         finally:
@@ -174,8 +174,8 @@ def test_what_the_server_counted_stands_beside_what_was_estimated(usage: tuple[i
 
 def test_a_request_may_name_another_model() -> None:
     with ModelServer([reply("ok"), reply("ok")]) as server:
-        provider = OpenAI(model_at(server.url))
-        chain = Chain(provider, Matcher, 0)
+        provider = ModelProvider(model_at(server.url))
+        chain = Chain(ModelLink("", provider, 0), Matcher)
         list(chain.events(request_of()._replace(model="llama")))
         assert chain.name == "openai:llama"
         list(chain.events(request_of()))
@@ -216,7 +216,7 @@ ECHOES: dict[str, Answer] = {
 @pytest.mark.parametrize("name", ECHOES)
 def test_a_key_that_the_server_sends_back_is_not_shown(name: str) -> None:
     with ModelServer(itertools.repeat(ECHOES[name])) as server:
-        chain = Chain(OpenAI(model_at(server.url), KEY), Matcher, 0)
+        chain = Chain(ModelLink("", ModelProvider(model_at(server.url), KEY), 0), Matcher)
         shown = ""
         try:
             for event in chain.events(request_of()):
@@ -237,7 +237,7 @@ def test_a_text_that_only_begins_like_the_key_is_whole() -> None:
 
 def test_what_may_be_the_beginning_of_the_key_is_shown_before_an_error() -> None:
     with ModelServer([truncated_stream(chunk(content="It is"))]) as server:
-        provider = OpenAI(model_at(server.url), "secret-key-42")
+        provider = ModelProvider(model_at(server.url), "secret-key-42")
         found = provider.events(request_of())
         assert [next(found), next(found)] == [Text("It i"), Text("s")]
         with pytest.raises(Unavailable):
@@ -257,7 +257,7 @@ def test_a_word_that_stands_for_no_key_is_not_masked() -> None:
 )
 def test_a_password_in_the_address_is_in_no_error(script: Answer) -> None:
     with ModelServer([script]) as server:
-        provider = OpenAI(model_at(server.url.replace("http://", "http://user:hunter22@")))
+        provider = ModelProvider(model_at(server.url.replace("http://", "http://user:hunter22@")))
         with closing(provider), pytest.raises(ProviderError) as caught:
             list(provider.events(request_of()))
     assert "hunter22" not in str(caught.value)
@@ -268,14 +268,14 @@ def test_a_password_in_the_address_is_in_no_error(script: Answer) -> None:
 def test_a_proxy_that_cannot_be_used_is_one_line(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(Refused, match=r"a proxy variable cannot be used: .*ALL_PROXY") as caught:
-        OpenAI(model_at("http://127.0.0.1:1/v1"))
+        list(ModelProvider(model_at("http://127.0.0.1:1/v1")).events(request_of()))
     assert len(str(caught.value).splitlines()) == 1
     assert "hunter22" not in str(caught.value)
 
 
 def test_a_server_without_a_model_name_gets_some() -> None:
     with ModelServer([reply("ok")]) as server:
-        provider = OpenAI(ModelConfig(base_url=server.url))
+        provider = ModelProvider(ModelConfig(base_url=server.url))
         list(provider.events(request_of()))
         provider.close()
         provider.close()
@@ -284,7 +284,7 @@ def test_a_server_without_a_model_name_gets_some() -> None:
 
 def test_the_server_that_people_run_by_hand() -> None:
     with ModelServer(canned) as server:
-        agent = agent_of(OpenAI(model_at(server.url)), names={"measure": "sensor_read"})
+        agent = agent_of(ModelProvider(model_at(server.url)), names={"measure": "sensor_read"})
         turn = agent.turn(TurnContext("", "<moment>now</moment>\nhow warm is it?"), (), CALLER)
         assert agent.turn(TurnContext("", "<moment>now</moment>\nhello"), (), CALLER).reply == "You said: hello"
         agent.provider.close()
@@ -307,7 +307,7 @@ def rounds(count: int) -> list[Answer]:
 @pytest.mark.parametrize("count", [1, 5])
 def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, count: int) -> None:
     with ModelServer([*rounds(count), reply("Done."), reply("Hello.")]) as server:
-        agent = agent_of(OpenAI(model_at(server.url, stream=stream)))
+        agent = agent_of(ModelProvider(model_at(server.url, stream=stream)))
         turn = agent.turn(TurnContext("Be brief.", "measure"), (), CALLER)
         assert (turn.reply, len(turn.tools)) == ("Done.", count)
         assert len(server.requests) == count + 1
@@ -322,11 +322,11 @@ def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, cou
 def test_each_request_begins_with_the_one_before() -> None:
     """A server that caches prompts has to read only what is new."""
     with ModelServer([*rounds(3), reply("Done."), reply("Hello.")]) as server:
-        agent = agent_of(OpenAI(model_at(server.url)))
+        agent = agent_of(ModelProvider(model_at(server.url)))
         turn = agent.turn(TurnContext("Be brief.", "measure"), (), CALLER)
         agent.turn(TurnContext("Be brief.", "and now?"), (turn.messages,), CALLER)
         agent.provider.close()
-    sent = [openai_wire.encode_body(request.body) for request in server.requests]
+    sent = [http.encode_body(request.body) for request in server.requests]
     assert [len(data) for data in sent] == [int(request.headers["content-length"]) for request in server.requests]
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before.removesuffix(b"]}"))
@@ -334,7 +334,7 @@ def test_each_request_begins_with_the_one_before() -> None:
 
 def test_an_error_answer_leaves_the_connection_usable() -> None:
     with ModelServer([refusal(503, "Loading model"), reply("ok")]) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         with pytest.raises(Unavailable):
             list(provider.events(request_of()))
         list(provider.events(request_of()))
@@ -344,7 +344,7 @@ def test_an_error_answer_leaves_the_connection_usable() -> None:
 
 def test_a_connection_that_the_server_closed_meanwhile_is_made_anew() -> None:
     with ModelServer([reply("one")]) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         list(provider.events(request_of()))
     with ModelServer([reply("two")], port=server.port):
         assert text_of(list(provider.events(request_of()))) == "two"
@@ -364,7 +364,7 @@ def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
         stop.say()
 
     with ModelServer([reply("word " * 1000, pause=0.01), reply("Hello.")]) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         if way == "close":
             stream: Any = provider.events(request_of())
             next(stream)
@@ -450,7 +450,7 @@ def test_a_call_of_a_stream_that_broke_is_never_given(stream: bool, before: int)
     parts = chunks("Let me.", [call("exec", {"command": "ls"})])[: -2 - before]
     seen: list[Event] = []
     with ModelServer([truncated_stream(*parts)]) as server:
-        provider = OpenAI(model_at(server.url, stream=stream))
+        provider = ModelProvider(model_at(server.url, stream=stream))
         with pytest.raises(Unavailable):
             seen += provider.events(request_of())
         provider.close()
@@ -514,7 +514,7 @@ def test_a_large_answer_in_one_line() -> None:
 def test_nobody_listens_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    provider = OpenAI(model_at(f"http://127.0.0.1:{port}/v1"))
+    provider = ModelProvider(model_at(f"http://127.0.0.1:{port}/v1"))
     with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*cannot be reached.*is it running"):
         list(provider.events(request_of()))
     provider.close()
@@ -522,14 +522,14 @@ def test_nobody_listens_there() -> None:
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "ftp://x/v1", "http://127.0.0.1:99999/v1", "http://a b/v1"])
 def test_an_address_that_is_none(url: str) -> None:
-    with pytest.raises(ProviderError) as caught, closing(OpenAI(model_at(url))) as provider:
+    with pytest.raises(ProviderError) as caught, closing(ModelProvider(model_at(url))) as provider:
         list(provider.events(request_of(seconds=2)))
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_server_that_speaks_something_else() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        provider = OpenAI(model_at(f"https://127.0.0.1:{listening.getsockname()[1]}/v1", patience=PATIENCE))
+        provider = ModelProvider(model_at(f"https://127.0.0.1:{listening.getsockname()[1]}/v1", patience=PATIENCE))
         with pytest.raises(Unavailable):
             list(provider.events(request_of()))
         provider.close()
@@ -568,7 +568,7 @@ def test_retry_after(headers: dict[str, str], low: float, high: float) -> None:
 def test_a_server_that_wants_the_other_name_of_the_cap_is_asked_so_from_then_on() -> None:
     no = refusal(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
     with ModelServer([no, reply("one"), reply("two")]) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         assert text_of(list(provider.events(request_of()))) == "one"
         assert text_of(list(provider.events(request_of()))) == "two"
         provider.close()
@@ -579,7 +579,7 @@ def test_a_server_that_wants_the_other_name_of_the_cap_is_asked_so_from_then_on(
 def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
     no = status(422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"]}]})
     with ModelServer([no, reply("one"), reply("two")]) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         assert text_of(list(provider.events(request_of()))) == "one"
         assert text_of(list(provider.events(request_of()))) == "two"
         provider.close()
@@ -589,7 +589,7 @@ def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
 def test_a_server_that_wants_no_temperature_is_asked_without() -> None:
     no = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.")
     with ModelServer([no, reply("one"), reply("two")]) as server:
-        provider = OpenAI(replace(model_at(server.url), temperature=0.2))
+        provider = ModelProvider(replace(model_at(server.url), temperature=0.2))
         assert [text_of(list(provider.events(request_of()))) for _ in range(2)] == ["one", "two"]
         provider.close()
     assert ["temperature" in r.body for r in server.requests] == [True, False, False]
@@ -597,7 +597,7 @@ def test_a_server_that_wants_no_temperature_is_asked_without() -> None:
 
 def test_a_complaint_about_what_was_not_sent_is_not_tried_again() -> None:
     with ModelServer(lambda _: refusal(400, "tools.0: no such quantity: temperature")) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         with pytest.raises(Refused):
             list(provider.events(request_of()))
         provider.close()
@@ -619,7 +619,7 @@ def thoughts(body: Any, field: str) -> list[Any]:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_model_gets_its_thoughts_back_within_the_turn_and_never_after_it(field: str, stream: bool) -> None:
     with ModelServer([answer(field) for answer in (*THINKING, THINKING[2])]) as server:
-        provider = OpenAI(model_at(server.url, stream=stream))
+        provider = ModelProvider(model_at(server.url, stream=stream))
         agent = agent_of(provider)
         turn = agent.turn(TurnContext("Be brief.", "how is it?"), [], CALLER)
         kept = tuple(message._replace(thought=NO_THOUGHT) for message in turn.messages)
@@ -636,7 +636,7 @@ def test_a_server_that_takes_no_thoughts_is_sent_none(field: str, asked: int) ->
             return refusal(400, f"messages.1.{field}: Extra inputs are not permitted")
         return THINKING[min(2, len(thoughts(body, "")))](field)
 
-    with ModelServer(judged) as server, closing(OpenAI(model_at(server.url))) as provider:
+    with ModelServer(judged) as server, closing(ModelProvider(model_at(server.url))) as provider:
         turn = agent_of(provider).turn(TurnContext("Be brief.", "how is it?"), [], CALLER)
     assert (turn.reply, turn.stopped) == ("Both are fine.", "")
     assert len(server.requests) == asked  # one more where others want the field in every message
@@ -654,7 +654,7 @@ PICTURE = Image("image/jpeg", b"\xff\xd8\xff")
 
 def seen_by(server: ModelServer, **model: Any) -> list[Event]:
     asked = request_of()._replace(messages=(Message("user", "what is it?", images=(PICTURE,)),))
-    with closing(OpenAI(replace(model_at(server.url), **model))) as provider:
+    with closing(ModelProvider(replace(model_at(server.url), **model))) as provider:
         return joined(event for _ in range(2) for event in provider.events(asked))
 
 
@@ -682,7 +682,7 @@ def test_a_server_that_refuses_a_picture_is_asked_without_it_and_that_is_said(co
 
 def test_a_server_that_refuses_every_form_is_not_asked_for_ever() -> None:
     with ModelServer(lambda _: refusal(400, "neither max_completion_tokens nor stream_options")) as server:
-        provider = OpenAI(model_at(server.url))
+        provider = ModelProvider(model_at(server.url))
         with pytest.raises(Refused):
             list(provider.events(request_of()))
         provider.close()
@@ -724,8 +724,8 @@ class Bench:
         self.server = ModelServer(script)
         self.matcher = Matcher()
         self.waits: list[float] = []
-        model = OpenAI(model_at(self.server.url, patience=PATIENCE))
-        self.chain = Chain(model, lambda: self.matcher, retries, self.waits.append)
+        model = ModelProvider(model_at(self.server.url, patience=PATIENCE))
+        self.chain = Chain(ModelLink("", model, retries), lambda: self.matcher, sleep=self.waits.append)
 
     def __enter__(self) -> Self:
         self.server.__enter__()
@@ -889,7 +889,7 @@ def test_chain_closes_the_fallback_only_if_it_was_needed() -> None:
 def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
     """The whole way: the turn ends in time with one clear line, and what it leaves behind is valid."""
     with ModelServer(lambda _: answer) as server:
-        provider = OpenAI(model_at(server.url, patience=PATIENCE))
+        provider = ModelProvider(model_at(server.url, patience=PATIENCE))
         agent = Agent(provider, toolset_of(Toolbox()), PROMPTS, LimitsConfig(seconds=TURN), 32_768, 100)
         began = time.monotonic()
         turn = agent.turn(TurnContext("", "how warm is it?"), (), CALLER)
@@ -926,8 +926,8 @@ def test_calls_written_into_the_last_word_are_not_shown() -> None:
 )
 def test_the_word_to_stop_ends_a_wait_at_once(script: list[Answer]) -> None:
     stop, seen = Stop(), len(script)
-    with ModelServer(script) as server, closing(OpenAI(model_at(server.url, patience=30.0))) as model:
-        provider = Chain(model, lambda: model, 3)
+    with ModelServer(script) as server, closing(ModelProvider(model_at(server.url, patience=30.0))) as model:
+        provider = Chain(ModelLink("", model, 3), lambda: model)
 
         def say() -> None:
             while len(server.requests) < seen:
@@ -952,7 +952,7 @@ def test_the_word_to_stop_ends_a_wait_at_once(script: list[Answer]) -> None:
 def test_what_was_stopped_before_is_not_sent() -> None:
     stop = Stop()
     stop.say()
-    with ModelServer([reply("21 °C.")]) as server, closing(OpenAI(model_at(server.url))) as provider:
+    with ModelServer([reply("21 °C.")]) as server, closing(ModelProvider(model_at(server.url))) as provider:
         with pytest.raises(TurnStopped):
             list(provider.events(request_of()._replace(stop=stop)))
         assert server.requests == []
@@ -982,7 +982,7 @@ def test_a_lookup_that_heeds_nobody_is_not_waited_for(monkeypatch: pytest.Monkey
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
-    with closing(OpenAI(model_at("http://model.invalid/v1", patience=PATIENCE * 10))) as provider:
+    with closing(ModelProvider(model_at("http://model.invalid/v1", patience=PATIENCE * 10))) as provider:
         speaker = threading.Thread(target=end)
         speaker.start()
         begun = time.monotonic()
@@ -1004,7 +1004,7 @@ def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
     named = pytest.raises(Unavailable, match=r"the name model\.invalid was not resolved in")
-    with closing(OpenAI(model_at("http://model.invalid/v1", patience=PATIENCE))) as provider, named:
+    with closing(ModelProvider(model_at("http://model.invalid/v1", patience=PATIENCE))) as provider, named:
         list(provider.events(request_of()))
     over.set()
 

@@ -19,7 +19,7 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Image, Inbound, Message, Request
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.sanitize import sanitize_history
 
 JPEG = b"\xff\xd8\xff\xe0 a lamp"
@@ -155,6 +155,6 @@ def test_a_picture_is_left_out_only_when_it_is_refused(status: int, told: str, s
     asked = Message("user", "what is it?", images=(Image("image/png", b"\x89PNG"),))
     with ModelServer(lambda body: refusal(status, told) if sees(body) else reply("a wall")) as server:
         model = ModelConfig(base_url=server.url, name="m", images=True)
-        with closing(OpenAI(model)) as provider, suppress(Unavailable):
+        with closing(ModelProvider(model)) as provider, suppress(Unavailable):
             list(provider.events(Request("", (asked,), (), 100, time.monotonic() + 9)))
         assert [sees(request.body) for request in server.requests] == shown

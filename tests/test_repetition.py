@@ -6,7 +6,7 @@ from scripted import calls_of, text_of
 from test_wire import KNOWN, heard
 
 from picoclaw.messages import End, ToolCall, Usage
-from picoclaw.providers import openai_wire
+from picoclaw.providers import openai
 from picoclaw.repetition import REPEATS, Repetition, count_in_a_row, count_repeated
 
 PHRASES = {
@@ -83,7 +83,7 @@ def test_an_answer_that_repeats_itself_ends_and_calls_nothing(pieces):
 
 
 def test_nothing_counts_after_the_end():
-    assembler = openai_wire.AnswerAssembler(KNOWN)
+    assembler = openai.AnswerAssembler(KNOWN)
     first = list(assembler.feed(chunk(content="no " * 1000)))
     assert isinstance(first[-1], End)
     assert list(assembler.feed(chunk(content="yes"))) == list(assembler.end()) == []

@@ -15,8 +15,8 @@ from validity import check_body, check_conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.messages import End, Event, Request, Text, ToolRun, Turn, TurnContext, TurnHooks, Usage
-from picoclaw.providers.chain import Chain
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.chain import Chain, ModelLink
+from picoclaw.providers.model import ModelProvider
 
 SWITCH = call("switch", {"pin": 17, "on": True})
 WHOLE = chunks("", [SWITCH])  # ends with the reason why it ended, and the count
@@ -79,8 +79,8 @@ def turn_over(*script: Answer, retries: int = 2) -> Seen:
         read.append(event.text if isinstance(event, Text) else "")
 
     with ModelServer(script) as server:
-        model = OpenAI(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
-        with closing(Chain(model, NoModel, retries, lambda _: None)) as chain:
+        model = ModelProvider(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
+        with closing(Chain(ModelLink("", model, retries), NoModel, sleep=lambda _: None)) as chain:
             agent = Agent(chain, toolset_of(toolbox), PROMPTS, LimitsConfig(), 32_768, 100)
             turn = agent.turn(TurnContext("Be brief.", "switch on the lamp"), (), CALLER, TurnHooks(listen=listen))
         bodies = [request.body for request in server.requests]
@@ -176,7 +176,7 @@ def test_what_a_tool_gave_is_told_when_nothing_more_comes() -> None:
 def test_a_turn_that_broke_off_is_gone_on_with_in_the_next() -> None:
     script = [USE, reset(*chunks("It is o")[:-2]), DONE]
     with ModelServer(script) as server:
-        model = OpenAI(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
+        model = ModelProvider(ModelConfig(base_url=server.url, name="qwen", stream=True, idle_seconds=PATIENCE))
         with closing(model):
             agent = Agent(model, toolset_of(Toolbox()), PROMPTS, LimitsConfig(), 32_768, 100)
             broken = agent.turn(TurnContext("", "switch on the lamp"), (), CALLER)

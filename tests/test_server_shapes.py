@@ -19,7 +19,7 @@ from picoclaw.errors import DeadlinePassed, PicoclawError, Refused, Unavailable
 from picoclaw.messages import Message, Request, Text
 from picoclaw.providers import http
 from picoclaw.providers.http import DONE_MARK, LARGEST_LINE, LARGEST_STREAM, MAX_BODY_BYTES, decompress, limit_stream
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.retry import parse_retry_after, parse_wait
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs/servers.md").read_text()
@@ -274,7 +274,7 @@ def test_a_slow_answer_outlives_the_patience_for_a_silent_one(house: House) -> N
 def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
     """The silence that is borne before an answer is not borne after its end."""
     with ModelServer([never_ends, reply("And again.")]) as server:
-        model = OpenAI(ModelConfig(base_url=server.url, idle_seconds=60.0))
+        model = ModelProvider(ModelConfig(base_url=server.url, idle_seconds=60.0))
         begun = time.monotonic()
         for words in (WORDS, "And again."):
             request = Request("", (Message("user", "Why?"),), (), 100, begun + 60.0)

@@ -31,7 +31,7 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
 )
-from picoclaw.providers import openai_wire
+from picoclaw.providers import openai
 from picoclaw.tools.registry import Toolset, tool
 
 MEASURE = ToolCall("a", "measure", {"quantity": "temperature"})
@@ -88,7 +88,7 @@ class Bench:
 def checked(turn: Turn) -> Turn:
     check_conversation(turn.messages)
     shown = (*turn.messages, Message("user", "and now?"))
-    check_body(openai_wire.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
+    check_body(openai.build_body(Request("Be brief.", shown, (), 100, 0.0), "m", stream=False))
     return turn
 
 
@@ -393,7 +393,7 @@ def test_a_summary_stands_before_all_that_is_shown_and_is_kept_nowhere(earlier: 
         texts = [message.text for message in request.messages]
         assert texts[0].startswith(HEAD + first)
         assert sum(HEAD in text for text in texts) == 1
-        check_body(openai_wire.build_body(request, "m", stream=False))
+        check_body(openai.build_body(request, "m", stream=False))
     assert not any(HEAD in message.text for message in turn.messages)
 
 

@@ -35,8 +35,8 @@ from validity import check_conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.messages import Event, Message, Stop, Text, ToolRun, Turn, TurnContext, TurnHooks
-from picoclaw.providers.chain import Chain
-from picoclaw.providers.openai import OpenAI
+from picoclaw.providers.chain import Chain, ModelLink
+from picoclaw.providers.model import ModelProvider
 from picoclaw.tools.exec import ExecTools
 
 AT_ONCE = 1.0
@@ -123,8 +123,8 @@ def stopped(url: str, ready: Callable[[], bool], *, stream: bool = True, toolbox
         stop.say()
 
     model = ModelConfig(base_url=url, name="qwen", stream=stream, idle_seconds=PATIENCE)
-    with closing(OpenAI(model)) as provider:
-        chain = Chain(provider, lambda: provider, 3)
+    with closing(ModelProvider(model)) as provider:
+        chain = Chain(ModelLink("", provider, 3), lambda: provider)
         tools = toolset_of(toolbox or Toolbox())
         agent = Agent(chain, tools, PROMPTS, LimitsConfig(seconds=PATIENCE), 32_768, 100)
         speaker = threading.Thread(target=say)
@@ -191,9 +191,9 @@ def test_a_connection_that_breaks_after_some_words_repeats_neither_words_nor_too
     script = [*([reply("", MEASURE)] if after_a_tool else []), broken, reply("It is warm indeed.")]
     with ModelServer(script) as server:
         model = ModelConfig(base_url=server.url, name="qwen", idle_seconds=5.0)
-        with closing(OpenAI(model)) as provider:
+        with closing(ModelProvider(model)) as provider:
             agent = Agent(
-                Chain(provider, lambda: provider, 3, lambda _: None),
+                Chain(ModelLink("", provider, 3), lambda: provider, sleep=lambda _: None),
                 toolset_of(toolbox),
                 PROMPTS,
                 LimitsConfig(),

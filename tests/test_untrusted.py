@@ -11,7 +11,7 @@ from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Message, Request, ToolCall, TurnContext
-from picoclaw.providers import openai_wire
+from picoclaw.providers import openai
 from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import (
     MAX_NAME_LENGTH,
@@ -150,7 +150,7 @@ def sent(*answers: object, steps: int = 20) -> list[dict[str, str]]:
     provider = Scripted(*answers)  # type: ignore[arg-type]
     prompts = PROMPTS | {"untrusted": TEMPLATE}
     Agent(provider, tools, prompts, LimitsConfig(steps=steps), 32_768, 100).turn(TurnContext("", "do it"), (), CALLER)
-    return openai_wire.build_body(provider.requests[-1], "m", stream=False)["messages"]
+    return openai.build_body(provider.requests[-1], "m", stream=False)["messages"]
 
 
 def test_a_model_is_shown_what_a_tool_brings_in_within_its_block_and_nothing_else() -> None:
@@ -182,7 +182,7 @@ def test_a_cut_result_keeps_its_block() -> None:
     talk.result(call, "line\n" * 2000)
     assert talk.shorten("{head}\n[cut]")
     request = Request("", talk.shown(), (), 10, 0.0, untrusted=TEMPLATE)
-    result = openai_wire.build_body(request, "m", stream=False)["messages"][-1]["content"]
+    result = openai.build_body(request, "m", stream=False)["messages"][-1]["content"]
     assert len(result) < 6000
     assert result.endswith("\n</untrusted>")
 

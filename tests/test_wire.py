@@ -21,8 +21,8 @@ from picoclaw.errors import (
     Unavailable,
 )
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
-from picoclaw.providers import openai_wire
-from picoclaw.providers.openai_wire import NO_THOUGHTS, REASONED
+from picoclaw.providers import http, openai
+from picoclaw.providers.openai import NO_THOUGHTS, REASONED
 from picoclaw.providers.retry import make_error
 from picoclaw.providers.text_calls import TextCallParser, get_user_text, parse_arguments
 
@@ -37,15 +37,15 @@ def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS
 
 def sent(*messages: Message) -> list[dict[str, Any]]:
     """The messages of a body, without the system's, after the strict judge has seen the body."""
-    body = openai_wire.build_body(request_of(*messages), "m", stream=False)
+    body = openai.build_body(request_of(*messages), "m", stream=False)
     check_body(body)
     return [m for m in body["messages"] if m["role"] != "system"]
 
 
 def heard(*parts: Any, known: frozenset[str] = KNOWN) -> list[Event]:
     """What an answer of these chunks comes to."""
-    assembler = openai_wire.AnswerAssembler(known)
-    events = [event for part in (*parts, openai_wire.COMPLETE_CHUNK) for event in assembler.feed(part)]
+    assembler = openai.AnswerAssembler(known)
+    events = [event for part in (*parts, openai.COMPLETE_CHUNK) for event in assembler.feed(part)]
     return joined([*events, *assembler.end()])
 
 
@@ -57,7 +57,7 @@ def answered(text: str, finish: str = "stop") -> list[Event]:
 
 
 def test_body_of_a_first_question() -> None:
-    body = openai_wire.build_body(request_of(ASKED), "qwen", stream=False)
+    body = openai.build_body(request_of(ASKED), "qwen", stream=False)
     assert body == {
         "model": "qwen",
         "messages": [
@@ -70,18 +70,18 @@ def test_body_of_a_first_question() -> None:
 
 
 def test_what_stays_the_same_comes_first() -> None:
-    body = openai_wire.build_body(request_of(ASKED), "m", stream=True, temperature=0.5)
+    body = openai.build_body(request_of(ASKED), "m", stream=True, temperature=0.5)
     assert list(body) == ["model", "max_tokens", "temperature", "stream", "stream_options", "tools", "messages"]
 
 
 def test_a_body_is_sent_compact_and_as_it_is() -> None:
-    body = openai_wire.build_body(request_of(Message("user", "21 °C\n\ud83d"), tools=()), "m", stream=False)
+    body = openai.build_body(request_of(Message("user", "21 °C\n\ud83d"), tools=()), "m", stream=False)
     told = '{"role":"system","content":"Be brief."},{"role":"user","content":"21 °C\\n?"}'
-    assert openai_wire.encode_body(body) == f'{{"model":"m","max_tokens":100,"messages":[{told}]}}'.encode()
+    assert http.encode_body(body) == f'{{"model":"m","max_tokens":100,"messages":[{told}]}}'.encode()
 
 
 def test_the_requests_own_model_goes_before_the_configured_one() -> None:
-    assert openai_wire.build_body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
+    assert openai.build_body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
 
 
 @pytest.mark.parametrize("token", ["<|im_start|>", "</s>", "[INST]", "<｜User｜>", "<tool_call>"])
@@ -94,33 +94,31 @@ def test_control_tokens_of_chat_templates_go_out_broken_wherever_they_stand(toke
         Message("tool", told, call_id="x"),
     )
     tools = ({"name": "exec", "description": told, "parameters": {"type": "object"}},)
-    body = openai_wire.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)
+    body = openai.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)
     check_body(body)
-    sent = openai_wire.encode_body(body).decode()
+    sent = http.encode_body(body).decode()
     assert token not in sent
     assert sent.count(f"x {token[0]} {token[1:]}system") == 7
     assert (
-        openai_wire.encode_body(
-            openai_wire.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)
-        ).decode()
+        http.encode_body(openai.build_body(request_of(*messages, system=told, tools=tools), "m", stream=False)).decode()
         == sent
     )
 
 
 def test_body_asks_for_a_stream_with_usage() -> None:
-    body = openai_wire.build_body(request_of(ASKED), "m", stream=True)
+    body = openai.build_body(request_of(ASKED), "m", stream=True)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
 
 
 def test_body_names_the_cap_as_the_server_does() -> None:
-    body = openai_wire.build_body(request_of(ASKED), "m", stream=False, cap="max_completion_tokens")
+    body = openai.build_body(request_of(ASKED), "m", stream=False, cap="max_completion_tokens")
     assert (body["max_completion_tokens"], "max_tokens" in body) == (100, False)
 
 
 @pytest.mark.parametrize("system", ["", " \n"])
 def test_body_leaves_out_what_is_empty(system: str) -> None:
-    body = openai_wire.build_body(request_of(ASKED, system=system, tools=()), "m", stream=False)
+    body = openai.build_body(request_of(ASKED, system=system, tools=()), "m", stream=False)
     assert "tools" not in body
     assert [m["role"] for m in body["messages"]] == ["user"]
 
@@ -154,7 +152,7 @@ def test_ids_are_numbered_afresh_and_results_stay_with_their_calls(ids: tuple[st
 def test_results_out_of_order_find_their_calls() -> None:
     two = (ToolCall("a", "exec", {}), ToolCall("b", "exec", {}))
     out_of_order = (Message("tool", "second", call_id="b"), Message("tool", "first", call_id="a"))
-    body = openai_wire.build_body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
+    body = openai.build_body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
     numbers = [c["id"] for c in body["messages"][2]["tool_calls"]]
     assert {m["tool_call_id"]: m["content"] for m in body["messages"][3:]} == {
         numbers[0]: "first",
@@ -247,13 +245,13 @@ def test_a_split_at_any_place_gives_the_same_events(name: str) -> None:
 
 
 def test_text_is_shown_as_it_comes() -> None:
-    assembler = openai_wire.AnswerAssembler(KNOWN)
+    assembler = openai.AnswerAssembler(KNOWN)
     shown = [text_of(list(assembler.feed(chunk(content=piece)))) for piece in ("It", " is", " 21", ".\n", "`ok`")]
     assert shown == ["It", " is", " 21", ".\n", "`ok`"]
 
 
 def test_text_after_a_thought_is_shown_as_it_comes() -> None:
-    assembler = openai_wire.AnswerAssembler(KNOWN)
+    assembler = openai.AnswerAssembler(KNOWN)
     pieces = ("<think>", "Hm.", "</think>", "\n\n", "It", " is")
     assert [text_of(list(assembler.feed(chunk(content=piece)))) for piece in pieces] == ["", "", "", "", "It", " is"]
 
@@ -605,7 +603,7 @@ def test_an_element_without_end_costs_no_time(piece: str) -> None:
 @pytest.mark.parametrize("field", ["content", "reasoning_content"])
 def test_blanks_without_end_cost_no_time(before: str, field: str) -> None:
     text = before + "\n" + "".join(random.Random(1).choices(" \t", k=60_000)) + "."
-    assembler = openai_wire.AnswerAssembler(KNOWN)
+    assembler = openai.AnswerAssembler(KNOWN)
     began = time.process_time()
     for start in range(0, len(text), 40):
         list(assembler.feed(chunk(**{field: text[start : start + 40]})))
@@ -822,13 +820,13 @@ def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown
 )
 def test_a_tag_around_an_answer_is_dropped_unless_it_is_wanted(said: str, text: str, shown: str) -> None:
     request = request_of(Message("user", said), Message("assistant", "", (READ,)), Message("tool", "21", call_id="x"))
-    assembler = openai_wire.AnswerAssembler(KNOWN, get_user_text(request))
+    assembler = openai.AnswerAssembler(KNOWN, get_user_text(request))
     assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == shown
 
 
 def test_what_was_asked_for_a_hundred_times_is_said_so_often() -> None:
     text = "I shall label my wires.\n" * 100
-    assembler = openai_wire.AnswerAssembler(KNOWN, "Write 'I shall label my wires.' 100 times")
+    assembler = openai.AnswerAssembler(KNOWN, "Write 'I shall label my wires.' 100 times")
     assert text_of([*assembler.feed(chunk(content=text)), *assembler.end()]) == text
 
 
@@ -836,19 +834,17 @@ def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:
     tools = ({"name": "measure", "description": "Measure.", "parameters": {"type": "object", "properties": {}}},)
     asked = (Message("user", "hello"),)
     more = (*asked, Message("assistant", "hi"), Message("user", "end"))
-    first = openai_wire.encode_body(
-        openai_wire.build_body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True)
-    )
-    last = openai_wire.build_body(Request("Be brief.", more, tools, 100, 0.0, calls=False), "m", stream=True)
-    assert openai_wire.encode_body(last).startswith(first.removesuffix(b"]}"))
+    first = http.encode_body(openai.build_body(Request("Be brief.", asked, tools, 100, 0.0), "m", stream=True))
+    last = openai.build_body(Request("Be brief.", more, tools, 100, 0.0, calls=False), "m", stream=True)
+    assert http.encode_body(last).startswith(first.removesuffix(b"]}"))
     assert last["tool_choice"] == "none"
-    assert "tool_choice" not in openai_wire.build_body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)
+    assert "tool_choice" not in openai.build_body(Request("", asked, (), 100, 0.0, calls=False), "m", stream=True)
 
 
 def test_a_result_that_is_not_there_is_told_in_the_words_of_the_request() -> None:
     call = ToolCall("a", "measure", {})
     broken = (Message("user", "go"), Message("assistant", "", (call,)), Message("user", "and?"))
-    body = openai_wire.build_body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
+    body = openai.build_body(Request("", broken, (), 100, 0.0, lost="gone"), "m", stream=False)
     assert [m["content"] for m in body["messages"] if m["role"] == "tool"] == ["gone"]
 
 
@@ -896,9 +892,7 @@ def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, 
     message = MINE._replace(thought=MINE.thought._replace(by=by))
     request = request_of(ASKED, message, Message("tool", "21.4", call_id="x"))
     (sent,) = (
-        m
-        for m in openai_wire.build_body(request, "m", stream=False, wants=wants)["messages"]
-        if m["role"] == "assistant"
+        m for m in openai.build_body(request, "m", stream=False, wants=wants)["messages"] if m["role"] == "assistant"
     )
     assert {name: sent[name] for name in sent if "reasoning" in name} == fields
 
@@ -906,14 +900,14 @@ def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, 
 @pytest.mark.parametrize("images", [True, False])
 def test_pictures_go_to_models_that_take_them(images: bool) -> None:
     told = ASKED._replace(images=(Image("image/png", b"\x89PNG"),))
-    content = openai_wire.build_body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
+    content = openai.build_body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
     shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
     assert content == ([shown, {"type": "text", "text": ASKED.text}] if images else ASKED.text)
 
 
 def test_two_questions_that_become_one_keep_their_pictures() -> None:
     one, other = (ASKED._replace(images=(Image("image/png", data),)) for data in (b"1", b"2"))
-    content = openai_wire.build_body(request_of(one, other), "m", stream=False, images=True)["messages"][-1]["content"]
+    content = openai.build_body(request_of(one, other), "m", stream=False, images=True)["messages"][-1]["content"]
     assert [part["type"] for part in content] == ["image_url", "image_url", "text"]
 
 

@@ -13,7 +13,7 @@ from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, count_bytes, estimate_tokens
-from picoclaw.providers import anthropic, openai_wire
+from picoclaw.providers import anthropic, openai
 from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 
@@ -83,7 +83,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     tools = app.agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
-    write = anthropic.build_messages_body if model.api == "anthropic" else openai_wire.build_body
+    write = anthropic.build_messages_body if model.api == "anthropic" else openai.build_body
     return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )

@@ -55,7 +55,7 @@ def build_heartbeat(
         partial(wake_all, config.home),
         app.mark,
         app.helpers.of_heartbeats,
-        lambda: app.stores.book.held("heartbeat"),
+        lambda: app.stores.ledger.explain_cap("heartbeat"),
     )
 
 

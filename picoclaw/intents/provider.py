@@ -184,14 +184,12 @@ class OnboardingProvider:
         rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
         if len(rest) == len(request.tools) or not self._leads(_split_turns(request.messages)[:-1]):
             self._leading = False
-            yield from self._model.events(request)
-            return
+            return self._model.events(request)
         if request.messages[-1].role == "user":
             self._leading = request.calls and self._matcher.meets(request.messages)
         if self._leading:
-            yield from self._matcher.events(request)
-        else:
-            yield from self._invited(request._replace(tools=rest))
+            return self._matcher.events(request)
+        return self._invited(request._replace(tools=rest))
 
     def _invited(self, request: Request) -> Iterator[Event]:
         """The model's answer; when it says something and calls nothing, the invitation follows it, once."""

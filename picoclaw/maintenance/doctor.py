@@ -50,7 +50,6 @@ from picoclaw.maintenance import service
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config
-from picoclaw.providers import make_provider
 from picoclaw.resources import find_shipped, get_home
 from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.store import history_migrations
@@ -757,10 +756,12 @@ def _examine_model(what: str, model: ModelConfig, key: str, text: str, mend: str
         return CheckResult(
             "bad", what, f"{model.shown_url}: {problem}", "ip route; resolvectl status; or check base_url"
         )
+    from picoclaw.providers.model import ModelProvider
+
     began = time.monotonic()
     request = Request("", (Message("user", text),), (), 16, began + 30)
     try:
-        with closing(make_provider(replace(model, idle_seconds=30), key)) as provider:
+        with closing(ModelProvider(replace(model, idle_seconds=30), key)) as provider:
             for _ in provider.events(request):
                 pass
     except ProviderError as error:

@@ -1,10 +1,8 @@
-"""The door to a model: ask with a Request, get events back. What stands behind it may be no model at all."""
+"""The interface of a model: ask with a Request, get events back. The built-in matcher has it as well."""
 
-from collections.abc import Callable, Iterator
-from datetime import tzinfo
+from collections.abc import Iterator
 from typing import Protocol
 
-from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Event, Request
 
 
@@ -25,7 +23,7 @@ class Provider(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections; may be called twice."""
+        """Close connections; may be called twice."""
         ...
 
 
@@ -42,18 +40,3 @@ class FallbackProvider(Provider, Protocol):
 
 BUILT_IN_PROVIDER = "intents"
 """The name of the matcher, which answers without a model."""
-
-
-Zone = Callable[[], tzinfo | None]
-"""Gives the owner's time zone, None for the board's own."""
-
-
-def make_provider(model: ModelConfig, key: str, zone: Zone = lambda: None) -> Provider:
-    """Make the provider that speaks what a model's server does. Raises Refused for a key or a proxy that is no use."""
-    if model.api == "anthropic":
-        from picoclaw.providers.anthropic import Anthropic
-
-        return Anthropic(model, key, zone)
-    from picoclaw.providers.openai import OpenAI
-
-    return OpenAI(model, key, zone)

@@ -1,21 +1,19 @@
-"""Anthropic's Messages format, to and from our words. Pure translation: no network, no clock.
+"""Anthropic's Messages format, which gateways and local servers speak as well. Pure translation: no network, no clock.
 
-What a server sends becomes the chunks of chat completions, so that one Assembler makes one list of events of both.
+What a server sends becomes the chunks of chat completions, so that one AnswerAssembler makes the events of both.
 Source: https://platform.claude.com/docs/en/api/messages and .../build-with-claude/streaming.
 """
 
 import json
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from picoclaw.config.tables import ModelConfig
-from picoclaw.messages import Image, Message, Request, ToolCall
-from picoclaw.providers import Zone
-from picoclaw.providers.http import HttpProvider
-from picoclaw.providers.openai_wire import COMPLETE_CHUNK, THOUGHT_FIELD
+from picoclaw.messages import Message, Request, ToolCall
+from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD
 from picoclaw.providers.retry import get_type_status, make_error
 from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.security.untrusted import wrap_result
@@ -23,6 +21,7 @@ from picoclaw.text import escape_control_tokens
 
 CACHED, THINKING, TEMPERATURE = "cache_control", "thinking", "temperature"
 
+_VERSION = "2023-06-01"
 _MAX_TEMPERATURE = 1.0
 _THINKING_TYPES = {"thinking", "redacted_thinking"}
 _FINISH_REASONS = {
@@ -59,11 +58,18 @@ def build_messages_body(
     if stream:
         out["stream"] = True
     if request.tools:
-        out["tools"] = list(map(_build_tool, request.tools))
+        out["tools"] = [
+            {
+                "name": tool["name"],
+                "description": escape_control_tokens(tool["description"]),
+                "input_schema": tool["parameters"],
+            }
+            for tool in request.tools
+        ]
     if request.system.strip():
-        out["system"] = _build_system(
-            escape_control_tokens(request.system), cached=bool(request.tools) and CACHED not in without
-        )
+        text = escape_control_tokens(request.system)
+        is_cached = bool(request.tools) and CACHED not in without
+        out["system"] = [{"type": "text", "text": text, CACHED: {"type": "ephemeral"}}] if is_cached else text
     out["messages"] = list(_build_messages(request, name if THINKING not in without else "", images=images))
     return out if request.calls or not request.tools else out | {"tool_choice": {"type": "none"}}
 
@@ -75,29 +81,17 @@ def find_optional_fields(body: Mapping[str, Any]) -> set[str]:
     return {word for word, sent in found.items() if sent}
 
 
-def _build_tool(definition: Mapping[str, Any]) -> dict[str, Any]:
-    told = escape_control_tokens(definition["description"])
-    return {"name": definition["name"], "description": told, "input_schema": definition["parameters"]}
-
-
-def _build_system(text: str, *, cached: bool) -> Any:
-    return [{"type": "text", "text": text, CACHED: {"type": "ephemeral"}}] if cached else text
-
-
 def _build_messages(request: Request, thinker: str, *, images: bool) -> Iterator[dict[str, Any]]:
     """Write the conversation, treated: results are the user's, and those of one round are one message."""
     talk = sanitize_history(request.messages, request.lost)
     calls = {call.id: call for message in talk for call in message.calls}
     for role, group in groupby(talk, key=lambda message: "assistant" if message.role == "assistant" else "user"):
-        blocks = [
-            block
-            for message in group
-            for block in (
-                _build_assistant_blocks(message, thinker)
-                if role == "assistant"
-                else _build_user_blocks(message, calls, request.untrusted, images=images)
-            )
-        ]
+        blocks: list[dict[str, Any]] = []
+        for message in group:
+            if role == "assistant":
+                blocks += _build_assistant_blocks(message, thinker)
+            else:
+                blocks += _build_user_blocks(message, calls, request.untrusted, images=images)
         yield {"role": role, "content": blocks}
 
 
@@ -119,13 +113,10 @@ def _build_user_blocks(
         text = escape_control_tokens(wrap_result(untrusted, calls[message.call_id], message.text))
         yield {"type": "tool_result", "tool_use_id": message.call_id, "content": text}
         return
-    yield from map(_build_image, message.images if images else ())
+    for image in message.images if images else ():
+        data = b64encode(image.data).decode()
+        yield {"type": "image", "source": {"type": "base64", "media_type": image.kind, "data": data}}
     yield {"type": "text", "text": escape_control_tokens(message.text)}
-
-
-def _build_image(image: Image) -> dict[str, Any]:
-    data = b64encode(image.data).decode()
-    return {"type": "image", "source": {"type": "base64", "media_type": image.kind, "data": data}}
 
 
 def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:
@@ -137,10 +128,10 @@ def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:
         if read:
             yield from read(reader, item)
         elif kind is None:
-            yield item  # the Assembler says what is wrong with it
+            yield item  # the AnswerAssembler says what is wrong with it
 
 
-@dataclass(slots=True)
+@dataclass
 class _Block:
     """A block of content on its way; `given` are arguments that came with its beginning."""
 
@@ -148,12 +139,12 @@ class _Block:
     given: Any = None
 
 
-@dataclass(slots=True)
 class _Reader:
     """What has to be remembered from one event to the next."""
 
-    blocks: dict[int, _Block] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.blocks: dict[int, _Block] = {}
+        self.counts: dict[str, int] = {}
 
     def message_start(self, event: dict[str, Any]) -> Iterator[Any]:
         message = _get_dict(event.get("message"))
@@ -255,42 +246,22 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-# Any server that speaks Anthropic's Messages API: their own, gateways, and local servers that speak it beside others.
-#
-# Source: https://platform.claude.com/docs/en/api/overview.
-
-_VERSION = "2023-06-01"
-
-
-class Anthropic(HttpProvider):
-    """A provider that asks such a server."""
-
-    def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
-        """See Server."""
-        super().__init__(MessagesFormat(), model, key, zone)
-
-
 class MessagesFormat:
-    """The format of messages, as one server wants it."""
-
-    kind = "anthropic"
+    """The format of messages, and what one server has turned out not to know; its methods are CompletionsFormat's."""
 
     def __init__(self) -> None:
-        """Nothing is known of the server yet."""
         self._without: set[str] = set()
         self._sent: set[str] = set()
 
     def url(self, base_url: str) -> str:
-        """See Format; most name the address without the version, as for Anthropic's own libraries."""
+        """Most name the address without the version, as for Anthropic's own libraries."""
         return f"{base_url.removesuffix('/v1')}/v1/messages"
 
     def headers(self, key: str) -> Mapping[str, str]:
-        """See Format."""
         return {"anthropic-version": _VERSION} | ({"x-api-key": key} if key else {})
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        """See Format."""
-        body_ = build_messages_body(
+        body = build_messages_body(
             request,
             model.name or "default",
             stream=model.stream,
@@ -298,15 +269,13 @@ class MessagesFormat:
             images=model.images,
             without=self._without,
         )
-        self._sent = find_optional_fields(body_)
-        return body_
+        self._sent = find_optional_fields(body)
+        return body
 
     def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
-        """See Format."""
         return read_chunks(objects)
 
-    def adapted(self, said: str) -> bool:
-        """See Format."""
-        away = {word for word in self._sent if word in said}
-        self._without |= away
-        return bool(away)
+    def adapt(self, error: str) -> bool:
+        refused = {word for word in self._sent if word in error}
+        self._without |= refused
+        return bool(refused)

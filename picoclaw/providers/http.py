@@ -1,4 +1,4 @@
-"""The connection to a server: another thread can end the wait on it, and it notices when the other side is gone."""
+"""A model server over HTTP: its connection, the bytes of an answer, server-sent events, and errors in words."""
 
 import json
 import math
@@ -10,12 +10,11 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from itertools import chain, islice
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
-from picoclaw.config.tables import ModelConfig, redact_url
-from picoclaw.errors import DeadlinePassed, KnownDown, ProviderError, Refused, TurnStopped, Unavailable
+from picoclaw.config.tables import redact_url
+from picoclaw.errors import DeadlinePassed, ProviderError, Refused, TurnStopped, Unavailable
 from picoclaw.http_client import (
     Client,
     ConnectError,
@@ -28,13 +27,10 @@ from picoclaw.http_client import (
     TimeoutException,
     UnsupportedProtocol,
 )
-from picoclaw.messages import End, Event, Image, Message, Notice, Request, Stop, Usage
-from picoclaw.prompts import estimate_tokens
-from picoclaw.providers import Zone, openai_wire
-from picoclaw.providers.retry import PROBE_S, OutageProbe, make_error
-from picoclaw.providers.text_calls import get_user_text
+from picoclaw.messages import Stop
+from picoclaw.prompts import serialize_value
+from picoclaw.providers.retry import make_error, parse_retry_after
 from picoclaw.security.redaction import StreamMask
-from picoclaw.window import count_request_bytes
 
 _CONNECT_EVENT = ".connect_tcp.started"
 _CONNECTED_EVENTS = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
@@ -59,12 +55,12 @@ class Connection:
         self._next = self._last = math.inf
         self._moved = threading.Event()
 
-    def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        """Hear how far a request is; raises TurnStopped before a request is sent that nobody waits for."""
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Follow a request as httpcore reports it; raises TurnStopped before a request is sent that nobody waits for."""
         if event.endswith(_CONNECT_EVENT):
-            self._resolve(told["host"], told["timeout"])
+            self._resolve(info["host"], info["timeout"])
         elif event.endswith(_CONNECTED_EVENTS):
-            self._stream = told["return_value"]
+            self._stream = info["return_value"]
             _set_keepalive(self._stream.get_extra_info("socket"))
         elif event.endswith(_ANSWER_EVENT):
             self.answers = True
@@ -72,14 +68,14 @@ class Connection:
             raise TurnStopped("interrupted")
 
     @contextmanager
-    def held(self, stop: Stop | None) -> Iterator[None]:
-        """Give the word to stop power over the requests made within; raises TurnStopped when it was said."""
+    def stopped_by(self, stop: Stop | None) -> Iterator[None]:
+        """End the requests made within when `stop` is set; raises TurnStopped then."""
         if stop is None:
             yield
             return
         self._stop = stop
         try:
-            with stop.ends(self._cut):
+            with stop.ends(self._shut_down):
                 yield
         except ProviderError:
             if stop:
@@ -89,7 +85,7 @@ class Connection:
             self._stop = None
 
     @contextmanager
-    def over(self, deadline: float, head_s: float = math.inf) -> Iterator[None]:
+    def limited(self, deadline: float, head_s: float = math.inf) -> Iterator[None]:
         """End the wait soon after a moment of the monotonic clock, also on a server that drips its first line.
 
         Who reads the answer looks at the clock as well, and has the first word. A head that is not whole after
@@ -111,7 +107,7 @@ class Connection:
         self._moved.set()
 
     def _watch(self, moved: threading.Event) -> None:
-        """Wait for the end of a request, and cut it when it is late."""
+        """Wait for the end of a request, and shut the connection down when it is late."""
         while moved is self._moved and self._next < math.inf:
             left = self._next - time.monotonic()
             if left > 0:
@@ -120,16 +116,29 @@ class Connection:
             elif self.answers and self._next < self._last:
                 self._next = self._last
             else:
-                self._cut()
+                self._shut_down()
                 return
 
     def _resolve(self, host: str, seconds: float) -> None:
-        """Have a name looked up in another thread first: the lookup itself heeds no signal, and no word to stop."""
-        if _is_address(host):
-            return
+        """Have a name looked up in another thread first: the lookup itself heeds no signal, and no stop.
+
+        Its answer stays with the resolver, which the connection asks again; only a failure is needed here.
+        """
+        with suppress(OSError, UnicodeError):
+            socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+            return  # an address needs no lookup
         self._resolved = resolved = threading.Event()
         problems: list[Exception] = []
-        threading.Thread(target=_look_up, args=(host, problems, resolved), name="resolver", daemon=True).start()
+
+        def look_up() -> None:
+            try:
+                socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                problems.append(error)
+            finally:
+                resolved.set()
+
+        threading.Thread(target=look_up, name="resolver", daemon=True).start()
         found = bool(self._stop) or resolved.wait(seconds)
         if self._stop:
             raise TurnStopped("interrupted")
@@ -138,16 +147,16 @@ class Connection:
         if problems:
             raise ConnectError(str(problems[0]))
 
-    def _cut(self) -> None:
+    def _shut_down(self) -> None:
         self._resolved.set()
         if self._stream:
             with suppress(OSError):  # it is closed already
-                # not by the method of a TLS socket, which forgets its state under the reader's hands
+                # not by the method of a TLS socket, which forgets its state while another thread reads
                 socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 def _set_keepalive(connection: socket.socket) -> None:
-    """Have the kernel ask after a silent other side: a slow model's machine answers that, one that is gone does not."""
+    """Have the kernel probe a silent other side: a slow model's machine answers that, one that is gone does not."""
     with suppress(OSError):  # a Unix socket knows no such thing
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_S)
@@ -157,24 +166,7 @@ def _set_keepalive(connection: socket.socket) -> None:
 
 
 class UnresolvedError(ConnectTimeout):
-    """Nobody has told the address of a name in time."""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
-    except (OSError, UnicodeError):
-        return False
-
-
-def _look_up(host: str, problems: list[Exception], resolved: threading.Event) -> None:
-    """Leave the answer with the resolver, whom the connection asks again, and only a failure here."""
-    try:
-        socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        problems.append(error)
-    finally:
-        resolved.set()
+    """A name was not resolved in time."""
 
 
 # The bytes of an answer as they come in: unpacked, and ended where no answer is to be expected any more.
@@ -197,6 +189,7 @@ _KEEPALIVE = re.compile(
 )
 """A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
 
+_KEEPALIVES_ONLY = "the model server said for {seconds:g} s only that it lives, and nothing else"
 _KEEPALIVES = re.compile(rb"(?:" + _KEEPALIVE.pattern + rb")*")
 
 
@@ -245,15 +238,10 @@ def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, s
             raise DeadlinePassed("the answer took longer than the turn's time limit")
         idle = idle + now - asked if _KEEPALIVES.fullmatch(line + piece[:_CHUNK_BYTES]) else 0.0
         if idle > patience:
-            raise Unavailable(explain_keepalives_only(patience))
+            raise Unavailable(_KEEPALIVES_ONLY.format(seconds=patience))
         line = (piece[kept:] if kept else line + piece)[:_MAX_LINE_SEEN]
         yield piece
         asked = time.monotonic()  # whoever takes the piece may take its time
-
-
-def explain_keepalives_only(seconds: float) -> str:
-    """Word that for so long nothing came but signs of life."""
-    return f"the model server said for {seconds:g} s only that it lives, and nothing else"
 
 
 # How a server is asked over HTTP: a client, its errors in words, and answers that end in size and in time.
@@ -303,27 +291,34 @@ def open_stream(
     *,
     wait: float,
     deadline: float,
-    line: Connection | None = None,
+    connection: Connection | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """Send a body; gives the answer's bytes, piece by piece. Whatever goes wrong becomes a ProviderError.
 
-    `wait`: the longest silence, in seconds; `deadline`: when it has to be over, by the monotonic clock; `line` is told
-    over which connection it goes.
+    `wait`: the longest silence, in seconds; `deadline`: when it has to be over, by the monotonic clock; `connection`
+    follows the request.
     """
     shown = redact_url(url)
     wait = min(wait, max(0.1, deadline - time.monotonic()))
-    told: dict[str, Any] = {"timeout": Timeout(wait, min(_CONNECT_S, wait)), "trace": line.trace if line else None}
+    trace = connection.trace if connection else None
     with (
-        _translate_errors(shown, wait, deadline, line),
-        line.over(deadline, KEEPALIVE_FACTOR * wait) if line else nullcontext(),
-        client.stream("POST", url, content=openai_wire.encode_body(body), **told) as response,
+        _translate_errors(shown, wait, deadline, connection),
+        connection.limited(deadline, KEEPALIVE_FACTOR * wait) if connection else nullcontext(),
+        client.stream(
+            "POST", url, content=encode_body(body), timeout=Timeout(wait, min(_CONNECT_S, wait)), trace=trace
+        ) as response,
     ):
         if not response.is_success:
             raise _read_failure(response, shown, mask, min(deadline, time.monotonic() + wait))
         yield _read_body(response, wait, deadline)
 
 
-def probe_server(client: Client, base_url: str, line: Connection, seconds: float) -> str:
+def encode_body(body: dict[str, Any]) -> bytes:
+    """Write a body as it is sent: compact, in its own order, so that equal beginnings are equal bytes."""
+    return serialize_value(body).encode("utf-8", "replace")
+
+
+def probe_server(client: Client, base_url: str, connection: Connection, seconds: float) -> str:
     """Ask for the list of models, which needs none of them; says what is wrong, '' when a model server answers.
 
     A refusal is an answer.
@@ -333,8 +328,8 @@ def probe_server(client: Client, base_url: str, line: Connection, seconds: float
     try:
         with (
             _translate_errors(shown, seconds, deadline),
-            line.over(deadline),
-            client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=line.trace) as response,
+            connection.limited(deadline),
+            client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=connection.trace) as response,
         ):
             if not response.is_success:
                 raise _read_failure(response, shown, StreamMask(""), deadline)
@@ -349,13 +344,12 @@ def probe_server(client: Client, base_url: str, line: Connection, seconds: float
     return ""
 
 
-def drain(pieces: Iterator[Any], line: Connection | None = None) -> None:
+def drain(pieces: Iterator[Any], connection: Connection) -> None:
     """Read what is left of an answer, so that its connection can be used again; never fails.
 
-    A server that does not end what is whole is waited for no longer, where it is asked over a `line`.
+    A server that does not end what is whole is not waited for.
     """
-    if line:
-        line.hurry(_DRAIN_S)
+    connection.hurry(_DRAIN_S)
     with suppress(HTTPError, ProviderError):
         for _ in pieces:
             pass
@@ -388,13 +382,10 @@ def _read_failure(response: Response, shown: str, mask: StreamMask, deadline: fl
         answer = json.loads(text)
     except (ValueError, RecursionError):
         answer = "it sent a web page" if text.startswith("<") else text
-    from picoclaw.providers.retry import parse_retry_after
-
     return make_error(response.status_code, answer, parse_retry_after(response.headers, text, time.time()))
 
 
 def _read_body(response: Response, wait: float, deadline: float) -> Iterator[bytes]:
-    """The bytes of an answer, as far as they are to be waited for."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     pieces = decompress(response.iter_bytes(), encoding)
@@ -402,16 +393,11 @@ def _read_body(response: Response, wait: float, deadline: float) -> Iterator[byt
 
 
 @contextmanager
-def _translate_errors(url: str, wait: float, deadline: float, line: Connection | None = None) -> Iterator[None]:
+def _translate_errors(url: str, wait: float, deadline: float, connection: Connection | None = None) -> Iterator[None]:
     """Put the client's errors into words, with the address and what to try."""
     begun = time.monotonic()
     try:
         yield
-    except TimeoutException as error:
-        if time.monotonic() >= deadline:
-            raise DeadlinePassed("the answer took longer than the turn's time limit") from None
-        what = _explain_silence(error, wait, time.monotonic() - begun)
-        raise Unavailable(f"{url} {what}") from None
     except ConnectError as error:
         raise Unavailable(
             f"{url} cannot be reached ({_get_reason(error)}); is it running, and the address right?"
@@ -419,39 +405,33 @@ def _translate_errors(url: str, wait: float, deadline: float, line: Connection |
     except (InvalidURL, UnsupportedProtocol) as error:
         raise Refused(f"base_url cannot be used: {error}") from None
     except (HTTPError, ssl.SSLError) as error:
+        took = time.monotonic() - begun
         if time.monotonic() >= deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit") from None
-        late = line is not None and not line.answers and time.monotonic() - begun > KEEPALIVE_FACTOR * wait
-        raise Unavailable(
-            explain_keepalives_only(KEEPALIVE_FACTOR * wait) if late else f"{url} {_explain_broken(error)}"
-        ) from None
+        if isinstance(error, TimeoutException):
+            raise Unavailable(f"{url} {_explain_silence(error, wait, took)}") from None
+        if connection is not None and not connection.answers and took > KEEPALIVE_FACTOR * wait:
+            raise Unavailable(_KEEPALIVES_ONLY.format(seconds=KEEPALIVE_FACTOR * wait)) from None
+        not_http = isinstance(error, ProtocolError) and not _CLOSED.search(str(error))
+        how = "sent something that is not HTTP" if not_http else "broke off"
+        raise Unavailable(f"{url} {how} ({_get_reason(error)})") from None
 
 
 def _explain_silence(error: TimeoutException, wait: float, took: float) -> str:
-    """Word what did not answer within `wait`; the kernel tells of a dead connection by the same error, but earlier."""
+    """Say what did not answer within `wait`; the kernel reports a dead connection by the same error, but earlier."""
     if isinstance(error, UnresolvedError):
         return str(error)
     if isinstance(error, ConnectTimeout):
         return f"did not accept a connection for {min(wait, _CONNECT_S):g} s"
-    return (
-        f"stayed silent for {wait:g} s"
-        if took > wait - _KERNEL_TOLERANCE_S
-        else "is gone: its machine does not answer either"
-    )
-
-
-def _explain_broken(error: Exception) -> str:
-    """Word how an answer ended before its end, or was none."""
-    if isinstance(error, ProtocolError) and not _CLOSED.search(str(error)):
-        return f"sent something that is not HTTP ({_get_reason(error)})"
-    return f"broke off ({_get_reason(error)})"
+    if took > wait - _KERNEL_TOLERANCE_S:
+        return f"stayed silent for {wait:g} s"
+    return "is gone: its machine does not answer either"
 
 
 def _get_reason(error: Exception) -> str:
     text = _BYTES.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
-    if "not yet valid" in text:
-        return f"{text}: this board's clock is wrong; see `picoclaw doctor`"
-    return text
+    clock = ": this board's clock is wrong; see `picoclaw doctor`" if "not yet valid" in text else ""
+    return f"{text}{clock}"
 
 
 # Server-sent events (WHATWG HTML, section 9.2) as model servers send them, well or badly. Pure.
@@ -478,7 +458,7 @@ def iter_stream_lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 
 def read_sse_objects(lines: Iterator[str]) -> Iterator[Any]:
-    """The JSON values of a stream's events, up to its last mark, which is given as DONE.
+    """The JSON values of a stream's events, up to its last mark, which is given as DONE_MARK.
 
     An event may be written over several lines, and need not be set apart from the next. Raises Unavailable for what is
     not JSON, and the server's own error.
@@ -491,23 +471,18 @@ def read_sse_objects(lines: Iterator[str]) -> Iterator[Any]:
         if field == "data" and value.strip() == DONE_MARK:
             yield DONE_MARK
             return
-        if field == "data":
-            begun = f"{begun}\n{value}".strip()
-            for whole in _parse_whole(begun):
+        if field == "data" and (begun := f"{begun}\n{value}".strip()):
+            try:
+                whole = json.loads(begun)
+            except (ValueError, RecursionError):
+                pass
+            else:
                 yield whole
                 begun = ""
         if begun and (not line or len(begun) > _MAX_QUOTED):
             break
     if begun:
         raise make_not_json_error(begun)
-
-
-def _parse_whole(text: str) -> list[Any]:
-    """The value of a text that is JSON, as the only item."""
-    try:
-        return [json.loads(text)] if text else []
-    except (ValueError, RecursionError):
-        return []
 
 
 def parse_answer_json(text: str) -> Any:
@@ -521,178 +496,4 @@ def parse_answer_json(text: str) -> Any:
 
 
 def make_not_json_error(text: str) -> Unavailable:
-    """Word what was sent in the place of JSON."""
     return Unavailable(f"the model server sent something that is not JSON: {text.strip()[:80]!r}")
-
-
-# A model server over one kept connection, whichever format it speaks, and without a vendor's package.
-
-_FIELD = re.compile(r"(data|event|id|retry|error)?:")
-_IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
-"""Words by which servers complain of a picture."""
-
-_BUSY_STATUS = re.compile(r"\((?:408|429|503|529)\)")
-"""What passes by itself, with the same picture."""
-
-
-class WireFormat(Protocol):
-    """How servers of one kind are spoken to, and what one of them has turned out to want. Knows no network."""
-
-    kind: str
-    """Its name, such as `openai`."""
-
-    def url(self, base_url: str) -> str:
-        """Where requests go."""
-        ...
-
-    def headers(self, key: str) -> Mapping[str, str] | None:
-        """Show the key; None where a bearer's header does."""
-        ...
-
-    def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        """Write a request."""
-        ...
-
-    def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
-        """Give what the server sends as chunks for the Assembler, and at last COMPLETE."""
-        ...
-
-    def adapted(self, said: str) -> bool:
-        """Do without what the server does not know, and with what it wants; whether there is anything new in that."""
-        ...
-
-
-class HttpProvider:
-    """A provider over HTTP, in one format."""
-
-    def __init__(self, form: WireFormat, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
-        """`key` may be empty; times that a person reads are in the `zone`, None for the board's."""
-        self.name = f"{form.kind}:{model.name or 'default'}"
-        self._form = form
-        self._model = model
-        self._url = form.url(model.base_url)
-        self._shown_url = redact_url(self._url)
-        self._mask = StreamMask(key)
-        self._unseen: tuple[Image, ...] = ()
-        self._client = make_client(key, form.headers(key))
-        self._line = Connection()
-        self._outage = OutageProbe(partial(probe_server, self._client, model.base_url, self._line, PROBE_S), zone=zone)
-
-    def close(self) -> None:
-        """See Provider.close."""
-        self._client.close()
-
-    def events(self, request: Request) -> Iterator[Event]:
-        """See Provider.events."""
-        request = self._sighted(request)
-        while True:
-            begun = False
-            try:
-                for event in self._mask.events(self._answer(request)):
-                    begun = True
-                    yield event
-                self._outage.ends()
-                return
-            except ProviderError as error:
-                error.args = (self._mask.whole(str(error)),)
-                self._judge(error)
-                if begun:
-                    raise
-                if self._blinded(request, error):
-                    yield Notice(f"the model was not shown the picture: {error}")
-                    request = self._sighted(request)
-                elif not self._form.adapted(str(error)):
-                    raise
-
-    def _judge(self, error: ProviderError) -> None:
-        """Remember a server that does not answer; one that says no is there."""
-        if isinstance(error, Refused):
-            self._outage.ends()
-        elif isinstance(error, Unavailable) and not isinstance(error, KnownDown):
-            self._outage.begins(error)
-
-    def _sighted(self, request: Request) -> Request:
-        """Leave out the pictures that this model does not take, or that its server has refused in this turn."""
-        images = _find_images(request.messages)
-        if not images or (self._model.images and images != self._unseen):
-            return request
-        return request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
-
-    def _blinded(self, request: Request, error: ProviderError) -> bool:
-        """Whether the server complains of the pictures, which are then left out."""
-        images, low = _find_images(request.messages), str(error).lower()
-        busy = isinstance(error, KnownDown) or _BUSY_STATUS.search(low)
-        if not images or busy or not any(word in low for word in _IMAGE_WORDS):
-            return False
-        self._unseen = images
-        return True
-
-    def _answer(self, request: Request) -> Iterator[Event]:
-        name = request.model or self._model.name or "default"
-        self.name = f"{self._form.kind}:{name}"
-        body = self._form.body(request, self._model)
-        assembler = openai_wire.AnswerAssembler(openai_wire.get_tool_names(request), get_user_text(request))
-        try:
-            with self._posted(request, body) as pieces:
-                for chunk in self._chunks(pieces):
-                    yield from assembler.feed(chunk)
-        except Unavailable:
-            if not assembler.finish:  # else the answer is whole, and only its last mark is missing
-                raise
-        if not assembler.finish:
-            raise Unavailable(f"{self._shown_url} ended its answer in the middle; nothing of it was acted on")
-        for event in assembler.end():
-            if isinstance(event, End):
-                yield from _note_thought_only(event, assembler)
-            yield _finish(event, request, name) if isinstance(event, End) else event
-
-    @contextmanager
-    def _posted(self, request: Request, body: dict[str, Any]) -> Iterator[Iterator[bytes]]:
-        """Send a body, unless it is known that nobody is there."""
-        client, url, mask, wait = self._client, self._url, self._mask, self._model.idle_seconds
-        with self._line.held(request.stop):
-            self._outage.heed()
-            with open_stream(client, url, body, mask, wait=wait, deadline=request.deadline, line=self._line) as pieces:
-                yield pieces
-
-    def _chunks(self, pieces: Iterator[bytes]) -> Iterator[Any]:
-        """What an answer consists of, up to its end; what follows is read, so that the connection serves again."""
-        objects = self._objects(pieces)
-        for chunk in self._form.chunks(objects):
-            yield chunk
-            if chunk is openai_wire.COMPLETE_CHUNK:
-                drain(objects, self._line)
-                return
-
-    def _objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
-        """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
-        lines_ = map(self._mask.whole, iter_stream_lines(pieces))
-        first = next((line for line in lines_ if line.strip()), "").lstrip("\ufeff")
-        refuse_web_page(first, self._url)
-        if _FIELD.match(first):
-            for value in read_sse_objects(chain([first], lines_)):
-                yield openai_wire.COMPLETE_CHUNK if value is DONE_MARK else value
-            drain(lines_, self._line)
-        else:
-            yield parse_answer_json("\n".join([first, *lines_]))
-            yield openai_wire.COMPLETE_CHUNK
-
-
-def _find_images(messages: tuple[Message, ...]) -> tuple[Image, ...]:
-    return tuple(image for message in messages for image in message.images)
-
-
-def _note_thought_only(end: End, assembler: openai_wire.AnswerAssembler) -> Iterator[Notice]:
-    """Say why an answer is empty that was all thought."""
-    if end.finish == "length" and end.thought.parts and not assembler.spoke:
-        yield Notice("the model thought until the limit of its answer, and said nothing: raise answer_tokens")
-
-
-def _finish(end: End, request: Request, name: str) -> End:
-    """Put the request's bytes beside the server's count, or guess where it counted nothing; and name who thought."""
-    sent = count_request_bytes(request.system, request.messages, request.tools)
-    thought = end.thought._replace(by=name) if end.thought.parts else end.thought
-    if not end.usage.total:
-        return End(end.finish, Usage(estimate_tokens(sent)), thought)
-    told = end.usage.prompt_tokens
-    return End(end.finish, Usage(told, end.usage.completion_tokens, ((sent, told),) if told else ()), thought)

@@ -1,46 +1,145 @@
-"""Any server that speaks OpenAI's chat completions."""
+"""Servers that speak OpenAI's chat completions, the strict ones and the odd ones. Pure translation: no network, no clock.
 
-from collections.abc import Iterator, Mapping
+Source: https://platform.openai.com/docs/api-reference/chat and what servers of that kind were seen to send.
+"""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from picoclaw.config.tables import ModelConfig
-from picoclaw.messages import Request
-from picoclaw.providers import Zone, openai_wire
-from picoclaw.providers.http import HttpProvider
-from picoclaw.providers.openai_wire import NO_THOUGHTS, QUIRKS, REASONING_FIELDS
+from picoclaw.errors import Unavailable
+from picoclaw.messages import End, Event, Image, Request, Text, Thought, ToolCall, Usage
+from picoclaw.providers.retry import join_surrogates, make_error, read_status
+from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
+from picoclaw.providers.text_calls import TextCallParser, parse_arguments
+from picoclaw.repetition import REPEATS, Repetition
+from picoclaw.security.untrusted import wrap_result
+from picoclaw.text import escape_control_tokens
+
+ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
+SIGNED, REASONED = "thought_signature", "reasoning_content"
+QUIRKS = (ONE_OF_BOTH, ONE_CALL, SIGNED, REASONED)
+"""Words by which servers refuse text along with calls, several calls at once, and messages without their thought."""
+
+NO_THOUGHTS = "no thoughts"
+"""Beside those of QUIRKS: this server refuses messages along with their thought."""
+
+REASONING_FIELDS = (REASONED, "reasoning")
+"""The fields in which servers send what a model thought, and take it back in the turn in which it was thought."""
+
+# What Google names for calls whose signature is not known: https://ai.google.dev/gemini-api/docs/thought-signatures
+_UNKNOWN_SIGNATURE = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 
-class OpenAI(HttpProvider):
-    """A provider that asks such a server."""
+_MAX_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
+_TRAILING_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
+_MAX_THOUGHT = 200_000  # characters; a longer one is not sent back
 
-    def __init__(self, model: ModelConfig, key: str = "", zone: Zone = lambda: None) -> None:
-        """See Server."""
-        super().__init__(CompletionsFormat(), model, key, zone)
+
+def build_messages(
+    request: Request, wants: Collection[str] = (), *, model: str = "", images: bool = False
+) -> list[dict[str, Any]]:
+    """Write down a request's messages, treated, for a server that wants those of QUIRKS.
+
+    Control tokens of chat templates are broken in every text: also in the model's own, because it may repeat what it
+    has read in a file. `model` gets its own thoughts back, and `images` when it is shown pictures.
+    """
+    system = escape_control_tokens(request.system)
+    talk = sanitize_history(request.messages, request.lost)
+    talk = separate_content_and_calls(talk) if ONE_OF_BOTH in wants else talk
+    talk = split_parallel_calls(talk) if ONE_CALL in wants else talk
+    calls = {call.id: call for message in talk for call in message.calls}
+    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system.strip() else []
+    for message in talk:
+        entry: dict[str, Any] = {"role": message.role}
+        text = message.text
+        if message.role == "tool":
+            call = calls[message.call_id]
+            entry |= {"tool_call_id": message.call_id, "name": call.name}  # Gemini's server wants the tool's name
+            text = wrap_result(request.untrusted, call, text)
+        entry["content"] = text = escape_control_tokens(text)
+        if message.images and images:
+            entry["content"] = [*map(_build_image, message.images), {"type": "text", "text": text}]
+        if message.calls:
+            signature = _UNKNOWN_SIGNATURE if SIGNED in wants else {}
+            entry["tool_calls"] = [_build_call(call) | signature for call in message.calls]
+        if message.role == "assistant" and NO_THOUGHTS not in wants:
+            # a thought goes back in the field that it came in, as far as the server takes it
+            parts = message.thought.parts if message.thought.by == model else ()
+            entry |= {REASONED: ""} if REASONED in wants else {}
+            entry |= {
+                name: escape_control_tokens(part[name])
+                for part in parts
+                for name in REASONING_FIELDS
+                if isinstance(part.get(name), str)
+            }
+        out.append(entry)
+    return out
+
+
+def _build_image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.kind};base64,{b64encode(image.data).decode()}"}}
+
+
+def _build_call(call: ToolCall) -> dict[str, Any]:
+    arguments = escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False))
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def build_body(
+    request: Request,
+    model: str,
+    *,
+    stream: bool,
+    cap: str = "max_tokens",
+    temperature: float | None = None,
+    wants: Collection[str] = (),
+    images: bool = False,
+) -> dict[str, Any]:
+    """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
+
+    `model` is used where the request names none; `cap` is what this server calls the limit of the answer; `wants` are
+    those of QUIRKS that it has refused a request with; `images` when it is shown pictures.
+    """
+    name = request.model or model
+    out: dict[str, Any] = {"model": name, cap: request.answer_tokens}
+    if temperature is not None:
+        out["temperature"] = temperature
+    if stream:
+        out |= {"stream": True, "stream_options": {"include_usage": True}}
+    if request.tools:
+        out["tools"] = [
+            {"type": "function", "function": t | {"description": escape_control_tokens(t["description"])}}
+            for t in request.tools
+        ]
+    out["messages"] = build_messages(request, wants, model=name, images=images)
+    return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
 class CompletionsFormat:
-    """The format of chat completions, as one server wants it."""
-
-    kind = "openai"
+    """The format of chat completions, and what one server has turned out to want."""
 
     def __init__(self) -> None:
-        """Nothing is known of the server yet."""
         self._cap = "max_tokens"
         self._wants: set[str] = set()
         self._without: set[str] = set()
         self._sent: set[str] = set()
 
     def url(self, base_url: str) -> str:
-        """See Format."""
+        """Where requests go."""
         return f"{base_url}/chat/completions"
 
-    def headers(self, key: str) -> Mapping[str, str] | None:  # noqa: ARG002 - the protocol's
-        """See Format."""
+    def headers(self, _key: str) -> Mapping[str, str] | None:
+        """The headers that show the key; None where a bearer's header does."""
         return None
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        """See Format."""
-        body = openai_wire.build_body(
+        """Write a request."""
+        body = build_body(
             request,
             model.name or "default",
             stream=model.stream,
@@ -54,18 +153,197 @@ class CompletionsFormat:
         return sent
 
     def chunks(self, objects: Iterator[Any]) -> Iterator[Any]:
-        """See Format: they are such chunks."""
+        """Give what the server sends as chunks for the AnswerAssembler, and at last COMPLETE_CHUNK."""
         return objects
 
-    def adapted(self, said: str) -> bool:
-        """See Format."""
-        if self._cap == "max_tokens" and "max_completion_tokens" in said:
+    def adapt(self, error: str) -> bool:
+        """Leave out what the server does not know, and do what it wants; False when there is nothing new in that."""
+        if self._cap == "max_tokens" and "max_completion_tokens" in error:
             self._cap = "max_completion_tokens"
             return True
-        away = {word for word in ("stream_options", "temperature") if word in said and word in self._sent}
-        self._without |= away
-        wanted = {word for word in QUIRKS if word in said} - self._wants
-        if not wanted and any(name in said for name in self._sent.intersection(REASONING_FIELDS)):
+        refused = {word for word in ("stream_options", "temperature") if word in error and word in self._sent}
+        self._without |= refused
+        wanted = {word for word in QUIRKS if word in error} - self._wants
+        if not wanted and any(name in error for name in self._sent.intersection(REASONING_FIELDS)):
             wanted = {NO_THOUGHTS} - self._wants
         self._wants |= wanted
-        return bool(away or wanted)
+        return bool(refused or wanted)
+
+
+def get_tool_names(request: Request) -> frozenset[str]:
+    """Name the tools a model may write a call of: those offered, and those it has called, when none is any more."""
+    called = (call.name for message in request.messages for call in message.calls)
+    return frozenset((*(t["name"] for t in request.tools), *called))
+
+
+THOUGHT_FIELD = "thought"
+"""The name, in a chunk of ours, of a whole thought that goes back as it came."""
+
+COMPLETE_CHUNK: dict[str, Any] = {"complete": True}
+"""Stands for the mark by which a server says that its answer is whole: [DONE], or the end of a whole body."""
+
+
+@dataclass
+class _PartialCall:
+    """A tool call as it comes in."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def is_another(self, number: str, name: str) -> bool:
+        """Tell whether a piece begins a call of its own, from a server that does not number its calls."""
+        if not name or not self.name:
+            return False
+        if number and self.id:
+            return number != self.id
+        return bool(self.arguments.strip()) and not parse_arguments(self.arguments)[1]
+
+    def finish(self, number: str, *, cut: bool) -> ToolCall:
+        """Make the call; one that was `cut` before its arguments began is not one without arguments."""
+        arguments, broken = parse_arguments(join_surrogates(self.arguments))
+        if cut and not self.arguments.strip():
+            broken = "cut off before the arguments"
+        call_id, name = join_surrogates(self.id) or number, join_surrogates(self.name)
+        return ToolCall(call_id, name, arguments, join_surrogates(broken))
+
+
+class AnswerAssembler:
+    """Puts an answer together from chunks; a whole body is one big chunk."""
+
+    def __init__(self, known: frozenset[str], asked: str = "") -> None:
+        """`known` are the names of the tools offered, for calls that a model writes into its text.
+
+        `asked` is what the owner said, by which tags and repetition may be wanted.
+        """
+        self._known = known
+        self._text_calls = TextCallParser(known, asked)
+        self._repetition = Repetition(asked)
+        self.finish = ""
+        self.usage = Usage()
+        self.spoke = False
+        self._calls: list[_PartialCall] = []
+        self._open: dict[int, _PartialCall] = {}
+        self._ended = self._has_choices = False
+        self._half = ""
+        self._number: Any = None
+        self._thoughts: list[dict[str, Any]] = []
+        self._reasoning: list[str] = []
+        self._reasoning_field = ""
+
+    def feed(self, chunk: Any) -> Iterator[Event]:
+        """Take one chunk (a `delta`) or a body (a `message`); gives the text that may be shown already.
+
+        An answer that only repeats itself is ended here, with an End of its own; nothing after it counts.
+        """
+        if self._ended:
+            return
+        if not isinstance(chunk, dict):
+            raise Unavailable(f"the model server sent {type(chunk).__name__} where an object belongs")
+        if chunk is COMPLETE_CHUNK:
+            if not self._has_choices:
+                raise Unavailable("the model server sent JSON with no answer in it (no choices); check base_url")
+            self.finish = self.finish or "stop"
+            return
+        choice: dict[str, Any] = {}
+        if isinstance(choices := chunk.get("choices"), list):
+            self._has_choices = True
+            found = [each for each in choices if isinstance(each, dict)]
+            if self._number is None and found:
+                self._number = found[0].get("index") or 0
+            # the answer that was begun first; another that comes in turns with it is left out
+            choice = next((each for each in found if (each.get("index") or 0) == self._number), {})
+        self.finish = str(choice.get("finish_reason") or self.finish)
+        if error := _find_error(chunk, choice):
+            self.finish = ""
+            raise make_error(read_status(error), error)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = Usage(_get_count(usage.get("prompt_tokens")), _get_count(usage.get("completion_tokens")))
+        part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
+        if isinstance(part, dict):
+            yield from self._take(part)
+
+    def _take(self, part: dict[str, Any]) -> Iterator[Event]:
+        if isinstance(thought := part.get(THOUGHT_FIELD), dict):
+            self._thoughts.append(thought)
+        name = self._reasoning_field or next((name for name in REASONING_FIELDS if part.get(name)), "")
+        if name and isinstance(reasoning := part.get(name), str):
+            self._reasoning_field = name
+            self._reasoning.append(reasoning)
+        text = self._half + (_get_text(part.get("content")) or _get_text(part.get("refusal")))
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""  # its other half comes next
+        text = join_surrogates(text[: len(text) - len(self._half)])
+        stuck = self._repetition.feed(text)
+        if shown := self._text_calls.feed(text[:stuck]):
+            self.spoke = True
+            yield Text(shown)
+        if stuck is not None:
+            self.finish, self._half = REPEATS, ""
+            yield from self.end()
+            return
+        calls = part.get("tool_calls")
+        if isinstance(legacy := part.get("function_call"), dict):
+            calls = [{"index": 0, "function": legacy}]
+        for position, call in enumerate(calls if isinstance(calls, list) else []):
+            if isinstance(call, dict):
+                self._take_call(call, position)
+
+    def _take_call(self, call: dict[str, Any], position: int) -> None:
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        number, name = str(call.get("id") or ""), str(function.get("name") or "")
+        index = call.get("index")
+        index = index if isinstance(index, int) else position
+        partial = self._open.get(index)
+        if partial is None or partial.is_another(number, name):
+            partial = self._open[index] = _PartialCall()
+            self._calls.append(partial)
+        partial.id = partial.id or number
+        partial.name = partial.name or name
+        arguments = function.get("arguments")
+        if arguments is not None:
+            partial.arguments += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+    def end(self) -> Iterator[Event]:
+        """Give what was held back, the tool calls in order, and the End; nothing when they were given."""
+        if self._ended:
+            return
+        self._ended = True
+        cut = self.finish in {"length", REPEATS}
+        shown = self._text_calls.feed(join_surrogates(self._half))
+        rest, written = self._text_calls.end(cut=cut)
+        self.spoke = self.spoke or bool(shown + rest or self._calls or written)
+        reasoning = "".join(self._reasoning)
+        if not (self.spoke or cut) and (last := _TRAILING_CALLS.search(reasoning)):
+            # calls at the end of a thought that nothing follows: some servers take them for a part of it
+            parser = TextCallParser(self._known)
+            parser.feed(last[0].strip())
+            written = parser.end(cut=False)[1]
+        if shown + rest:
+            yield Text(shown + rest)
+        for i, partial in enumerate(self._calls):
+            yield partial.finish(f"c{i}", cut=cut and partial is self._calls[-1])
+        if not self._calls:
+            yield from (ToolCall(f"t{i}", name, arguments) for i, (name, arguments) in enumerate(written))
+        thoughts = [*self._thoughts, *([{self._reasoning_field: join_surrogates(reasoning)}] if reasoning else [])]
+        thought = Thought("", tuple(thoughts) if len(json.dumps(thoughts)) <= _MAX_THOUGHT else ())
+        yield End(self.finish or "stop", self.usage, thought)
+
+
+def _get_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(str(p.get("text") or "") for p in content if isinstance(p, dict))
+    return ""
+
+
+def _get_count(value: Any) -> int:
+    return min(max(value, 0), _MAX_TOKENS) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _find_error(chunk: dict[str, Any], choice: dict[str, Any]) -> Any:
+    """What went wrong according to the answer itself, in any of the places where servers say it."""
+    marked = "error" in {str(choice.get("finish_reason")), str(chunk.get("object"))}
+    other = "choices" not in chunk and isinstance(chunk.get("msg"), str)  # a gateway's own form
+    return chunk.get("error") or choice.get("error") or (chunk if marked or other else None)

@@ -1,12 +1,12 @@
-"""What to do when a model fails: wait and retry, try later, or give up; outages and the circuit breaker."""
+"""What is done when a model fails: what its server's error means, how long to wait, when to ask again or not at all."""
 
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from picoclaw.errors import (
     CircuitOpen,
@@ -24,11 +24,21 @@ from picoclaw.errors import (
     TurnStopped,
     Unavailable,
 )
-from picoclaw.providers import Zone
+from picoclaw.messages import Event, Notice, Request
+from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
+
+if TYPE_CHECKING:
+    from picoclaw.providers.chain import ModelLink
 
 RetryAction = Literal["retry", "later", "next", "compact", "owner", "give up"]
 """Ask again in a moment; not before some seconds, and another model meanwhile; another model; the same with a shorter
 request; the owner has to do something, and another model is asked meanwhile; end the turn."""
+
+MAX_RETRIES = 4
+"""Further tries in one turn, of all its requests at all models together."""
+
+MAX_RETRY_S = 90.0
+"""Seconds of one turn that requests which failed and the waits after them may take before none is repeated."""
 
 MAX_WAIT_S = 20.0
 """Nobody who waits for an answer is kept waiting for longer before a server is asked again."""
@@ -38,6 +48,7 @@ OWNER_RETRY_S = 60.0
 """After that a server is asked again, although nobody has told that its owner has done something."""
 
 _FIRST_WAIT_S = 0.5
+_MAX_FAILED_REQUEST_S = 10.0
 _ACTIONS: tuple[tuple[type[PicoclawError], RetryAction], ...] = (
     (TurnStopped, "give up"),
     (DeadlinePassed, "give up"),
@@ -64,7 +75,7 @@ class RetryDecision(NamedTuple):
 def decide_retry(error: PicoclawError, failures: int = 0) -> RetryDecision:
     """Say what to do about an error after so many earlier `failures` of the same request at the same server.
 
-    A server that has just failed and now answers no knock may be starting anew: it is asked again all the same.
+    A server that has just failed and now does not answer a probe may be restarting: it is asked again all the same.
     """
     action = next(action for kind, action in _ACTIONS if isinstance(error, kind))
     if failures and type(error) is KnownDown:
@@ -73,9 +84,78 @@ def decide_retry(error: PicoclawError, failures: int = 0) -> RetryDecision:
         return RetryDecision(action, OWNER_RETRY_S)
     if action != "retry":
         return RetryDecision(action)
-    told = error.retry_after if isinstance(error, Unavailable) else 0.0
-    wait = told if told > 0 else _FIRST_WAIT_S * 3.0 ** min(failures, 10)
+    asked = error.retry_after if isinstance(error, Unavailable) else 0.0
+    wait = asked if asked > 0 else _FIRST_WAIT_S * 3.0 ** min(failures, 10)
     return RetryDecision("retry" if wait <= MAX_WAIT_S else "later", min(wait, MAX_HOLD_S))
+
+
+class RetryBudget:
+    """What repeating failed requests may cost one turn, at all models together."""
+
+    def __init__(self, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._sleep = sleep
+        self._failures = 0
+        self._seconds = 0.0
+
+    def wait(
+        self, error: Unavailable, attempt: int, retries: int, began: float, failed: float, request: Request
+    ) -> bool:
+        """Wait before the next try; False when there should be none.
+
+        `attempt` counts the tries since `began`; the newest one took from `failed` until now. A server that was silent
+        for long is not waited for again.
+        """
+        now = self.clock()
+        self._failures += 1
+        self._seconds += now - failed
+        action, wait = decide_retry(error, attempt)
+        if (
+            action != "retry"
+            or attempt >= retries
+            or self._failures > MAX_RETRIES
+            or self._seconds + wait > MAX_RETRY_S
+            or now + wait > request.deadline
+            or now - began > _MAX_FAILED_REQUEST_S
+        ):
+            return False
+        self._seconds += wait
+        (request.stop.rest if request.stop is not None else self._sleep)(wait)
+        return True
+
+
+def ask_with_retries(link: "ModelLink", request: Request, budget: RetryBudget) -> Iterator[Event]:
+    """Ask one model, again while that is worth it and no part of an answer was passed on.
+
+    It is asked again after a wait, with half of a long conversation where a server does not say what is wrong, without
+    the name of another model, and, where the request was made for another window, with less of it.
+    """
+    request = fit_window(request, link.window, link.answer) if link.window else request
+    began, attempt, halved = budget.clock(), 0, not link.window
+    while True:
+        since, begun = budget.clock(), False
+        try:
+            for event in link.provider.events(request):
+                begun = begun or not isinstance(event, Notice)
+                yield event
+            return
+        except (Refused, Unavailable) as error:
+            less = None
+            if isinstance(error, ContextOverflow):
+                less = shorten_request(request) if link.window else None
+            elif isinstance(error, Refused | CircuitOpen):
+                if request.model and not isinstance(error, KeyRefused | NoCredit):
+                    less = request._replace(model="")
+            elif budget.wait(error, attempt, 0 if begun else link.retries, began, since, request):
+                attempt += 1
+                continue
+            if less is None and error.is_unexplained and not halved and is_long(request):
+                halved, less = True, shorten_request(request)
+            if begun or less is None:
+                raise
+            if less.model != request.model:
+                yield Notice(f"the model {request.model!r} did not answer, so the usual one was asked: {error}")
+            request = less
 
 
 # How long a server asks to be left alone, in all the places where servers say that. Pure: the time is handed in.
@@ -88,7 +168,6 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # numbers above these are a moment, not a while
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION_PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
-_DURATION = re.compile(rf"{_DURATION_PART}")
 _WAIT_IN_WORDS = re.compile(
     rf"(?:again|retry|wait|reset)\w*(?:\s+(?:your|the|this)\s+\w+)?\s+(?:(?:in|after|for|at least|about)\s+)*"
     rf"((?:{_DURATION_PART}[\s,]*(?:and\s+)?)+)",
@@ -111,60 +190,30 @@ def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> floa
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         if re.fullmatch(_NUMBER, headers.get(name, "").strip()):
             return _limit_seconds(float(headers[name]) / 1000)
-    after = headers.get("retry-after", "").strip()
-    return (
-        _parse_value(after, now)
-        or _parse_resets(headers, now)
-        or parse_wait(text)
-        or _parse_number(_RESET_FIELD.search(text), now)
-    )
+    if after := _parse_value(headers.get("retry-after", "").strip(), now):
+        return after
+    waits = [0.0]  # when limits that are used up begin anew; the longest, where several are
+    for name, value in headers.items():
+        left = headers.get(name.replace("reset", "remaining"), "0").strip()
+        if _RESET_HEADER.fullmatch(name) and left in {"0", "0.0"}:
+            waits.append(_parse_value(value.strip(), now))
+    return max(waits) or parse_wait(text) or _parse_number(_RESET_FIELD.search(text), now)
 
 
 def parse_wait(text: str) -> float:
     """Seconds that a text names: a field of JSON, or words such as `try again in 1m2.5s`; 0 where it names none."""
     if field := _WAIT_FIELD.search(text):
         return _limit_seconds(float(field["number"]) * (0.001 if field["unit"] else 1.0))
-    said = _WAIT_IN_WORDS.search(text)
-    return _parse_duration(said[1]) if said else 0.0
-
-
-def _parse_resets(headers: Mapping[str, str], now: float) -> float:
-    """When a limit that is used up begins anew; the longest, where several are."""
-    waits = [0.0]
-    for name, value in headers.items():
-        if _RESET_HEADER.fullmatch(name) and headers.get(name.replace("reset", "remaining"), "0").strip() in {
-            "0",
-            "0.0",
-        }:
-            waits.append(_parse_value(value.strip(), now))
-    return max(waits)
+    words = _WAIT_IN_WORDS.search(text)
+    return _parse_duration(words[1]) if words else 0.0
 
 
 def _parse_value(value: str, now: float) -> float:
-    """A while or a moment, as headers write them."""
+    """Seconds until what a header writes as a number, a duration, or a date of HTTP or of RFC 3339."""
     if number := re.fullmatch(rf"({_NUMBER})", value):
         return _parse_number(number, now)
     if re.fullmatch(rf"(?:{_NUMBER}(?:ms|[smhd]))+", value):
         return _parse_duration(value)
-    return _parse_date(value, now)
-
-
-def _parse_number(number: re.Match[str] | None, now: float) -> float:
-    """Seconds until a number that is a moment, or the number itself."""
-    value = float(number[1]) if number else 0.0
-    if value >= _EPOCH_MS:
-        return _limit_seconds(value / 1000 - now)
-    return _limit_seconds(value - now if value >= _EPOCH_S else value)
-
-
-def _parse_duration(text: str) -> float:
-    return _limit_seconds(
-        sum(float(number) * _UNITS[unit.lower()] for number, unit in re.findall(_DURATION_PART, text, re.IGNORECASE))
-    )
-
-
-def _parse_date(value: str, now: float) -> float:
-    """Seconds until a date, of HTTP or of RFC 3339."""
     from email.utils import parsedate_to_datetime
 
     for read in (datetime.fromisoformat, parsedate_to_datetime):
@@ -176,15 +225,29 @@ def _parse_date(value: str, now: float) -> float:
     return 0.0
 
 
+def _parse_number(number: re.Match[str] | None, now: float) -> float:
+    """Seconds until a number that is a moment, or the number itself."""
+    value = float(number[1]) if number else 0.0
+    if value >= _EPOCH_MS:
+        return _limit_seconds(value / 1000 - now)
+    return _limit_seconds(value - now if value >= _EPOCH_S else value)
+
+
+def _parse_duration(text: str) -> float:
+    parts = re.findall(_DURATION_PART, text, re.IGNORECASE)
+    return _limit_seconds(sum(float(number) * _UNITS[unit.lower()] for number, unit in parts))
+
+
 def _limit_seconds(seconds: float) -> float:
     return seconds if 0 < seconds < _MAX_PLAUSIBLE_S else 0.0
 
 
-# Remembers that asking a server is no use: an Outage that it is silent, a Breaker what it has answered.
+# When a server is not asked at all: OutageProbe while it is silent, CircuitBreaker while it has said that it would be no
+# use.
 #
-# A request to a silent server takes minutes to fail, because a slow model is silent as well. A knock is a question that
-# a server answers at once, whatever its model does: one that answers nothing is away. One that answers, and says no or
-# not now, is let alone for as long as that takes.
+# A request to a silent server takes minutes to fail, because a slow model is silent as well. A probe is a request that
+# a server answers at once, whatever its model does: one that does not answer it is down. A server that answers, and says
+# no or not now, is left alone for as long as that takes.
 
 PROBE_S = 3.0
 BREAKER_AFTER = 10
@@ -197,55 +260,51 @@ _MINUTE_S = 60
 
 
 class OutageProbe:
-    """Whether one server is away, and since when."""
+    """Whether one server is down, and since when."""
 
     def __init__(
         self,
-        knock: Callable[[], str],
+        probe: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        zone: Zone = lambda: None,
+        zone: Callable[[], tzinfo | None] = lambda: None,
     ) -> None:
-        """`knock` says what is wrong, '' when somebody answers; `clock` and `wall` give seconds."""
-        self._knock, self._clock, self._wall, self._zone = knock, clock, wall, zone
+        """`probe` says what is wrong, '' when the server answers; `clock` and `wall` give seconds."""
+        self._probe, self._clock, self._wall, self._zone = probe, clock, wall, zone
         self._since: float | None = None
-        self._again = 0.0
+        self._next_probe = 0.0
         self._error = ""
 
-    def begins(self, error: Unavailable) -> None:
+    def record_failure(self, error: Unavailable) -> None:
         """Note that the server did not answer a request."""
         if self._since is None:
-            self._since, self._again = self._clock(), 0.0
+            self._since, self._next_probe = self._clock(), 0.0
         self._error = str(error)
 
-    def ends(self) -> None:
-        """Note that it has answered one."""
+    def record_answer(self) -> None:
         self._since = None
 
-    def heed(self) -> None:
-        """Return when a request may be made; raises KnownDown while nobody answers a knock.
+    def check(self) -> None:
+        """Return when a request may be made; raises KnownDown while a probe is not answered.
 
-        Three times as long as a knock has taken, nobody waits for another.
+        For three times as long as a probe has taken, there is no other.
         """
         if self._since is None:
             return
         begun = self._clock()
-        if begun >= self._again:
-            problem = self._knock()
+        if begun >= self._next_probe:
+            problem = self._probe()
             if not problem:
                 return
             now, self._error = self._clock(), problem
-            self._again = now + _PROBE_PAUSE * (now - begun)
-        raise KnownDown(f"no answer since {self._moment(self._since)}: {self._error}")
-
-    def _moment(self, since: float) -> str:
-        """Word when it began, by the clock as it is now: it may have been set meanwhile."""
-        age = self._clock() - since
+            self._next_probe = now + _PROBE_PAUSE * (now - begun)
+        age = self._clock() - self._since  # by the wall clock as it is now: it may have been set meanwhile
         at = datetime.fromtimestamp(self._wall() - age, UTC).astimezone(self._zone())
-        return f"{at:%H:%M}" if age < _SHOW_DATE_AFTER_S else f"{at:%d %b %H:%M}"
+        since = f"{at:%H:%M}" if age < _SHOW_DATE_AFTER_S else f"{at:%d %b %H:%M}"
+        raise KnownDown(f"no answer since {since}: {self._error}")
 
 
-@dataclass(slots=True)
+@dataclass
 class _FailureCount:
     """What came of the newest requests for one model: the same error so often, and when it may be asked again."""
 
@@ -259,40 +318,34 @@ class CircuitBreaker:
     """Whether the models of one server are worth asking, by what was answered; "" stands for the usual one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds."""
         self._clock = clock
         self._models: dict[str, _FailureCount] = {}
 
-    def failed(self, model: str, error: ProviderError) -> None:
-        """Learn from the error of a request for a model."""
+    def record_failure(self, model: str, error: ProviderError) -> None:
         action, seconds = decide_retry(error)
         if isinstance(error, KnownDown | OverBudget) or action in {"give up", "compact"}:
             return
-        held, kind = self._models.setdefault(model, _FailureCount()), _get_kind(error)
-        held.times = held.times + 1 if held.kind == kind else 1
-        held.error, held.kind = str(error), kind
+        # two errors are the same by our own words before the server's, in which numbers and ids differ
+        kind = f"{type(error).__name__} {str(error).split(': ', 1)[0]}"
+        count = self._models.setdefault(model, _FailureCount())
+        count.times = count.times + 1 if count.kind == kind else 1
+        count.error, count.kind = str(error), kind
         hold = seconds if action in {"owner", "later"} else 0.0
-        if held.times >= BREAKER_AFTER:
-            hold = max(hold, _FIRST_HOLD_S * 2 ** min(held.times - BREAKER_AFTER, _MOST_DOUBLED))
-        held.until = self._clock() + min(hold, MAX_HOLD_S)
+        if count.times >= BREAKER_AFTER:
+            hold = max(hold, _FIRST_HOLD_S * 2 ** min(count.times - BREAKER_AFTER, _MOST_DOUBLED))
+        count.until = self._clock() + min(hold, MAX_HOLD_S)
 
-    def worked(self, model: str) -> None:
-        """Note that a request for a model was answered."""
+    def record_answer(self, model: str) -> None:
         self._models.pop(model, None)
 
-    def heed(self, model: str) -> None:
-        """Return when a model may be asked; raises NotAsked before."""
-        held = self._models.get(model)
-        left = held.until - self._clock() if held else 0.0
-        if held and left > 0:
+    def check(self, model: str) -> None:
+        """Return when a model may be asked; raises CircuitOpen before."""
+        count = self._models.get(model)
+        left = count.until - self._clock() if count else 0.0
+        if count and left > 0:
             again = f"{left / _MINUTE_S:.0f} min" if left > 2 * _MINUTE_S else f"{left:.0f} s"
-            often = f", {held.times} times in a row" if held.times >= BREAKER_AFTER else ""
-            raise CircuitOpen(f"not asked again for {again}{often}: {held.error}")
-
-
-def _get_kind(error: ProviderError) -> str:
-    """What makes two errors the same: our own words before the server's, in which numbers and ids differ."""
-    return f"{type(error).__name__} {str(error).split(': ', 1)[0]}"
+            often = f", {count.times} times in a row" if count.times >= BREAKER_AFTER else ""
+            raise CircuitOpen(f"not asked again for {again}{often}: {count.error}")
 
 
 # What a server's error means: what it said, and what the owner can do about it. Pure; the same for every format.
@@ -335,13 +388,12 @@ _ANTHROPIC_STATUSES = {
 
 def make_error(status: int, answer: Any, retry_after: float = 0.0) -> ProviderError:
     """Turn an error answer into the error to raise: what the server said, and what the owner can do about it."""
-    error = _classify(status, answer, retry_after)
+    error = _classify(status, read_error_text(answer), retry_after)
     error.is_unexplained = status in _UNEXPLAINED and type(error) in {Refused, Unavailable}
     return error
 
 
-def _classify(status: int, answer: Any, retry_after: float) -> ProviderError:
-    said = read_error_text(answer)
+def _classify(status: int, said: str, retry_after: float) -> ProviderError:
     told, low = f": {said}" if said else "", said.lower()
     if status == 402 or any(word in low for word in _UNPAID_WORDS):
         return NoCredit(f"the model server wants to be paid ({status}){told}; check the account's credit and limits")
@@ -357,17 +409,9 @@ def _classify(status: int, answer: Any, retry_after: float) -> ProviderError:
         )
     if status in _TEMPORARY or status >= 500:
         number = f" ({status})" if status else ""
-        wait = retry_after or _find_wait(said)
+        wait = retry_after or (parse_wait(said) if any(map(str.isdigit, said)) else 0.0)
         return Unavailable(f"the model server cannot answer now{number}{told}", retry_after=wait)
     return Refused(f"the model server refused the request ({status}){told}; check [model] in config.toml")
-
-
-def _find_wait(said: str) -> float:
-    """Seconds that the server's words ask to wait."""
-    if not any(character.isdigit() for character in said):
-        return 0.0
-
-    return parse_wait(said)
 
 
 def read_status(error: Any) -> int:

@@ -121,18 +121,14 @@ def _repair_call(call: ToolCall, number: str) -> ToolCall:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name) or "unnamed"
     if not re.match(r"[a-zA-Z_]", name):
         name = f"_{name}"
-    return ToolCall(number, name[:64], _parse_arguments(call.arguments))
-
-
-def _parse_arguments(arguments: Any) -> dict[str, Any]:
-    if not isinstance(arguments, dict):
-        return {}
+    arguments: Any = call.arguments
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        if (sound := make_encodable(text)) != text:
+            arguments = json.loads(sound)
     except (ValueError, TypeError, RecursionError):
-        return {}
-    sound = make_encodable(text)
-    return arguments if sound == text else dict(json.loads(sound))
+        arguments = {}
+    return ToolCall(number, name[:64], arguments if isinstance(arguments, dict) else {})
 
 
 # Makes a request fit a smaller window than it was made for: by older turns, then by tools that matter less. Pure.
@@ -161,22 +157,16 @@ def fit_window(request: Request, window: int, answer: int) -> Request:
         left -= count_request_bytes("", request.messages[begin:start], ())
         begin = start
     request = request._replace(messages=request.messages[begin:])
-    if left > most:
-        request, left = _drop_tools(request, left, most)
+    if left > most:  # by tools, in the order in which a small window is spared them
+        sizes = {tool["name"]: count_tool_bytes(tool) for tool in request.tools}
+        dropped = choose_dropped(sizes, sum(sizes.values()) - (left - most))
+        request = request._replace(tools=tuple(tool for tool in request.tools if tool["name"] not in dropped))
+        left -= sum(sizes[name] for name in dropped)
     if left > most:
         raise ContextOverflow(
             f"about {estimate_tokens(left, _MIN_BYTES_A_TOKEN)} tokens do not fit its window of {window} (context_tokens)"
         )
     return request
-
-
-def _drop_tools(request: Request, left: int, most: int) -> tuple[Request, int]:
-    """Leave out tools of a request of so many bytes, in the order in which a small window is spared them."""
-    sizes = {tool["name"]: count_tool_bytes(tool) for tool in request.tools}
-    whole = sum(sizes.values())
-    gone = choose_dropped(sizes, whole - (left - most))
-    kept = tuple(tool for tool in request.tools if tool["name"] not in gone)
-    return request._replace(tools=kept), left - whole + sum(sizes[tool["name"]] for tool in kept)
 
 
 def shorten_request(request: Request) -> Request | None:

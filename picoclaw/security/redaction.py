@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from picoclaw.errors import ProviderError
 from picoclaw.messages import Event, Text
 from picoclaw.text import pattern
 
@@ -204,38 +203,29 @@ def _is_whole(found: re.Match[str]) -> bool:
 
 
 class StreamMask:
-    """Masks one secret: `whole` in a complete text, `events` in one that arrives in pieces."""
+    """Masks one secret: `whole` in a complete text, `feed` and `flush` in one that arrives in pieces."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret if len(secret) >= MIN_SECRET_CHARS else ""
+        self._held = ""
 
     def whole(self, text: str) -> str:
         return text.replace(self._secret, MASK) if self._secret else text
 
-    def events(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Pass events on, holding back the end of a text that may be the beginning of the secret."""
-        held = ""
-        try:
-            for event in events:
-                if isinstance(event, Text):
-                    text = self.whole(held + event.text)
-                    held = self._find_beginning(text)
-                    if shown := text[: len(text) - len(held)]:
-                        yield Text(shown)
-                    continue
-                yield from self._release(held)
-                held = ""
-                yield event
-        except ProviderError:
-            yield from self._release(held)
-            raise
-        yield from self._release(held)
-
-    def _find_beginning(self, text: str) -> str:
+    def feed(self, event: Event) -> Iterator[Event]:
+        """Pass an event on, holding back the end of a text that may be the beginning of the secret."""
+        if not isinstance(event, Text):
+            yield from self.flush()
+            yield event
+            return
+        text = self.whole(self._held + event.text)
         lengths = range(min(len(self._secret) - 1, len(text)), 0, -1)
-        return next((text[-n:] for n in lengths if text.endswith(self._secret[:n])), "")
+        self._held = next((text[-n:] for n in lengths if text.endswith(self._secret[:n])), "")
+        if shown := text[: len(text) - len(self._held)]:
+            yield Text(shown)
 
-    @staticmethod
-    def _release(held: str) -> Iterator[Text]:
+    def flush(self) -> Iterator[Event]:
+        """Give what is held back."""
+        held, self._held = self._held, ""
         if held:
             yield Text(MASK if len(held) >= MIN_SECRET_CHARS else held)

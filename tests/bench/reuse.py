@@ -22,7 +22,7 @@ from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.hw import boards
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
-from picoclaw.providers import openai_wire
+from picoclaw.providers import http
 
 QUESTION = "How warm is it in the greenhouse? ({})"
 
@@ -62,7 +62,7 @@ def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
 
 def raw(request: Received) -> bytes:
     """The bytes of a request, which the parsed body gives again."""
-    data = openai_wire.encode_body(request.body)
+    data = http.encode_body(request.body)
     assert len(data) == int(request.headers["content-length"]), "the body is not sent as wire.encoded writes it"
     return data
 
@@ -70,7 +70,7 @@ def raw(request: Received) -> bytes:
 def reuse(before: Received, after: Received) -> Reuse:
     """Compare two requests; the brackets that close the first do not count."""
     shared, whole = common(raw(before)[: -len("]}")], raw(after))
-    messages, of_messages = common(*(openai_wire.encode_body(r.body["messages"])[: -len("]")] for r in (before, after)))
+    messages, of_messages = common(*(http.encode_body(r.body["messages"])[: -len("]")] for r in (before, after)))
     return Reuse(len(raw(after)), shared, shared / whole, messages / of_messages)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from picoclaw.messages import End, Event, Request, Text, ToolCall, Usage
-from picoclaw.providers.openai_wire import build_messages
+from picoclaw.providers.openai import build_messages
 
 _SENTENCE = re.compile(r"use the tool (\w+) with ((?:\w+=[^\s,\"'<>]+(?:, )?)+)", re.IGNORECASE)
 _PAIR = re.compile(r"(\w+)=([^\s,\"'<>]+)")

@@ -1,0 +1,277 @@
+"""One configured model: asks its server, and enters each request in the ledger."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from picoclaw.config import load_config
+from picoclaw.config.files import read_stamp
+from picoclaw.config.tables import ModelConfig, redact_url
+from picoclaw.errors import ConfigError, KnownDown, OverBudget, ProviderError, Refused, Unavailable
+from picoclaw.http_client import Client
+from picoclaw.messages import End, Event, Image, Notice, Request, Usage
+from picoclaw.prompts import estimate_tokens
+from picoclaw.providers import http
+from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
+from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, decide_retry
+from picoclaw.providers.text_calls import get_user_text
+from picoclaw.security.redaction import StreamMask
+from picoclaw.window import count_request_bytes
+
+if TYPE_CHECKING:
+    from picoclaw.providers.anthropic import MessagesFormat
+    from picoclaw.providers.ledger import UsageLedger
+
+_FIELD = re.compile(r"(data|event|id|retry|error)?:")
+_IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
+"""Words by which servers complain of a picture."""
+
+_BUSY_STATUS = re.compile(r"\((?:408|429|503|529)\)")
+"""What passes by itself, with the same picture."""
+
+
+@dataclass
+class ModelState:
+    """How it stands with a model.
+
+    `error` is why its newest request failed, '' when it was answered, and `at` when that was, 0 for never; to `mend`
+    when nothing but its owner's doing helps. It `rests` when it was not asked last because of a cap.
+    """
+
+    error: str = ""
+    at: float = 0.0
+    mend: bool = False
+    rests: bool = False
+
+
+class ModelProvider:
+    """A model over one kept connection, whichever format its server speaks.
+
+    The connection is made with the first request, and anew when the owner has changed the settings of a model that was
+    refused. A server that is down, or has said that asking is no use, is not asked.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        key: str = "",
+        *,
+        table: str = "",
+        home: Path | None = None,
+        open_ledger: "Callable[[], UsageLedger] | None" = None,
+        zone: Callable[[], tzinfo | None] = lambda: None,
+    ) -> None:
+        """`table` names the model's settings below [models], '' for [model]; those in `home` are read again.
+
+        The ledger is opened with a request. Times that a person reads are in the `zone`, None for the board's.
+        """
+        self.model, self.state = model, ModelState()
+        self._key, self._table, self._home = key, table, home
+        self._open_ledger, self._zone = open_ledger, zone
+        self._stamp = read_stamp(home) if home else ()
+        self._refused = False
+        self._reset()
+
+    def _reset(self) -> None:
+        """Know nothing of the server."""
+        self.name = f"{self.model.api}:{self.model.name or 'default'}"
+        self._client: Client | None = None
+        self._format: CompletionsFormat | MessagesFormat = CompletionsFormat()
+        if self.model.api == "anthropic":
+            from picoclaw.providers import anthropic
+
+            self._format = anthropic.MessagesFormat()
+        self._url = self._format.url(self.model.base_url)
+        self._mask = StreamMask(self._key)
+        self._connection = http.Connection()
+        self._breaker = CircuitBreaker()
+        self._refused_images: tuple[Image, ...] = ()
+
+    def close(self) -> None:
+        """See Provider.close."""
+        if self._client:
+            self._client.close()
+
+    def events(self, request: Request) -> Iterator[Event]:
+        """See Provider.events. Raises CircuitOpen, KnownDown and OverBudget without having asked."""
+        try:
+            self._reload_settings()
+            self._breaker.check(request.model)
+            client = self._connect()
+            shown = self._select_images(request)
+            name = f"{self.model.api}:{request.model}" if request.model else f"{self.model.api}:{self._model_name}"
+            with self._open_ledger().record(request, name) if self._open_ledger else nullcontext() as entry:
+                while True:
+                    begun = False
+                    try:
+                        for event in self._exchange(client, shown):
+                            begun = True
+                            if entry:
+                                entry.count(event)
+                            yield event
+                        break
+                    except ProviderError as error:
+                        error.args = (self._mask.whole(str(error)),)
+                        self._record_outage(error)
+                        if begun:
+                            raise
+                        if self._refuses_images(shown, error):
+                            notice = Notice(f"the model was not shown the picture: {error}")
+                            yield notice
+                            shown = self._select_images(request)
+                        elif not self._format.adapt(str(error)):
+                            raise
+        except OverBudget:
+            self.state.rests = True  # which says nothing about the server
+            raise
+        except ProviderError as error:
+            error.args = (self._locate(str(error)),)
+            self._record_failure(request.model, error)
+            raise
+        self._outage.record_answer()
+        self._breaker.record_answer(request.model)
+        self.state = ModelState(at=time.time())
+
+    @property
+    def _model_name(self) -> str:
+        return self.model.name or "default"
+
+    def _reload_settings(self) -> None:
+        """After a refusal, begin anew once the owner's files have changed. Raises Refused when they are wrong."""
+        if not (self._refused and self._home) or (stamp := read_stamp(self._home)) == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            config = load_config({**os.environ, "PICOCLAW_HOME": str(self._home)})
+        except ConfigError as error:
+            raise Refused(str(error)) from None
+        self.close()
+        if self._table in config.models:
+            self.model, self._key = config.models[self._table], config.model_keys.get(self._table, "")
+        elif not self._table and config.model.base_url:
+            self.model, self._key = config.model, config.api_key
+        self._refused = False
+        self._reset()
+
+    def _connect(self) -> Client:
+        """Make the client with the first request. Raises Refused for a key or a proxy that cannot be used."""
+        if self._client is None:
+            self._client = http.make_client(self._key, self._format.headers(self._key))
+            probe = partial(http.probe_server, self._client, self.model.base_url, self._connection, PROBE_S)
+            self._outage = OutageProbe(probe, zone=self._zone)
+        return self._client
+
+    def _record_outage(self, error: ProviderError) -> None:
+        """Remember a server that does not answer; one that says no is there."""
+        if isinstance(error, Refused):
+            self._outage.record_answer()
+        elif isinstance(error, Unavailable) and not isinstance(error, KnownDown):
+            self._outage.record_failure(error)
+
+    def _record_failure(self, model: str, error: ProviderError) -> None:
+        self._breaker.record_failure(model, error)
+        self.state.rests = False
+        action = decide_retry(error).action
+        if action in {"compact", "give up"} or (isinstance(error, KnownDown) and self.state.error):
+            return  # a server that was not asked has nothing new to say
+        self.state = ModelState(str(error), time.time(), action == "owner")
+        self._refused = self._refused or isinstance(error, Refused)
+
+    def _locate(self, error: str) -> str:
+        """Name the settings of a further model where an error names those of the first."""
+        if not self._table:
+            return error
+        key = f"check PICOCLAW_API_KEY_{self._table.upper()}, or {self._table} below [keys] in"
+        return error.replace("check [model] in", f"check [models.{self._table}] in").replace(
+            "check PICOCLAW_API_KEY or", key
+        )
+
+    def _select_images(self, request: Request) -> Request:
+        """Leave out the pictures that this model does not take, or that its server has refused in this turn."""
+        images = _list_images(request)
+        if not images or (self.model.images and images != self._refused_images):
+            return request
+        return request._replace(messages=tuple(message._replace(images=()) for message in request.messages))
+
+    def _refuses_images(self, request: Request, error: ProviderError) -> bool:
+        """Tell whether the server complains of the pictures, which are then left out."""
+        images, text = _list_images(request), str(error).lower()
+        busy = isinstance(error, KnownDown) or _BUSY_STATUS.search(text)
+        if not images or busy or not any(word in text for word in _IMAGE_WORDS):
+            return False
+        self._refused_images = images
+        return True
+
+    def _exchange(self, client: Client, request: Request) -> Iterator[Event]:
+        """Make one request, unless the server is known to be down; gives the events of its answer."""
+        name = request.model or self._model_name
+        self.name = f"{self.model.api}:{name}"
+        body = self._format.body(request, self.model)
+        assembler = AnswerAssembler(get_tool_names(request), get_user_text(request))
+        mask, connection, wait = StreamMask(self._key), self._connection, self.model.idle_seconds
+        try:
+            with connection.stopped_by(request.stop):
+                self._outage.check()
+                with http.open_stream(
+                    client, self._url, body, mask, wait=wait, deadline=request.deadline, connection=connection
+                ) as pieces:
+                    for chunk in self._read_chunks(pieces):
+                        for event in assembler.feed(chunk):
+                            yield from mask.feed(event)
+            if not assembler.finish:
+                raise Unavailable(f"{redact_url(self._url)} ended its answer in the middle; nothing of it was acted on")
+        except ProviderError as error:
+            if not (assembler.finish and isinstance(error, Unavailable)):  # else only the last mark is missing
+                yield from mask.flush()
+                raise
+        for event in assembler.end():
+            if isinstance(event, End):
+                if event.finish == "length" and event.thought.parts and not assembler.spoke:
+                    why = "the model thought until the limit of its answer, and said nothing: raise answer_tokens"
+                    yield from mask.feed(Notice(why))
+                event = _complete_end(event, request, name)  # noqa: PLW2901
+            yield from mask.feed(event)
+
+    def _read_chunks(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        """What an answer consists of, up to its end; what follows is read, so that the connection serves again."""
+        objects = self._read_objects(pieces)
+        for chunk in self._format.chunks(objects):
+            yield chunk
+            if chunk is COMPLETE_CHUNK:
+                http.drain(objects, self._connection)
+                return
+
+    def _read_objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
+        """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
+        lines = map(self._mask.whole, http.iter_stream_lines(pieces))
+        first = next((line for line in lines if line.strip()), "").lstrip("\ufeff")
+        http.refuse_web_page(first, self._url)
+        if _FIELD.match(first):
+            for value in http.read_sse_objects(chain([first], lines)):
+                yield COMPLETE_CHUNK if value is http.DONE_MARK else value
+            http.drain(lines, self._connection)
+        else:
+            yield http.parse_answer_json("\n".join([first, *lines]))
+            yield COMPLETE_CHUNK
+
+
+def _list_images(request: Request) -> tuple[Image, ...]:
+    return tuple(image for message in request.messages for image in message.images)
+
+
+def _complete_end(end: End, request: Request, name: str) -> End:
+    """Put the request's bytes beside the server's count, or guess where it counted nothing; and name who thought."""
+    sent = count_request_bytes(request.system, request.messages, request.tools)
+    thought = end.thought._replace(by=name) if end.thought.parts else end.thought
+    if not end.usage.total:
+        return End(end.finish, Usage(estimate_tokens(sent)), thought)
+    prompt = end.usage.prompt_tokens
+    return End(end.finish, Usage(prompt, end.usage.completion_tokens, ((sent, prompt),) if prompt else ()), thought)
