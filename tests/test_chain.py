@@ -1046,8 +1046,8 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
 @pytest.mark.parametrize(
     "said",
     [
-        f"at most {MAX_RETRIES} further ones",
-        f"take {MAX_RETRY_S:.0f} seconds at most",
+        f"at most {MAX_RETRIES} retries",
+        f"take at most {MAX_RETRY_S:.0f} seconds",
         f"more than {MAX_WAIT_S:.0f} seconds",
         "after 0.5, 1.5 and 4.5 seconds",
         "ten times in a row",
