@@ -18,7 +18,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
 from picoclaw.hw.board import Board
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
-from picoclaw.messages import NO_HOOKS, Inbound, Message, Stop, Turn, TurnHooks
+from picoclaw.messages import Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
@@ -318,10 +318,6 @@ class App:
     def dispatcher(self) -> Dispatcher:
         """Where everything that comes in is answered."""
         return Dispatcher(self)
-
-    def answer(self, inbound: Inbound, around: TurnHooks = NO_HOOKS) -> Turn:
-        """See Dispatcher.answer."""
-        return self.dispatcher.answer(inbound, around)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
         """See Compaction.settle; nothing where the model was not to be had a moment ago."""

@@ -88,7 +88,9 @@ def remember(app, values):
 def answering(app, page, posted):
     """A desk of few words."""
     while arrived := posted.get():
-        turn = app.answer(Inbound(arrived.key, arrived.text, arrived.origin, who=arrived.who), page.around(arrived))
+        turn = app.dispatcher.answer(
+            Inbound(arrived.key, arrived.text, arrived.origin, who=arrived.who), page.around(arrived)
+        )
         page.answered(arrived, turn, turn.reply)
 
 
@@ -204,8 +206,8 @@ def main(folder):
             ),
         )
         remember(app, house.readings())
-        app.answer(Inbound("terminal", "remind me in 40 minutes to water the tomatoes"))
-        app.answer(Inbound("terminal", "every day at 7:30 remind me to look at the tank"))
+        app.dispatcher.answer(Inbound("terminal", "remind me in 40 minutes to water the tomatoes"))
+        app.dispatcher.answer(Inbound("terminal", "every day at 7:30 remind me to look at the tank"))
         browser = Browser(Path(place) / "profile")
         page, posted = DashboardChannel(house, home, "127.0.0.1", 0), SimpleQueue()
         page.start(posted.put)

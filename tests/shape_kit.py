@@ -143,7 +143,7 @@ class House:
         self.phase, self.always, self.stubborn, self._first = answer, always, stubborn, True
         before, stop, shown = len(self.server.requests), Swift(), list[str]()
         around = TurnHooks(stop=stop, listen=lambda e: shown.append(e.text) if isinstance(e, Text) else None)
-        turn = app.answer(Inbound(self.session, QUESTION), around)
+        turn = app.dispatcher.answer(Inbound(self.session, QUESTION), around)
         requests = [request.body for request in self.server.requests[before:]]
         wrote = [path.unlink() for path in self.home.rglob(FILE)]
         return Seen(turn, "".join(shown), stop.rests, requests, bool(wrote), app.stores.earlier(self.session)[0])

@@ -549,12 +549,12 @@ def test_the_verb_prompt_shows_what_is_sent(
     ) as server:
         (tmp_path / "config.toml").write_text(f'[model]\nbase_url = "{server.url}"\nname = "m"\napi = "anthropic"\n')
         with closing(App(load_config(os.environ), SimBoard())) as app:
-            app.answer(Inbound("terminal", "how warm is it?"))
+            app.dispatcher.answer(Inbound("terminal", "how warm is it?"))
         assert prompt.run(parser.parse_args([*words, "--json"])) == 0
         shown = json.loads(capsys.readouterr().out)["body"]
         assert prompt.run(parser.parse_args(words)) == 0
         with closing(App(load_config(os.environ), SimBoard())) as app:
-            app.answer(Inbound("terminal", "hello"))
+            app.dispatcher.answer(Inbound("terminal", "hello"))
     minute = re.compile(r"\d\d:\d\d")
     assert minute.sub("", json.dumps(shown)) == minute.sub("", json.dumps(server.requests[-1].body))
     assert complaints(shown) == []

@@ -464,7 +464,7 @@ def test_the_words_of_another_are_no_answer(desk, origin):
 
 def test_what_somebody_else_has_written_is_no_answer(desk):
     desk.turn("write the plan")
-    desk.app.answer(Inbound(DEFAULT_SESSION, "/yes 1", foreign=("forwarded from Eve",)))
+    desk.app.dispatcher.answer(Inbound(DEFAULT_SESSION, "/yes 1", foreign=("forwarded from Eve",)))
     assert not desk.file.exists()
 
 

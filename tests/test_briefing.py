@@ -227,7 +227,7 @@ def test_a_model_that_the_server_does_not_have_is_named_and_the_usual_one_asked(
     with ModelServer([refusal(404, "no model fern-7b"), reply("Mist them.")]) as server:
         config = Config(tmp_path / "home", ModelConfig(base_url=server.url, name="usual", stream=False))
         app = App(config, SimBoard())
-        turn = app.answer(Inbound("terminal", "ferns?"))
+        turn = app.dispatcher.answer(Inbound("terminal", "ferns?"))
         app.close()
     assert [received.body["model"] for received in server.requests] == ["fern-7b", "usual"]
     assert turn.reply == "Mist them."
@@ -243,7 +243,7 @@ def test_a_bad_wording_of_the_owners_does_not_end_a_turn_that_has_acted(tmp_path
     with ModelServer(answers) as server:
         config = Config(tmp_path / "home", ModelConfig(base_url=server.url, name="m", stream=False))
         app = App(config, SimBoard())
-        turn = app.answer(Inbound("terminal", "note it"))
+        turn = app.dispatcher.answer(Inbound("terminal", "note it"))
         kept = app.stores.history.turns("terminal")
         app.close()
     assert turn.reply.startswith("From memory_store: noted in memory/")

@@ -134,7 +134,7 @@ def talking(tmp_path, counted):
 
 def asked(app, number, *, afresh=False):
     session = f"terminal:{number}" if afresh else "terminal"
-    assert app.answer(Inbound(session, f"What does the note say? ({number})")).stopped == ""
+    assert app.dispatcher.answer(Inbound(session, f"What does the note say? ({number})")).stopped == ""
 
 
 def test_syncs_bytes_and_connections_of_a_turn(talking):

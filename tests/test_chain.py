@@ -848,7 +848,7 @@ class House:
         self.stack.close()
 
     def turn(self, text, origin="owner"):
-        return self.app.answer(Inbound("terminal", text, origin))
+        return self.app.dispatcher.answer(Inbound("terminal", text, origin))
 
     def asked(self):
         return {name: len(server.requests) for name, server in self.servers.items()}

@@ -438,7 +438,7 @@ def test_what_is_too_long_is_said_until_a_model_has_heard_it(tmp_path):
 
     def asked(url):
         with closing(App(Config(tmp_path, ModelConfig(base_url=url, name="m", retries=0)), SimBoard())) as app:
-            app.answer(Inbound("terminal", "good morning"))
+            app.dispatcher.answer(Inbound("terminal", "good morning"))
 
     asked("")  # the matcher cannot condense
     with ModelServer([status(401, "no"), reply("Hello."), reply("Hello.")]) as server:

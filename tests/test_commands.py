@@ -37,7 +37,7 @@ class Chat:
         self.app.close()
 
     def turn(self, text, session=DEFAULT_SESSION, origin="owner", **around):
-        return self.app.answer(Inbound(session, text, origin), TurnHooks(**around))
+        return self.app.dispatcher.answer(Inbound(session, text, origin), TurnHooks(**around))
 
     def __call__(self, text, session=DEFAULT_SESSION):
         """What a command says, or what was wrong with it."""

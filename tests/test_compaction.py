@@ -348,7 +348,7 @@ def test_the_older_part_gives_way_to_a_summary_and_is_kept(tmp_path):
         assert (home.summary, home.shown(), home.all_said()) == ("b and c were said", ["d", "e"], list("abcde"))
         assert app.settle("terminal") == []
         assert len(home.server.requests) == 1
-        assert app.answer(Inbound("terminal", "and now?")).reply == "Good."
+        assert app.dispatcher.answer(Inbound("terminal", "and now?")).reply == "Good."
         texts = [str(message["content"]) for message in home.server.requests[-1].body["messages"]]
         assert "b and c were said" in texts[1]
         assert not any("re: c" in text for text in texts)
@@ -446,7 +446,7 @@ def test_without_a_model_there_is_no_summary(tmp_path):
     with home_with(tmp_path, [refusal(503, "away"), refusal(503, "away")], messages=1) as home:
         app = home.app
         home.say(*"abcde")
-        assert "without a model" in app.answer(Inbound("terminal", "hello")).notice.text
+        assert "without a model" in app.dispatcher.answer(Inbound("terminal", "hello")).notice.text
         assert app.settle("terminal") == []  # the same server has just failed
         assert len(home.server.requests) == 1
     home = App(Config(tmp_path), SimBoard())
@@ -494,7 +494,7 @@ def test_one_of_a_larger_window_is_shown_as_far_as_this_one_takes_it(tmp_path):
         home.say(*"ab")
         long = " ".join(f"fan {i} turns;" for i in range(600))[:8000]
         assert home.app.stores.sessions.add_summary("terminal", long, 1, NOON, 0)
-        assert home.app.answer(Inbound("terminal", "hello")).reply == "Good."
+        assert home.app.dispatcher.answer(Inbound("terminal", "hello")).reply == "Good."
         (request,) = home.server.requests
         text = "".join(str(message["content"]) for message in request.body["messages"])
         assert "fan 0 turns" in text
@@ -769,7 +769,7 @@ def test_a_chat_goes_on_that_is_too_long_in_whatever_words(tmp_path, code, words
     with home_with(tmp_path, answers, 32_768, messages=0) as home:
         roomy(home, 12)
         for text in ("what grows?", "and now?"):
-            turn = home.app.answer(Inbound("terminal", text))
+            turn = home.app.dispatcher.answer(Inbound("terminal", text))
             assert (turn.reply, turn.stopped) == ("Thyme.", "")
         assert len(asked) == 3  # the half is what is shown from then on
         assert "what grows?" in str(asked[-1])
@@ -781,21 +781,21 @@ def test_what_is_refused_at_half_the_length_too_is_shown_whole_again(tmp_path, c
     good = []
     with home_with(tmp_path, lambda _: reply("Thyme.") if good else refusal(code, "no")) as home:
         home.say(*[f"plant {n} {'leaf ' * 300}" for n in range(6)])
-        turn = home.app.answer(Inbound("terminal", "what grows?"))
+        turn = home.app.dispatcher.answer(Inbound("terminal", "what grows?"))
         assert turn.forgotten == 0
         assert "no" in turn.notice.text
         first, last = (len(request.body["messages"]) for request in (home.server.requests[0], home.server.requests[-1]))
         assert len(home.server.requests) == 2
         assert last < first
         good.append(True)
-        assert home.app.answer(Inbound("terminal", "what grows?")).reply == "Thyme."
+        assert home.app.dispatcher.answer(Inbound("terminal", "what grows?")).reply == "Thyme."
         assert "plant 0 " in str(home.server.requests[-1].body)
 
 
 def test_a_short_chat_is_asked_for_once(tmp_path):
     with home_with(tmp_path, lambda _: refusal(400, "no")) as home:
         home.say("a", "b")
-        home.app.answer(Inbound("terminal", "what grows?"))
+        home.app.dispatcher.answer(Inbound("terminal", "what grows?"))
         assert len(home.server.requests) == 1
 
 
@@ -894,7 +894,7 @@ def test_a_chat_is_settled_between_its_turns(tmp_path):
         idle.start()
         try:
             with idle.turn("terminal"):
-                assert app.answer(Inbound("terminal", "e")).reply == "Good."
+                assert app.dispatcher.answer(Inbound("terminal", "e")).reply == "Good."
                 assert home.summary is None
             until = time.monotonic() + 5
             while home.summary is None and time.monotonic() < until:

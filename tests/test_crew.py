@@ -333,7 +333,7 @@ def test_ctrl_c_leaves_helpers_to_the_next(home):
 
 
 def turn(app, text):
-    return app.answer(Inbound("terminal", text))
+    return app.dispatcher.answer(Inbound("terminal", text))
 
 
 def crew_of(app, at_once=2):
@@ -561,7 +561,7 @@ def test_the_word_to_stop_reaches_the_helper_that_a_turn_waits_for(home):
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
         thread = threading.Thread(target=say, args=(server,))
         thread.start()
-        turn = app.answer(Inbound("terminal", "go"), TurnHooks(stop=stop))
+        turn = app.dispatcher.answer(Inbound("terminal", "go"), TurnHooks(stop=stop))
         assert time.monotonic() - said_at[0] < 1
         thread.join()
         assert turn.stopped == "stopped"

@@ -766,7 +766,7 @@ def test_the_app_holds_it_too(home):
     app = App(config.load_config({"PICOCLAW_HOME": str(home)}), SimBoard())
     try:
         said = [
-            app.answer(Inbound("garden", text)).reply
+            app.dispatcher.answer(Inbound("garden", text)).reply
             for text in ("hello", "Ada\n- Time zone: X", "Atlantis", "UTC+1", "later", "Ada", "no more questions")
         ]
     finally:

@@ -161,7 +161,7 @@ def test_a_sign_of_life_is_answered_as_the_list_wants_it(home, model):
     server = model()
     (home / "workspace/HEARTBEAT.md").write_text("- look\n\nIf nothing needs attention, reply with: all pumps fine\n")
     with closing(App(Config(home, ModelConfig(base_url=server.url)), SimBoard())) as app:
-        assert app.answer(Inbound("terminal", "heartbeat")).reply == "all pumps fine"
+        assert app.dispatcher.answer(Inbound("terminal", "heartbeat")).reply == "all pumps fine"
     assert server.requests == []
 
 
@@ -200,7 +200,7 @@ def test_a_message_that_asks_for_a_sign_of_life_needs_no_model(home, model):
     server = model()
     app = App(Config(home, ModelConfig(base_url=server.url)), SimBoard())
     with closing(app):
-        assert app.answer(Inbound("terminal", "Health check?")).reply == "HEARTBEAT_OK"
+        assert app.dispatcher.answer(Inbound("terminal", "Health check?")).reply == "HEARTBEAT_OK"
     assert server.requests == []
 
 
@@ -280,7 +280,7 @@ def test_a_turn_that_begins_has_the_model_at_once_and_the_heartbeat_is_done_afte
         until(lambda: begun)
         with resting(), one_slot:
             asked = time.monotonic()
-            app.answer(Inbound("terminal", "hello"))
+            app.dispatcher.answer(Inbound("terminal", "hello"))
             took = time.monotonic() - asked
             time.sleep(0.3)
             assert (begun, last_beat(home)) == ([True, False], ("put off", 0))
@@ -360,7 +360,7 @@ def test_the_last_chat_is_where_the_owner_spoke_last(home, model):
     server = model(*[reply("fine")] * 4)
     with closing(App(Config(home, ModelConfig(base_url=server.url)), SimBoard())) as app:
         for session, origin in [("porch", "owner"), ("kitchen", "owner"), ("nightly", "cron")]:
-            app.answer(Inbound(session, "hello", origin))
+            app.dispatcher.answer(Inbound(session, "hello", origin))
         assert Heartbeats(app.stores.database).last_chat() == "kitchen"
 
 
@@ -429,7 +429,7 @@ def test_what_is_not_the_owners_word_comes_into_no_checklist(home, model, origin
     server = model(*[reply("", one) for one in [*before, APPEND]], reply("Done."))
     app = App(Config(home, ModelConfig(base_url=server.url)), SimBoard())
     with closing(app):
-        app.answer(Inbound("terminal", "look after it", origin))
+        app.dispatcher.answer(Inbound("terminal", "look after it", origin))
     assert ("run it" in (home / "workspace/HEARTBEAT.md").read_text()) is written
 
 

@@ -44,7 +44,7 @@ def test_a_review_that_a_server_is_silent_about_is_put_down_at_once(tmp_path, en
         begun = time.monotonic()
         if ends == "a turn":
             with idle.turn():
-                assert app.answer(Inbound("terminal", "hello")).reply == "Good morning."
+                assert app.dispatcher.answer(Inbound("terminal", "hello")).reply == "Good morning."
         else:
             idle.stop()
             assert not idle._thread.is_alive()

@@ -474,7 +474,7 @@ def test_the_notes_of_a_day_are_answered(tmp_path, monkeypatch, text, found):
     monkeypatch.setattr(App, "now", lambda _: datetime(2026, 11, 22, 12, tzinfo=UTC))  # a Sunday
     app = App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())
     try:
-        reply = app.answer(Inbound("terminal", text)).reply
+        reply = app.dispatcher.answer(Inbound("terminal", text)).reply
     finally:
         app.close()
     assert [said for said in NOTED.values() if said in reply] == [found]

@@ -25,7 +25,7 @@ def test_a_meeting_beside_a_model(tmp_path):
     texts = ("hello", "Ada", "hello", "Ada", "how warm is it?", "Berlin")
     with ModelServer(script) as server:
         app = house(tmp_path / "home", server, RITUAL)
-        said = [app.answer(Inbound("t", text)).reply for text in texts]
+        said = [app.dispatcher.answer(Inbound("t", text)).reply for text in texts]
         app.close()
     asked = ("Hi.", "Nice name.", "what should I call you?", "New York?", "It is warm.", "short answers?")
     assert all(reply.endswith(end) for reply, end in zip(said, asked, strict=True))
@@ -38,7 +38,7 @@ def test_a_meeting_beside_a_model(tmp_path):
 def test_a_changed_ritual_is_the_models_which_notes_nothing_invented(tmp_path, given, noted):
     with ModelServer([reply("", call("first_run", {"name": given})), reply("Hi.")]) as server:
         app = house(tmp_path / "home", server, "Ask for the name.")
-        turn = app.answer(Inbound("t", "I am Ada"))
+        turn = app.dispatcher.answer(Inbound("t", "I am Ada"))
         app.close()
     assert turn.tools[0].result.startswith("Noted") == noted
     assert "FIRST MEETING" in server.requests[0].body["messages"][0]["content"]
@@ -48,6 +48,6 @@ def test_the_same_note_is_written_once(tmp_path):
     note = reply("", call("memory_store", {"text": "the key is under the mat"}))
     with ModelServer([note, note, reply("Noted.")]) as server:
         app = house(tmp_path / "home", server, "")
-        turn = app.answer(Inbound("t", "the key is under the mat"))
+        turn = app.dispatcher.answer(Inbound("t", "the key is under the mat"))
         app.close()
     assert turn.tools[1].result.startswith("Not done again")

@@ -526,7 +526,7 @@ class House:
         self.app.close()
 
     def say(self, text, origin="owner", session=DEFAULT_SESSION, **more):
-        return self.app.answer(Inbound(session, text, origin, **more))
+        return self.app.dispatcher.answer(Inbound(session, text, origin, **more))
 
     def rows(self):
         with closing(apsw.Connection(str(self.path))) as other:
@@ -556,7 +556,7 @@ def test_causes_and_channels(tmp_path):
     with ModelServer(answers) as server, House(tmp_path / "home", server) as house:
         house.say("tell me a joke", session="telegram:7")
         house.say("tell me a joke", "guest", "page")
-        house.app.answer(Inbound("heartbeat", "look around", "heartbeat", "telegram:7"))
+        house.app.dispatcher.answer(Inbound("heartbeat", "look around", "heartbeat", "telegram:7"))
         plan = Plan("at", "", anchor=0.0)
         assert run_job(house.app, Job(3, "telegram:7", "tell me a joke", plan, kind="fresh")).text.startswith("four")
         run_job(house.app, Job(4, DEFAULT_SESSION, "tell me a joke", plan._replace(text="rule frost"), kind="turn"))

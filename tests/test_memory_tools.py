@@ -290,7 +290,7 @@ def test_notes_are_kept_found_mended_and_forgotten_without_a_model(tmp_path, mon
     monkeypatch.setattr(App, "now", lambda _: NOON)
     try:
         for text, answer in SAID:
-            assert answer in app.answer(Inbound("terminal", text)).reply, text
+            assert answer in app.dispatcher.answer(Inbound("terminal", text)).reply, text
     finally:
         app.close()
 

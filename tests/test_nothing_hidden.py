@@ -114,7 +114,7 @@ def bodies(home, answers, inbounds, *, mode="full", limits=None):
         app = App(config, SimBoard())
         try:
             for inbound in inbounds:
-                app.answer(inbound)
+                app.dispatcher.answer(inbound)
         finally:
             app.close()
         return [received.body for received in server.requests]

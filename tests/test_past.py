@@ -120,7 +120,7 @@ def test_forgetting_says_what_past_messages_still_hold(tmp_path, monkeypatch, me
     monkeypatch.setattr(App, "now", lambda _: NOON)
     app = App(Config(tmp_path, memory=MemoryConfig(messages=messages, embeddings="off")), SimBoard())
     try:
-        replies = [app.answer(Inbound("terminal", text)).reply for text, _ in SAID]
+        replies = [app.dispatcher.answer(Inbound("terminal", text)).reply for text, _ in SAID]
     finally:
         app.close()
     for reply, (_, part) in zip(replies, SAID, strict=True):

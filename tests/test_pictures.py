@@ -110,8 +110,8 @@ def ask(server: ModelServer, home: Path, **model: Any) -> Any:
     config = Config(home, ModelConfig(base_url=server.url, name="m", retries=0, **model))
     text = "what is it?\nAttached, in the workspace: inbox/a.jpg"
     with closing(App(config, SimBoard())) as app:
-        first = app.answer(Inbound("telegram:1", text, attachments=("inbox/a.jpg",)))
-        app.answer(Inbound("telegram:1", "sure?"))
+        first = app.dispatcher.answer(Inbound("telegram:1", text, attachments=("inbox/a.jpg",)))
+        app.dispatcher.answer(Inbound("telegram:1", "sure?"))
     return [json.dumps(request.body["messages"]) for request in server.requests], first
 
 

@@ -39,7 +39,7 @@ def home(tmp_path, monkeypatch):
 
 def say(home, *lines):
     with closing(App(Config(home, limits=LimitsConfig(result_chars=600)), SimBoard())) as app:
-        return [app.answer(Inbound("terminal", line)).reply for line in lines]
+        return [app.dispatcher.answer(Inbound("terminal", line)).reply for line in lines]
 
 
 def test_a_call_that_waits_is_said_to_wait_and_not_to_have_failed(home):

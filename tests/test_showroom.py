@@ -116,7 +116,7 @@ def test_the_past_and_its_troubles(app, house):
 
 def test_what_was_said_is_without_the_head_and_the_tools(app, house):
     assert house.said("page:home", 60) == []
-    app.answer(Inbound("page:home", "how warm is it in the greenhouse?"))
+    app.dispatcher.answer(Inbound("page:home", "how warm is it in the greenhouse?"))
     said = house.said("page:home", 60)
     assert [line.role for line in said] == ["user", "assistant"]
     assert said[0].text == "how warm is it in the greenhouse?"
@@ -127,7 +127,7 @@ def test_what_was_said_is_without_the_head_and_the_tools(app, house):
 
 def test_jobs_and_rules_are_told_with_what_is_wrong_with_them(app, house):
     (app.config.home / "rules.toml").write_text(RULES)
-    app.answer(Inbound("page:home", "remind me in 40 minutes to water the tomatoes"))
+    app.dispatcher.answer(Inbound("page:home", "remind me in 40 minutes to water the tomatoes"))
     assert house.jobs()[0].text.endswith("water the tomatoes")
     good, bad = house.rules()
     assert (good.name, good.good) == ("hot", True)
@@ -169,7 +169,7 @@ def test_what_waits_for_its_answer_is_part_of_what_was_said(app, house):
     inbox.put(InboxMessage("telegram:7", "hello", "telegram:7", "owner", "3"))
     assert [line.text for line in house.said("page:home", 60)] == ["how warm is it?", "and outside?"]
     inbox.begin([first.number])
-    app.answer(Inbound("page:home", "how warm is it?", inbox=first.number))
+    app.dispatcher.answer(Inbound("page:home", "how warm is it?", inbox=first.number))
     assert [(line.role, line.text[:16]) for line in house.said("page:home", 60)][::2] == [
         ("user", "how warm is it?"),
         ("user", "and outside?"),

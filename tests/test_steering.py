@@ -324,7 +324,7 @@ RESUMED: list[tuple[str, list[Message], list[Any], list[str]]] = [
 @pytest.mark.parametrize(("so_far", "done", "results"), [row[1:] for row in RESUMED], ids=[row[0] for row in RESUMED])
 def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results: list[str]) -> None:
     bench, person = Bench(says("ok")), Person()
-    turn = checked(bench.agent.resume(TurnContext("Be brief.", so_far[0].text), (), CALLER, person.around(), so_far))
+    turn = checked(bench.agent.turn(TurnContext("Be brief.", so_far[0].text), (), CALLER, person.around(), so_far))
     assert bench.toolbox.used == done
     assert [m.text for m in bench.model.requests[0].messages if m.role == "tool"] == results
     assert turn.messages[: len(so_far)] == tuple(so_far)
@@ -333,16 +333,14 @@ def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results:
 
 def test_a_turn_that_was_answered_already_asks_nobody() -> None:
     bench = Bench()
-    turn = bench.agent.resume(
-        TurnContext("", "hello"), (), CALLER, NO_HOOKS, begun(Message("assistant", "It is warm."))
-    )
+    turn = bench.agent.turn(TurnContext("", "hello"), (), CALLER, NO_HOOKS, begun(Message("assistant", "It is warm.")))
     assert (turn.reply, turn.steps, bench.model.requests) == ("It is warm.", 0, [])
 
 
 def test_repetition_is_noticed_across_the_break() -> None:
     before = [m for _ in range(2) for m in (asked(SWITCH), gave(SWITCH, "pin 17 is on"))]
     bench = Bench(calls(SWITCH), says("It is on."))
-    turn = bench.agent.resume(TurnContext("", "go"), (), CALLER, NO_HOOKS, begun(*before))
+    turn = bench.agent.turn(TurnContext("", "go"), (), CALLER, NO_HOOKS, begun(*before))
     assert (turn.stopped, bench.toolbox.used) == ("repeated", [])
     assert turn.messages[-2].text.startswith("error: made already: pin 17 is on")
 
@@ -367,7 +365,7 @@ def test_whatever_the_moment_of_the_cut_nothing_is_done_twice() -> None:
             again = Bench(*script[answers:])
             again.toolbox.used = bench.toolbox.used
             again.agent = Agent(again.model, toolset_of(bench.toolbox), PROMPTS, again.limits, 32_768, 100)
-            turn = again.agent.resume(TurnContext("", "how warm is it?"), (), CALLER, NO_HOOKS, so_far)
+            turn = again.agent.turn(TurnContext("", "how warm is it?"), (), CALLER, NO_HOOKS, so_far)
         assert checked(turn).reply == "Done."
         for act in ("switch", "note"):
             assert sum(use[0] == act for use in bench.toolbox.used) <= 1, (cut, bench.toolbox.used)
@@ -421,13 +419,13 @@ def test_what_is_said_meanwhile_is_in_the_database_and_a_summary_is_not(tmp_path
     with ModelServer([reply("", call("sensor_list")), reply("In the café."), reply("There.")]) as server:
         app = App(Config(tmp_path, ModelConfig(base_url=server.url)), SimBoard())
         with closing(app):
-            app.answer(Inbound("terminal", "where is it?"), TurnHooks(typed=lambda: lines.pop(0)))
+            app.dispatcher.answer(Inbound("terminal", "where is it?"), TurnHooks(typed=lambda: lines.pop(0)))
             (turn,) = app.stores.history.turns("terminal")
             assert turn[-2].text.endswith("</moment>\ncaf?, please")
             assert "caf?, please" in server.requests[1].said
             ((number, _),) = app.stores.sessions.unsummarised("terminal")
             assert app.stores.sessions.add_summary("terminal", "The key is under the mat.", number, app.now(), 0)
-            app.answer(Inbound("terminal", "and now?"))
+            app.dispatcher.answer(Inbound("terminal", "and now?"))
             assert not any("under the mat" in m.text for turn in app.stores.history.turns("terminal") for m in turn)
         first = server.requests[2].body["messages"][1]
         assert first["role"] == "user"

@@ -48,7 +48,7 @@ class House:
 
     def turn(self, made=None, text="go on", session="terminal", **more):
         self.next = made
-        turn = self.app.answer(Inbound(session, text, **more))
+        turn = self.app.dispatcher.answer(Inbound(session, text, **more))
         return turn.tools[0].result if turn.tools else ""
 
     def restart(self):
@@ -119,7 +119,7 @@ def test_what_was_read_counts_while_the_disk_takes_no_turn(house, how):
 @pytest.mark.parametrize("command", ENDS)
 def test_it_ends_with_the_conversation(house, command):
     house.turn(READ)
-    house.app.answer(Inbound("terminal", command))
+    house.app.dispatcher.answer(Inbound("terminal", command))
     assert not waits(house.turn(NOTE))
     assert "relay" in house.notes()
 
@@ -256,7 +256,7 @@ def test_a_secret_is_neither_kept_nor_told(house):
     assert SECRET in (house.folder / "workspace/new.txt").read_text()
     streamed = []
     house.next = None
-    turn = house.app.answer(Inbound("terminal", f"psk={SECRET}"), TurnHooks(listen=streamed.append))
+    turn = house.app.dispatcher.answer(Inbound("terminal", f"psk={SECRET}"), TurnHooks(listen=streamed.append))
     assert SECRET not in turn.reply
     house.app.close()
     with closing(sqlite3.connect(house.folder / "state.db")) as database:

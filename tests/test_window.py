@@ -379,7 +379,7 @@ def test_pages_without_room_are_named(tmp_path: Path) -> None:
 def test_the_answer_that_is_asked_for_leaves_room_for_the_question(tmp_path: Path) -> None:
     with ModelServer() as server:
         home = Home(tmp_path / "home", 4096, answer=32_768, url=server.url)
-        assert home.app.answer(Inbound("terminal", "hello there")).reply == "You said: hello there"
+        assert home.app.dispatcher.answer(Inbound("terminal", "hello there")).reply == "You said: hello there"
         assert [request.body["max_tokens"] for request in server.requests] == [1024]
         home.app.close()
 

@@ -197,7 +197,7 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
     inbound = Inbound(chat.key, "")
     told = replace(chat.app.context_builder, tidy=False).build(inbound, earlier, [act for _, act in acts], chat.now)
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
-    talk = agent.opened(brief, earlier)
+    talk = agent.open_conversation(brief, earlier)
     tools, said = agent.tools(talk, brief), list(chain.from_iterable(talk.history))
     sections = sorted((part(count_bytes(text), name) for name, text in told.sections), reverse=True)
     yield part(

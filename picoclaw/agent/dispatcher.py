@@ -1,4 +1,4 @@
-"""The desk: everything that comes in is answered here, a chat line, a command, a due job, a heartbeat, one by one."""
+"""Answers everything that comes in, one by one: a chat line, a command, a due job, a heartbeat."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from picoclaw import claims
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.agent.loop import Agent
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
-from picoclaw.messages import NO_HOOKS, Caller, Inbound, Message, Notice, Origin, Turn, TurnHooks, Usage, is_owner
+from picoclaw.messages import NO_HOOKS, Caller, Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import fill_template
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.approvals import Approval
@@ -26,66 +25,63 @@ class Dispatcher:
     """Answers one message at a time with the parts of the app, and keeps what was said."""
 
     app: AgentApp
-    _complaints: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
-    def answer(self, inbound: Inbound, around: TurnHooks = NO_HOOKS) -> Turn:
+    def answer(self, inbound: Inbound, hooks: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
-        if said := self.app.wiring.stop(inbound.text, inbound.origin):
-            return _make_turn(inbound, *said, by="stop")
+        if stopped := self.app.wiring.stop(inbound.text, inbound.origin):
+            return _make_turn(inbound, *stopped, by="stop")
         if is_owner(inbound.origin) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
-            return self._commanded(inbound, around)
-        return self._turn(inbound, around)
+            return self._run_command(inbound, hooks)
+        return self._run_turn(inbound, hooks)
 
-    @property
-    def _model(self) -> str:
-        """The name of the configured model."""
-        return self.app.config.model.name or "default"
-
-    def _agent(self, origin: Origin) -> Agent:
-        return self.app.light_agent if origin == "heartbeat" else self.app.agent
-
-    def _commanded(self, inbound: Inbound, around: TurnHooks) -> Turn:
-        """Do a command, which is no part of the conversation; a text that is none after all is answered."""
-        from picoclaw.agent import commands
-        from picoclaw.agent.commands import CommandContext
-
-        if (given := commands.parse_chat_command(replace_surrogates(inbound.text))) is None:
-            return self._turn(inbound, around)
-        key, usual = replace_surrogates(inbound.session), self._model
-        model = self._chosen(key) or usual
-        chat = CommandContext(
-            self.app, key, self.app.now(), model, usual, who=inbound.who, origin=inbound.origin, stop=around.stop
-        )
-        answer = commands.run_chat_command(given, chat)
-        if answer.made:
-            return self._go_on(answer.made, answer.text, inbound, around)
-        if answer.again:
-            turn = self._turn(inbound._replace(text=answer.again, foreign=answer.foreign), around)
-            return _add_notes(turn, answer.text)
-        return _make_turn(inbound, answer.good, answer.text, by=BY_COMMAND)
-
-    def _chosen(self, session: str) -> str:
+    def _get_model(self, session: str) -> str:
         """The model that a conversation is to be held with, '' for the configured one."""
         try:
-            return self.app.stores.sessions.model(session) if self.app.stores.config.model.base_url else ""
+            return self.app.stores.sessions.model(session) if self.app.config.model.base_url else ""
         except StoreError:
             return ""
 
-    def _go_on(self, made: Approval, said: str, inbound: Inbound, around: TurnHooks) -> Turn:
+    def _run_command(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
+        """Do a command, which is no part of the conversation; a text that is none after all is answered."""
+        from picoclaw.agent import commands
+
+        if (command := commands.parse_chat_command(replace_surrogates(inbound.text))) is None:
+            return self._run_turn(inbound, hooks)
+        key, usual = replace_surrogates(inbound.session), self.app.config.model.name or "default"
+        chat = commands.CommandContext(
+            self.app,
+            key,
+            self.app.now(),
+            self._get_model(key) or usual,
+            usual,
+            who=inbound.who,
+            origin=inbound.origin,
+            stop=hooks.stop,
+        )
+        result = commands.run_chat_command(command, chat)
+        if result.made:
+            return self._go_on(result.made, result.text, inbound, hooks)
+        if result.again:
+            turn = self._run_turn(inbound._replace(text=result.again, foreign=result.foreign), hooks)
+            return _add_notes(turn, result.text)
+        return _make_turn(inbound, result.good, result.text, by=BY_COMMAND)
+
+    def _go_on(self, made: Approval, said: str, inbound: Inbound, hooks: TurnHooks) -> Turn:
         """Go on with the conversation in which a call was asked for that was made now, and answer who said yes to it.
 
         Without a model, or in another chat, they are told the result plainly.
         """
         plainly = "\n".join([said, *(one.outcome for one in made.each)])
-        here, modelled = made.home == replace_surrogates(inbound.session), bool(self.app.stores.config.model.base_url)
-        if modelled:
-            number = inbound.inbox if here else 0
+        here = made.home == replace_surrogates(inbound.session)
+        if self.app.config.model.base_url:
             numbers = " and ".join(str(one.number) for one in made.each)
             text = fill_template(self.app.prompts["approved"], {"number": numbers}, "number")
-            asked = Inbound(made.home, text, _choose_origin(made), inbox=number, who=made.asked_by)
-            turn = self._turn(asked, around if here else TurnHooks(stop=around.stop, shield=around.shield), made)
+            origin = made.origin if made.origin in {"web", "guest"} else "owner"
+            asked = Inbound(made.home, text, origin, inbox=inbound.inbox if here else 0, who=made.asked_by)
+            turn = self._run_turn(asked, hooks if here else TurnHooks(stop=hooks.stop, shield=hooks.shield), made)
             if here:
                 return _add_notes(turn, said if turn.stopped != "error" else plainly)
             self.app.approving.tell(made.home, plainly if turn.stopped == "error" else turn.reply)
@@ -93,114 +89,110 @@ class Dispatcher:
             self.app.approving.tell(made.home, plainly)
         return _make_turn(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
-    def _turn(self, inbound: Inbound, around: TurnHooks, made: Approval | None = None) -> Turn:
-        now = self.app.now()
-        earlier, acts, summary, numbers = self.app.stores.earlier(inbound.session)
+    def _run_turn(self, inbound: Inbound, hooks: TurnHooks, made: Approval | None = None) -> Turn:
+        app, stores, now = self.app, self.app.stores, self.app.now()
+        agent = app.light_agent if inbound.origin == "heartbeat" else app.agent
+        earlier, acts, summary, numbers = stores.earlier(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
-        if inbound.origin == "guest" and ":-" in inbound.session and self.app.context_builder.guest_tools() is not None:
-            earlier, summary = (
-                [_keep_spoken(turn) for turn in earlier],
-                "",
-            )  # in a group, the owner's turns are among them
-        words = (message.text for turn in earlier for message in turn if message.role == "user")
-        newest = "" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text
-        said, home = (*map(remove_untrusted, (*words, newest)),), inbound.reply_to
-        cleaned, unknown = inbound._replace(text=replace_surrogates(inbound.text)), [act for _, act in acts]
-        told = self.app.context_builder.build(cleaned, earlier, unknown, now, once=around.once)
-        may = told.brief.only
-        heard = {*told.heard, *inbound.foreign, *self.app.stores.taint(inbound.session, inbound.origin)}
-        who, key, cause = inbound.who, inbound.session, inbound.cause
+        if inbound.origin == "guest" and ":-" in inbound.session and app.context_builder.guest_tools() is not None:
+            # in a group, the owner's turns are among them
+            earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
+        cleaned = inbound._replace(text=replace_surrogates(inbound.text))
+        told = app.context_builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
+        model = told.brief.model or self._get_model(inbound.session)
+        counted_as = model or app.config.model.name or "default"
+        brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
+        pictures = self._read_pictures(inbound)
+        heard = {*told.heard, *inbound.foreign, *stores.taint(inbound.session, inbound.origin)}
+        so_far = [Message("user", brief.text, images=pictures.images)]
+        words = [message.text for turn in earlier for message in turn if message.role == "user"]
+        words.append("" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text)
         caller = Caller(
-            key,
+            inbound.session,
             inbound.origin,
             now,
-            around.say,
+            hooks.say,
             heard,
-            said=said,
-            reply_to=home,
-            may=may,
-            who=who,
-            cause=cause,
+            said=tuple(map(remove_untrusted, words)),
+            reply_to=inbound.reply_to,
+            may=brief.only,
+            who=inbound.who,
+            cause=inbound.cause,
             asks=[],
         )
-        tools = self._agent(inbound.origin).toolset
-        caller.private.update(call.name for turn in earlier for message in turn for call in message.calls)
-        caller.private.intersection_update(tools.private)
-        caller.private.update(["a summary"] if summary else ())
+        made_before = [call for turn in earlier for message in turn for call in message.calls]
+        caller.private.update({call.name for call in made_before} & agent.toolset.private)
+        if summary:
+            caller.private.add("a summary")
         if not heard:
-            made_before = (call for turn in earlier for message in turn for call in message.calls)
             caller.written.extend(text for call in made_before for text in list_texts(call))
-        other = told.brief.model or self._chosen(inbound.session)
-        model = other or self._model
-        brief = told.brief._replace(model=other, bytes_a_token=self.app.stores.bytes_a_token(model), summary=summary)
-        shown = self._pictures(inbound)
-        heard.update(shown.names)  # what is written on a picture is nobody's word
-        so_far = [Message("user", brief.text, images=shown.images)]
+        heard.update(pictures.names)  # what is written on a picture is nobody's word
         if made:
-            heard.update(
-                *(one.heard for one in made.each),
-                () if made.home == made.session else [f"what a {made.origin} has asked for"],
-            )
+            heard.update(*(one.heard for one in made.each))
+            if made.home != made.session:
+                heard.add(f"what a {made.origin} has asked for")
             so_far += _render_made_calls(made)
-        with self.app.approving.ask_at_end(caller):
-            turn = self._agent(inbound.origin).resume(brief, earlier, caller, around, so_far)
-        turn = self.app.stores.presentable(turn, heard, inbound)
-        with around.shield():
-            if turn.usage.total:  # the matcher counts nothing
-                self.app.stores.heard()
-            try:
-                upto = numbers[turn.forgotten - 1] if turn.forgotten else 0
-                done = [act for act, _ in acts]
-                owed = UnsavedTurn(
-                    inbound.session, turn, now, tuple(done), self._counter(turn, model), upto, inbound.inbox
-                )
-                doubt = self._kept(owed)
-            except StoreError as error:
-                turn = self._unkept(turn, error)
-            else:
-                turn = _add_notes(
+        with app.approving.ask_at_end(caller):
+            turn = agent.turn(brief, earlier, caller, hooks, so_far)
+        turn = stores.presentable(turn, heard, inbound)
+        with hooks.shield():
+            turn = self._keep(
+                UnsavedTurn(
+                    inbound.session,
                     turn,
-                    _describe_cut(turn),
-                    *self._news([doubt, self.app.rights.problem(), *told.problems, *shown.problems]),
-                )
-            self.app.stores.answered(inbound)
+                    now,
+                    tuple(act for act, _ in acts),
+                    self._name_counter(turn, counted_as),
+                    numbers[turn.forgotten - 1] if turn.forgotten else 0,
+                    inbound.inbox,
+                ),
+                [*told.problems, *pictures.problems],
+            )
+            stores.answered(inbound)
         for _, act in acts:
             turn = _add_notes(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
 
-    def _kept(self, owed: UnsavedTurn) -> str:
-        """Keep a turn; returns what should be known of it. Raises StoreError."""
-        missing = len(self.app.stores.unkept)
-        doubt = self.app.stores.unkept.keep(owed)
+    def _keep(self, unsaved: UnsavedTurn, problems: Sequence[str]) -> Turn:
+        """Keep a turn; returns it with notes of what went wrong. Answers go on from memory while the disk takes none."""
+        stores, turn = self.app.stores, unsaved.turn
+        if turn.usage.total:  # the matcher counts nothing
+            stores.heard()
+        missing = len(stores.unkept)
+        try:
+            doubt = stores.unkept.keep(unsaved)
+        except StoreError as error:
+            if not self._select_new([_NOT_STORED_NOTICE]):
+                return turn
+            why = "" if str(error) in turn.notice.text else f": {error}"
+            goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
+            return _add_notes(turn, f"this turn could not be kept{why}; {goes_on}", failed=True)
         if missing:
-            self._complaints.discard(_NOT_STORED_NOTICE)
-            return "; ".join(filter(None, [doubt, f"the disk takes it again: {missing} earlier turns are kept now"]))
-        return doubt
+            self._reported.discard(_NOT_STORED_NOTICE)
+            again = f"the disk takes it again: {missing} earlier turns are kept now"
+            doubt = f"{doubt}; {again}" if doubt else again
+        cut = ""
+        if most := turn.longest_said:
+            cut = f"too long for the model's window: it was shown {most} characters of that, without the middle"
+        return _add_notes(turn, cut, *self._select_new([doubt, self.app.rights.problem(), *problems]))
 
-    def _unkept(self, turn: Turn, error: StoreError) -> Turn:
-        """Say once that turns are not kept; answers go on from memory meanwhile."""
-        first = self._news([_NOT_STORED_NOTICE])
-        why = "" if str(error) in turn.notice.text else f": {error}"
-        goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
-        return _add_notes(turn, f"this turn could not be kept{why}; {goes_on}", failed=True) if first else turn
-
-    def _counter(self, turn: Turn, model: str) -> str:
+    def _name_counter(self, turn: Turn, model: str) -> str:
         """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
-        by, further = turn.provider.partition(":")[2], self.app.stores.config.models.get(model)
+        by, further = turn.provider.partition(":")[2], self.app.config.models.get(model)
         return model if not by or (further and further.name == by) else by
 
-    def _pictures(self, inbound: Inbound) -> Pictures:
+    def _read_pictures(self, inbound: Inbound) -> Pictures:
         """The pictures that came with a message, where there is a model that sees."""
-        config = self.app.stores.config
-        seeing = any(model.images for model in (config.model, *config.models.values()))
-        return read_pictures(config.workspace, inbound.attachments) if seeing and inbound.attachments else Pictures()
+        config = self.app.config
+        sees = any(model.images for model in (config.model, *config.models.values()))
+        return read_pictures(config.workspace, inbound.attachments) if sees and inbound.attachments else Pictures()
 
-    def _news(self, notes: Iterable[str]) -> list[str]:
-        """What has not been said by this process; a chat that repeats a complaint every turn is no help."""
-        news = [note for note in dict.fromkeys(notes) if note and note not in self._complaints]
-        self._complaints.update(news)
-        return news
+    def _select_new(self, notes: Iterable[str]) -> list[str]:
+        """What was not reported by this process; a chat that repeats a complaint every turn is no help."""
+        new = [note for note in dict.fromkeys(notes) if note and note not in self._reported]
+        self._reported.update(new)
+        return new
 
 
 def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa: FBT001
@@ -222,17 +214,6 @@ def _render_made_calls(made: Approval) -> list[Message]:
     results = (one.outcome if one.state == "done" else f"error: {one.outcome}" for one in made.each)
     shown = [Message("tool", text, call_id=call.id) for call, text in zip(calls, results, strict=True)]
     return [Message("assistant", "", calls), *shown]
-
-
-def _choose_origin(made: Approval) -> Origin:
-    return made.origin if made.origin in {"web", "guest"} else "owner"
-
-
-def _describe_cut(turn: Turn) -> str:
-    most = turn.longest_said
-    return (
-        f"too long for the model's window: it was shown {most} characters of that, without the middle" if most else ""
-    )
 
 
 def _add_notes(turn: Turn, *texts: str, failed: bool = False) -> Turn:

@@ -6,25 +6,43 @@ Knows no channel, no file and no wording; time, model, tools and templates are h
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from picoclaw.agent import conversation
-from picoclaw.agent.conversation import Conversation, HistoryView, Steering, StreamedAnswer, TurnBudget, add_notice
-from picoclaw.claims import strip_context
+from picoclaw.agent.conversation import Conversation, HistoryView
+from picoclaw.claims import find_unfounded_claims, strip_context
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
-from picoclaw.messages import NO_HOOKS, Caller, Message, Notice, Request, Text, ToolCall, Turn, TurnContext, TurnHooks
+from picoclaw.messages import (
+    NO_HOOKS,
+    Caller,
+    End,
+    Message,
+    Notice,
+    Request,
+    Text,
+    ToolCall,
+    Turn,
+    TurnContext,
+    TurnHooks,
+    Usage,
+)
 from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
+from picoclaw.repetition import REPEATS, count_repeated
 from picoclaw.tools.registry import Toolset, TurnCalls
 from picoclaw.tools.results import find_opened_tools
 from picoclaw.window import READ_ON_TOOL, get_summary_bytes, measure_bytes_a_token, split_window
 
+LAST_WORD_SECONDS = 60.0
+
+CONTENT_FILTER = "content_filter"
+"""How a server says that it has ended an answer that it does not want to give."""
+
 Turns = Sequence[tuple[Message, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Agent:
     """What every turn needs. `prompts` are templates by name, `window` and `answer` tokens, `clock` seconds.
 
@@ -40,37 +58,62 @@ class Agent:
     clock: Callable[[], float] = time.monotonic
     writes: Callable[[ToolCall], bool] = lambda _: False
 
-    def turn(self, brief: TurnContext, history: Turns, caller: Caller, around: TurnHooks = NO_HOOKS) -> Turn:
+    def turn(
+        self,
+        brief: TurnContext,
+        history: Turns,
+        caller: Caller,
+        hooks: TurnHooks = NO_HOOKS,
+        so_far: Sequence[Message] = (),
+    ) -> Turn:
         """Answer one message, after the earlier turns in `history`.
 
-        Ctrl-C ends it like the stop of those around it. Raises nothing that a model, a tool or a person did:
-        `Turn.stopped` is '' when the model answered of its own accord, else 'steps', 'seconds', 'tokens',
-        'repeated', 'stopped' or 'error'.
+        Ctrl-C ends it like the stop of the hooks. Raises nothing that a model, a tool or a person did: `Turn.stopped`
+        is '' when the model answered of its own accord, else 'steps', 'seconds', 'tokens', 'repeated', 'stopped' or
+        'error'.
+
+        A turn goes on from the messages `so_far` that `hooks.keep` was last handed. An open call that only reads is
+        made again. One that acts is not: whether it was done is not known. The limits count from here.
         """
-        return self.resume(brief, history, caller, around, [Message("user", brief.text)])
+        run = _TurnRun(self, brief, history, caller, hooks, so_far)
+        limit = ""
+        try:
+            run.finish_open_calls()
+            while not limit and run.talk.messages[-1].role != "assistant":
+                try:
+                    calls = run.ask()
+                except DeadlinePassed:
+                    limit = "seconds"
+                    break
+                run.make_calls(calls)
+                if not calls and not run.ask_to_measure():
+                    break
+                limit = run.get_reached_limit()
+                if not limit:
+                    run.take_typed()
+            if limit:
+                run.ask_last_word(limit)
+        except (TurnStopped, KeyboardInterrupt):
+            return run.break_off("stopped", self.prompts["stopped"])
+        except ProviderError as error:
+            run.note_failure(error)
+            mark = fill_template(self.prompts["failed"], {"error": run.notice.text}, "error")
+            return run.break_off("error", mark)
+        return run.end(limit)
 
-    def resume(
-        self, brief: TurnContext, history: Turns, caller: Caller, around: TurnHooks, so_far: Sequence[Message]
-    ) -> Turn:
-        """Go on with a turn from the messages that `around.keep` was last handed; else as `turn`.
-
-        An open call that only reads is made again. One that acts is not: whether it was done is not known. The limits
-        count from here.
-        """
-        keep = self.toolset.keep_whole
-        talk = self._conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
-        return _TurnRun(self, brief, talk, caller, around).go()
-
-    def opened(self, brief: TurnContext, history: Turns) -> Conversation:
-        """Begin a turn's conversation: what was said before, as far as the window takes it, and the new message."""
-        return self._conversation(brief, history, [Message("user", brief.text)], lambda *_: 0)
-
-    def _conversation(
-        self, brief: TurnContext, history: Turns, messages: Sequence[Message], keep_whole: Callable[[str, str], int]
+    def open_conversation(
+        self,
+        brief: TurnContext,
+        history: Turns,
+        messages: Sequence[Message] = (),
+        keep: Callable[[str, str], int] = lambda *_: 0,
     ) -> Conversation:
+        """Begin a turn's conversation: what was said before, as far as the window takes it, and the new messages."""
         said = cut_bytes(brief.summary, get_summary_bytes(self.window))
         summary = said and fill_block(self.prompts["summarised"], "", said)
-        talk = Conversation(list(history), list(messages), 0, brief.relied_on, summary, keep_whole=keep_whole)
+        talk = Conversation(
+            list(history), list(messages or [Message("user", brief.text)]), 0, brief.relied_on, summary, keep_whole=keep
+        )
         self.fit(talk, brief)
         return talk
 
@@ -81,12 +124,6 @@ class Agent:
         called = {call.name for message in shown for call in message.calls}
         return self.toolset.definitions(brief.tools and brief.tools | read_on, called | read_on, most)
 
-    def calls(self, brief: TurnContext, caller: Caller) -> TurnCalls:
-        """Begin to count the calls of a turn, which may be those alone that its brief and its caller allow."""
-        allowed = [names for names in (brief.only, caller.may) if names is not None]
-        only = frozenset.intersection(*allowed) | {READ_ON_TOOL} & self.toolset.names if allowed else None
-        return TurnCalls(self.toolset, self.prompts, only, self.writes, self.clock)
-
     def fit(self, talk: Conversation, brief: TurnContext) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
         most, template = split_window(self.window, self.answer).request, self.prompts["shortened"]
@@ -96,220 +133,254 @@ class Agent:
                     return
 
 
-@dataclass(slots=True)
 class _TurnRun:
-    """One turn in the making; `answer` is the newest one, as far as it has come."""
+    """One turn in the making: its conversation, its calls, and what it has used of its limits.
 
-    agent: Agent
-    brief: TurnContext
-    talk: Conversation
-    caller: Caller
-    around: TurnHooks
-    spent: TurnBudget = field(init=False)
-    calls: TurnCalls = field(init=False)
-    steering: Steering = field(init=False)
-    answer: StreamedAnswer = field(default_factory=StreamedAnswer)
-    sent: bool = False
-    kept: int = 0
-    notice: Notice = field(default_factory=lambda: Notice(""))
+    `said` and `wanted` are the text and the calls of the newest answer, as far as it has come.
+    """
 
-    def __post_init__(self) -> None:
-        agent = self.agent
-        self.spent = TurnBudget(agent.limits, agent.clock)
-        self.calls = agent.calls(self.brief, self.caller)
+    def __init__(
+        self,
+        agent: Agent,
+        brief: TurnContext,
+        history: Turns,
+        caller: Caller,
+        hooks: TurnHooks,
+        so_far: Sequence[Message],
+    ) -> None:
+        self.agent, self.brief, self.hooks, self.prompts = agent, brief, hooks, agent.prompts
+        keep = agent.toolset.keep_whole
+        self.talk = agent.open_conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
+        allowed = [names for names in (brief.only, caller.may) if names is not None]
+        only = frozenset.intersection(*allowed) | {READ_ON_TOOL} & agent.toolset.names if allowed else None
+        self.calls = TurnCalls(agent.toolset, agent.prompts, only, agent.writes, agent.clock)
         self.calls.remember(self.talk.messages)
-        if self.around.stop is not None:
-            self.caller = replace(self.caller, stop=self.around.stop)
-        self.steering = Steering(self.talk, self.around.typed, agent.prompts["meanwhile"], self.brief.text)
+        self.caller = caller if hooks.stop is None else replace(caller, stop=hooks.stop)
+        self.steps, self.usage = 0, Usage()
+        self.deadline = agent.clock() + agent.limits.seconds
+        self.said = ""
+        self.last_end = End("stop", Usage())
+        self.notice = Notice("")
+        self.question = brief.text  # the user's newest message
+        self.typed: tuple[str, ...] = ()
+        self.unheard: tuple[str, ...] = ()
+        self.was_asked_to_measure = False
+        self.kept = 0
 
-    def go(self) -> Turn:
-        prompts = self.agent.prompts
-        try:
-            self._finish_open_calls()
-            if limit := self._run_rounds():
-                self._ask_last_word(limit)
-        except (TurnStopped, KeyboardInterrupt):
-            return self._break_off("stopped", prompts["stopped"])
-        except ProviderError as error:
-            self._fail(error)
-            return self._break_off("error", fill_template(prompts["failed"], {"error": self.notice.text}, "error"))
-        return self._turn(limit)
-
-    def _finish_open_calls(self) -> None:
+    def finish_open_calls(self) -> None:
         """Give a result to each call that another process left open, without doing anything twice."""
         for call in self.talk.unanswered():
             self._check_stop()
             if self.calls.may_change(call):
-                self.calls.add_past(call, self.agent.prompts["lost_act"])
-                self.talk.result(call, self.agent.prompts["lost_act"])
+                self.calls.add_past(call, self.prompts["lost_act"])
+                self.talk.result(call, self.prompts["lost_act"])
             else:
-                self._make(call)
+                self._make_call(call)
 
-    def _run_rounds(self) -> str:
-        """Go round until the model answers ('') or a limit ends it (its name)."""
-        while self.talk.messages[-1].role != "assistant":
-            try:
-                calls = self._ask()
-            except DeadlinePassed:
-                return "seconds"
-            self._run(calls)
-            if not calls and not self._ask_to_measure():
-                return ""
-            if limit := "repeated" if self.calls.stuck else self.spent.reached():
-                return limit
-            self._take_typed()
-        return ""
-
-    def _ask(self, *, calls: bool = True) -> list[ToolCall]:
-        """Make one request, shortened until it fits; the answer joins the conversation.
+    def ask(self, *, with_calls: bool = True) -> list[ToolCall]:
+        """Make one request, shortened until it fits; the answer joins the conversation. Returns the calls it wants.
 
         Where half of the conversation is only tried because a server does not say what is wrong, and that server does
         not answer then either, the whole is shown again from the next request on.
         """
-        self.agent.fit(self.talk, self.brief)
-        template, name = self.agent.prompts["shortened"], ""
+        agent, talk, stop = self.agent, self.talk, self.hooks.stop
+        agent.fit(talk, self.brief)
         whole: HistoryView | None = None
+        halved_for, calls = "", list[ToolCall]()
         while True:
             try:
-                made = self._answer(calls=calls)
+                self._check_stop()
+                self.steps += 1
+                request = Request(
+                    self.brief.system,
+                    talk.shown(),
+                    agent.tools(talk, self.brief),
+                    agent.answer,
+                    self.deadline,
+                    self.brief.model,
+                    with_calls,
+                    self.prompts["lost"],
+                    stop,
+                    self.prompts["untrusted"],
+                    self.caller.purpose,
+                )
+                self.said, self.last_end, calls = "", End("stop", Usage()), []
+                for event in agent.provider.events(request):
+                    match event:
+                        case Text():
+                            self.said += event.text
+                        case ToolCall():
+                            calls.append(event)
+                        case End():
+                            self.last_end = event
+                        case Notice():
+                            self._add_notice(event)
+                    if not isinstance(event, ToolCall):
+                        self.hooks.listen(event)
+                    self._check_stop()
+                    if self.last_end.finish == REPEATS:
+                        break  # which hangs up
             except MaybeTooLong:
-                name, whole = self.agent.provider.name, self.talk.whole()
-                if self.talk.history:
-                    self.talk.shorten(template)
+                halved_for, whole = agent.provider.name, talk.whole()
+                if talk.history:
+                    talk.shorten(self.prompts["shortened"])
             except ContextOverflow:
-                if not self.talk.shorten(template):
+                if not talk.shorten(self.prompts["shortened"]):
                     raise
             except (PicoclawError, KeyboardInterrupt):
-                self.talk.restore(whole)
+                talk.restore(whole)
                 raise
             else:
-                if name != self.agent.provider.name:
-                    self.talk.restore(whole)
-                return made
+                break
+        self.usage += self.last_end.usage
+        ratio = measure_bytes_a_token(self.brief.bytes_a_token, self.last_end.usage)
+        self.brief = self.brief._replace(bytes_a_token=ratio)
+        calls = calls if with_calls else []
+        talk.answer(self._word_answer(calls, with_calls=with_calls), calls, self.last_end.thought)
+        self.said = ""
+        if halved_for != agent.provider.name:
+            talk.restore(whole)
+        return calls
 
-    def _answer(self, *, calls: bool) -> list[ToolCall]:
-        self._check_stop()
-        self.spent.steps += 1
-        agent, brief, stop = self.agent, self.brief, self.around.stop
-        shown, most, until, purpose = self.talk.shown(), agent.answer, self.spent.deadline, self.caller.purpose
-        tools, lost, wrap = agent.tools(self.talk, brief), agent.prompts["lost"], agent.prompts["untrusted"]
-        request = Request(brief.system, shown, tools, most, until, brief.model, calls, lost, stop, wrap, purpose)
-        self.answer = answer = StreamedAnswer()
-        for event in agent.provider.events(request):
-            answer.take(event)
-            self.notice = add_notice(self.notice, event)
-            if not isinstance(event, ToolCall):
-                self.around.listen(event)
-            self._check_stop()
-            if answer.repeats:
-                break  # which hangs up
-        self.spent.usage += answer.end.usage
-        self.brief = brief._replace(bytes_a_token=measure_bytes_a_token(brief.bytes_a_token, answer.end.usage))
-        if not calls:
-            answer.calls.clear()
-        instead = (self.calls.format_last_result() if calls else "") or agent.prompts["empty"]
-        self.talk.answer(answer.worded(agent.prompts, most, instead), answer.calls, answer.end.thought)
-        answer.said = ""
-        return answer.calls
+    def _word_answer(self, calls: Sequence[ToolCall], *, with_calls: bool) -> str:
+        """The answer's text as it is kept: marked when it was cut, and never empty unless calls are."""
+        said, finish = self.said, self.last_end.finish
+        if finish == CONTENT_FILTER and not calls:
+            return f"{said}\n{self.prompts['filtered']}".strip()
+        if calls:
+            return said if said.strip() else ""
+        if not said.strip():
+            return (self.calls.format_last_result() if with_calls else "") or self.prompts["empty"]
+        if finish == REPEATS:
+            return f"{said[: len(said) - count_repeated(said)].rstrip()}\n{self.prompts['repeats']}"
+        if finish == "length":
+            return f"{said}\n{fill_template(self.prompts['cut'], {'tokens': str(self.agent.answer)})}"
+        return said
 
-    def _ask_to_measure(self) -> bool:
+    def _add_notice(self, notice: Notice) -> None:
+        """Add to what the person should know about how the answer came about; nothing is said twice."""
+        earlier = self.notice
+        texts = [earlier.text, notice.text if notice.text not in earlier.text else ""]
+        self.notice = Notice("; ".join(filter(None, texts)), earlier.failed or notice.failed)
+
+    def ask_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
-        prompts, brief, asked = self.agent.prompts, self.brief, self.steering.newest
-        can = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.talk, brief))
-        mark = conversation.mark_unmeasured(self.talk, asked, brief.system, prompts["unmeasured"]) if can else ""
-        if not mark:
+        prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
+        if not any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief)):
             return False
-        self.around.listen(Text(mark))
-        first, self.sent = not self.sent, True
+        values = find_unfounded_claims(answer.text, self.question, talk.shown(), self.brief.system)
+        if not values:
+            return False
+        mark = f"\n{fill_template(prompts['unmeasured'], {'values': ', '.join(values)}, 'values')}\n"
+        talk.messages[-1] = answer._replace(text=f"{answer.text}{mark}".rstrip())
+        self.hooks.listen(Text(mark))
+        first, self.was_asked_to_measure = not self.was_asked_to_measure, True
         if first:
-            self.talk.instruct(fill_template(prompts["measure"], {"question": strip_context(asked)}, "question"))
+            talk.instruct(fill_template(prompts["measure"], {"question": strip_context(self.question)}, "question"))
         return first
 
-    def _run(self, calls: Sequence[ToolCall]) -> None:
+    def make_calls(self, calls: Sequence[ToolCall]) -> None:
         """Make the calls of an answer, until the person says something that they do not take into account."""
         self.calls.announce(calls, self.caller)
         for call in calls:
             self._check_stop()
-            if self._take_typed():
-                self.talk.settle(self.agent.prompts["put_off"])
+            if self.take_typed():
+                self.talk.settle(self.prompts["put_off"])
                 break
-            if not self.spent.late:
-                self._make(call)
+            if self.agent.clock() < self.deadline:
+                self._make_call(call)
         if calls:
             self._keep()
 
-    def _make(self, call: ToolCall) -> None:
+    def _make_call(self, call: ToolCall) -> None:
         if acts := self.calls.may_change(call):
             self._keep()
-        self.around.listen(call)
+        self.hooks.listen(call)
         run = self.calls.make(call, self.caller)
         self.talk.result(call, run.result)
         if acts:
             self._keep()
-        self.around.listen(run)
+        self.hooks.listen(run)
 
     def _keep(self) -> None:
         """Hand on what the turn consists of: before something is done, and what came of it."""
         if self.kept != len(self.talk.messages):
             self.kept = len(self.talk.messages)
-            self.around.keep(tuple(self.talk.messages))
+            self.hooks.keep(tuple(self.talk.messages))
 
-    def _take_typed(self) -> bool:
-        """Take in what the person has said meanwhile; not beside the matcher, which answers one thing at a time."""
-        said = self.steering.heed() if self.answer.end.usage.total else ()  # the matcher's answers count no tokens
-        if said:
-            self.caller = replace(self.caller, said=(*self.caller.said, *said))
+    def take_typed(self) -> bool:
+        """Take in what the person has typed meanwhile; not beside the matcher, which answers one thing at a time."""
+        typed = tuple(self.hooks.typed()) if self.last_end.usage.total else ()  # the matcher's answers count no tokens
+        for text in typed:
+            self.question = fill_template(self.prompts["meanwhile"] or "{content}", {"content": text}, "content")
+            self.talk.hear(self.question)
+        if typed:
+            self.typed += typed
+            self.caller = replace(self.caller, said=(*self.caller.said, *typed))
             self.calls.forget_repeats()
-        return bool(said)
+        return bool(typed)
 
-    def _ask_last_word(self, limit: str) -> None:
+    def get_reached_limit(self) -> str:
+        """Name the limit that is reached, '' for none."""
+        limits = self.agent.limits
+        if self.calls.stuck:
+            return "repeated"
+        if self.steps >= limits.steps:
+            return "steps"
+        if self.agent.clock() >= self.deadline:
+            return "seconds"
+        return "tokens" if self.usage.total >= limits.tokens else ""
+
+    def ask_last_word(self, limit: str) -> None:
         """Ask once more, without tools, so that the person learns where things stand."""
-        prompts = self.agent.prompts
-        self.talk.settle(prompts["not_run"])
-        if self.answer.said:
-            self.talk.answer(self.answer.said)
-            self.answer.said = ""
-        reason = self.spent.reason(limit, prompts)
-        self.talk.instruct(fill_template(prompts["limit"], {"reason": reason}, "reason"))
-        self.spent.allow_last_word()
+        prompts, limits, talk = self.prompts, self.agent.limits, self.talk
+        talk.settle(prompts["not_run"])
+        if self.said:
+            talk.answer(self.said)
+            self.said = ""
+        numbers = {"steps": str(limits.steps), "seconds": f"{limits.seconds:g}", "tokens": str(limits.tokens)}
+        reason = fill_template(prompts[f"limit_{limit}"], numbers)
+        talk.instruct(fill_template(prompts["limit"], {"reason": reason}, "reason"))
+        self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, limits.seconds)
         try:
-            self._ask(calls=False)
+            self.ask(with_calls=False)
         except ProviderError as error:
-            self._fail(error)
-        if self.talk.messages[-1].text == prompts["empty"]:
-            self.talk.messages.pop()
-        if self.talk.messages[-1].role != "assistant":
+            self.note_failure(error)
+        if talk.messages[-1].text == prompts["empty"]:
+            talk.messages.pop()
+        if talk.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.calls.runs)) or "nothing"
             known = {"reason": reason, "tools": used, "result": self.calls.newest}
-            self.talk.answer(f"{self.answer.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
+            talk.answer(f"{self.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
 
-    def _check_stop(self) -> None:
-        if self.around.stop:
-            raise TurnStopped
-
-    def _fail(self, error: ProviderError) -> None:
+    def note_failure(self, error: ProviderError) -> None:
         """Note why no answer came; what was typed before it, and nobody has begun to answer, is handed back."""
         self.notice = Notice(" ".join(str(error).split()), failed=True)
-        if not self.answer.said:
-            self.steering.hand_back()
+        if not self.said:
+            self.unheard = self.typed[len(self.typed) - len(self.talk.waiting) :]
+            self.talk.waiting.clear()
 
-    def _break_off(self, how: str, mark: str) -> Turn:
+    def break_off(self, how: str, mark: str) -> Turn:
         """Answer what is open, keep what was said so far, and mark it as cut."""
-        self.talk.settle(self.agent.prompts["not_run"])
-        self.talk.answer(f"{self.answer.said}\n{mark}".strip())
-        return self._turn(how)
+        self.talk.settle(self.prompts["not_run"])
+        self.talk.answer(f"{self.said}\n{mark}".strip())
+        return self.end(how)
 
-    def _turn(self, how: str) -> Turn:
+    def end(self, how: str) -> Turn:
         return Turn(
             reply=self.talk.messages[-1].text,
             messages=tuple(self.talk.messages),
-            steps=self.spent.steps,
+            steps=self.steps,
             tools=tuple(self.calls.runs),
-            usage=self.spent.usage,
+            usage=self.usage,
             stopped=how,
             provider=self.agent.provider.name,
             notice=self.notice,
             forgotten=self.talk.forgotten,
-            unheard=self.steering.unheard,
+            unheard=self.unheard,
             longest_said=self.talk.longest_said,
         )
+
+    def _check_stop(self) -> None:
+        if self.hooks.stop:
+            raise TurnStopped

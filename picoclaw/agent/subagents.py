@@ -107,7 +107,7 @@ def _run_turn(app: AgentApp, task: Task, track: _TaskRecorder, stop: Stop) -> Tu
     caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
     around = TurnHooks(listen=track.hear, stop=stop, keep=track.keep)
     with app.approving.ask_at_end(caller):
-        return agent.resume(brief, (), caller, around, so_far)
+        return agent.turn(brief, (), caller, around, so_far)
 
 
 def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:

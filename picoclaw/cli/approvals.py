@@ -78,7 +78,7 @@ def _answer_approval(given: argparse.Namespace) -> int:
     if running and (line := connect(home)):
         return remote.ask_remote_once(line, argparse.Namespace(session=DEFAULT_SESSION, message=text, json=False))
     with open_app(given, agent=True) as app:
-        turn = app.answer(Inbound(DEFAULT_SESSION, text, who="terminal"))
+        turn = app.dispatcher.answer(Inbound(DEFAULT_SESSION, text, who="terminal"))
         if turn.stopped != "error":
             print(escape_unprintable(turn.reply))
         return print_notice(turn)

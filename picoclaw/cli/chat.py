@@ -99,7 +99,7 @@ def _answer_once(app: App, given: argparse.Namespace, leaving: Event) -> int:
     said: list[str] = []
     say = said.append if given.json else lambda text: print(escape_unprintable(text), flush=True)
     app.changed = lambda asked: say(f"{asked.numbered}\n(it waits: {asked.answers})") if asked.is_new else None
-    turn = app.answer(Inbound(given.session, given.message), TurnHooks(say, shield=block_signals, once=True))
+    turn = app.dispatcher.answer(Inbound(given.session, given.message), TurnHooks(say, shield=block_signals, once=True))
     mark = [SIMULATED_MARK] if is_simulated(app, turn) else []
     if given.json:
         shown = turn_to_dict(app, turn, "\n\n".join([*said, turn.reply, *mark]))
@@ -441,7 +441,7 @@ def _answer_line(app: App, session: str, line: str, screen: Screen) -> int:
     turn: Turn | None = None
     try:
         with screen.turn() as around:
-            turn = app.answer(Inbound(session, line), around)
+            turn = app.dispatcher.answer(Inbound(session, line), around)
     except KeyboardInterrupt:
         if turn is None:
             screen.keep()

@@ -79,7 +79,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
-    talk = app.agent.opened(brief, earlier)
+    talk = app.agent.open_conversation(brief, earlier)
     tools = app.agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)

@@ -254,7 +254,9 @@ def _run_turn_job(app: App, job: Job) -> JobOutcome:
     said: list[str] = []
     session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
     cause = job.plan.text if job.plan.text.startswith("rule ") else f"cron {job.number}"
-    turn = app.answer(Inbound(session, job.payload, "cron", job.session, cause=cause), TurnHooks(said.append))
+    turn = app.dispatcher.answer(
+        Inbound(session, job.payload, "cron", job.session, cause=cause), TurnHooks(said.append)
+    )
     if turn.stopped == "error" or turn.notice.failed:
         return JobOutcome(False, turn.notice.text or turn.reply)
     text = "\n\n".join(filter(None, [*said, turn.reply]))

@@ -40,7 +40,7 @@ def build_heartbeat(
     def answer(inbound: Inbound, tokens: int, listen: Callable[[Event | ToolRun], None]) -> Turn:
         light = app.light_agent
         app.light_agent = replace(light, limits=replace(light.limits, tokens=tokens))
-        turn = app.answer(inbound, TurnHooks(listen=listen, stop=stop, shield=shield))
+        turn = app.dispatcher.answer(inbound, TurnHooks(listen=listen, stop=stop, shield=shield))
         note(turn)
         return turn
 

@@ -127,7 +127,7 @@ class MessageQueue:
 
     def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
         """Have one answered."""
-        return self.app.answer(inbound, hooks)
+        return self.app.dispatcher.answer(inbound, hooks)
 
     def show_heard(self, arrived: InboxMessage) -> None:
         """Tell a terminal that the turn takes in what was typed meanwhile."""

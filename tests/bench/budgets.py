@@ -46,7 +46,7 @@ workspace.prepare_home(home)
 (home / "workspace/note.txt").write_text("The beans want water on Friday.")
 with closing(App(config, boards.choose_board("sim", config))) as app:
     def ask(number):
-        assert not app.answer(Inbound(f"terminal:{number % 20}", f"What does the note say? ({number})")).stopped
+        assert not app.dispatcher.answer(Inbound(f"terminal:{number % 20}", f"What does the note say? ({number})")).stopped
     for number in range(100):
         ask(number)
     before, cpu = resident(), time.process_time()

@@ -54,7 +54,7 @@ def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
         for number in range(turns):
             app = App(config, boards.choose_board("sim", config))
             try:
-                had.append(app.answer(Inbound(DEFAULT_SESSION, QUESTION.format(number))))
+                had.append(app.dispatcher.answer(Inbound(DEFAULT_SESSION, QUESTION.format(number))))
             finally:
                 app.close()
     return had, server.requests

@@ -168,7 +168,7 @@ def turns_of(home: Path, url: str, window: int, turns: int) -> dict[str, Any]:
     app, ended, sizes = App(config, boards.choose_board("sim", config)), Counter[str](), [0]
     for number in range(turns):
         sizes += _memory(number - min(FIRST, turns // 2))
-        turn = app.answer(Inbound(DEFAULT_SESSION, asked(number)))
+        turn = app.dispatcher.answer(Inbound(DEFAULT_SESSION, asked(number)))
         problems = [turn.stopped, turn.notice.text, *app.settle(DEFAULT_SESSION)]
         ended[" ".join(problems).strip()] += 1
     sizes += _memory(0)

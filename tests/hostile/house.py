@@ -111,7 +111,7 @@ class House:
         return f"chat{self.sessions}"
 
     def turn(self, text, session="terminal", origin="owner", **more):
-        return self.app.answer(Inbound(session, text, origin, **more))
+        return self.app.dispatcher.answer(Inbound(session, text, origin, **more))
 
     def call(self, name, arguments, session="terminal", origin="owner", heard=(), said=()):
         """One call of a tool, as the guard sees it."""

@@ -388,7 +388,7 @@ def test_honest_words_are_answered(house, record_property):
 
     session = house.session()
     for text in CHATS:
-        turn = house.app.answer(Inbound(session, text))
+        turn = house.app.dispatcher.answer(Inbound(session, text))
         wrong = [turn.notice.text or turn.stopped] if turn.stopped or turn.notice.failed else []
         wrong += ["it was changed"] if text not in turn.messages[0].text else []
         tally.twin("chats", text[:60], wrong)
