@@ -117,7 +117,7 @@ class Desk:
         self.notes, self.seen, self.halted, self.taken = [], [], [], []
         self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
         app = SimpleNamespace(
-            answer=self._answer,
+            dispatcher=SimpleNamespace(answer=self._answer),
             wiring=SimpleNamespace(stop=self._stop_outputs),
             prompts={"attached": ""},
             board=SimpleNamespace(simulated=False),
