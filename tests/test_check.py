@@ -174,7 +174,7 @@ def test_a_copy_that_cannot_be_looked_at_is_not_taken_away(home, monkeypatch, er
 
     monkeypatch.setattr(check, "run_quick_check", fails)
     (found,) = (finding for finding in check.check_databases(home) if finding.what == "last copy")
-    assert (found.mark, found.mend) == ("bad", None)
+    assert (found.mark, found.repair) == ("bad", None)
     check.repair_findings(home)
     assert (home / COPIES_FOLDER / "state.db").exists()
 
@@ -247,9 +247,9 @@ def test_programs_are_told_the_same(home, capsys):
     assert verb.run(SimpleNamespace(mend=False, json=True)) == 1
     rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["state.db"]["mark"] == "bad"
-    assert rows["state.db"]["mend"] is True
+    assert rows["state.db"]["mend"] == "picoclaw check --mend"
     assert rows["audit.log"]["mark"] == "good"
-    assert rows["audit.log"]["mend"] is False
+    assert rows["audit.log"]["mend"] == ""
 
 
 @pytest.mark.parametrize("name", ["memory.db", "state.db", "history.db", "skills.cache", "memory-feedback.json"])

@@ -175,15 +175,17 @@ def test_a_home_that_cannot_be_searched_is_named(tmp_path, variables):
     finally:
         closed.chmod(0o700)
     assert (done.returncode, done.stderr) == (1, "")
-    assert re.search(r"^bad   home: .*/closed/.?picoclaw cannot be looked at: no permission", done.stdout, re.MULTILINE)
-    assert "bad   settings: " in done.stdout
+    assert re.search(
+        r"^bad    home: .*/closed/.?picoclaw cannot be looked at: no permission", done.stdout, re.MULTILINE
+    )
+    assert "bad    settings: " in done.stdout
 
 
 @pytest.mark.parametrize("home", ["~no-such-user/claw", os.fsdecode(b"/srv/h\xe9")])
 def test_a_home_that_is_none_is_a_finding(tmp_path, home):
     done = picoclaw(tmp_path, "doctor", PICOCLAW_HOME=home)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "bad   settings: " in done.stdout
+    assert "bad    settings: " in done.stdout
 
 
 def test_a_database_is_looked_at_and_left_as_it_is(tmp_path):

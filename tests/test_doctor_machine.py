@@ -19,7 +19,8 @@ from picoclaw.config.tables import ModelConfig, PageConfig, TelegramConfig
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance import doctor, service
-from picoclaw.maintenance.doctor import TcpListener, is_local_network, is_loopback, list_listeners
+from picoclaw.maintenance.doctor import is_local_network, is_loopback, list_listeners
+from picoclaw.resources import find_shipped
 
 MOUNTS = "/dev/mmcblk0p2 / ext4 rw,noatime 0 0\nproc /proc proc rw 0 0\n"
 UP = "/proc/uptime"
@@ -200,7 +201,7 @@ def test_what_listens_is_read_from_the_kernels_table(tmp_path):
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/tcp").write_text(TCP)
     (tmp_path / "proc/net/tcp6").write_text(TCP6)
-    found = [(str(one.address), one.port) for one in list_listeners(LinuxBoard(tmp_path))]
+    found = [(str(address), port) for address, port in list_listeners(LinuxBoard(tmp_path))]
     assert found == [("127.0.0.1", 11434), ("0.0.0.0", 8080), ("::", 11434)]
 
 
@@ -229,9 +230,8 @@ def test_a_server_that_others_can_use_or_hear(tmp_path, url, key, marks):
 def test_the_real_kernels_table_is_understood():
     with ModelServer([]) as server:
         assert server.url.rpartition(":")[2].partition("/")[0] in {
-            str(one.port) for one in list_listeners(LinuxBoard())
+            str(port) for _, port in list_listeners(LinuxBoard())
         }
-    assert all(isinstance(one, TcpListener) for one in list_listeners(LinuxBoard()))
 
 
 @pytest.mark.parametrize(
@@ -313,15 +313,20 @@ def test_offline_asks_no_server(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[Unit]\n", ""), ("[Unit]\nolder\n", "is from another picoclaw"), (None, "cannot be compared")]
+    ("text", "said"),
+    [
+        ((find_shipped("systemd") / "user.service").read_text(), []),
+        ("[Unit]\nolder\n", ["is from another picoclaw"]),
+        (None, ["cannot be compared"]),
+    ],
 )
-def test_a_unit_from_another_version_is_noted(tmp_path, text, said):
-    (tmp_path / "template").write_text("[Unit]\n")
+def test_a_unit_from_another_version_is_noted(tmp_path, monkeypatch, text, said):
+    unit = tmp_path / "picoclaw.service"
+    monkeypatch.setattr(service, "find_installed_unit", lambda: unit)
     if text is not None:
-        (tmp_path / "unit").write_text(text)
-    found = doctor.describe_stale_unit(tmp_path / "unit", tmp_path / "template")
-    assert said in found
-    assert bool(found) == bool(said)
+        unit.write_text(text)
+    found = [row for row in doctor.examine_installation() if row.mark == "note"]
+    assert [words in row.how for words, row in zip(said, found, strict=True)] == [True] * len(said)
 
 
 # --- the channels ---

@@ -40,7 +40,7 @@ def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
 
     def told():
-        *rows, (mark, what, _, _) = doctor.examine_sandbox(config)
+        *rows, (mark, what, *_) = doctor.examine_sandbox(config)
         assert (mark, what) == ("good", "commands")
         return [(row.mark, row.how.removeprefix(f"{tmp_path}/"), row.mend) for row in rows]
 

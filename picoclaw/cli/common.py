@@ -4,15 +4,16 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from picoclaw.errors import ConfigError, Denied, StoreDamaged
-from picoclaw.text import escape_unprintable
+from picoclaw.text import escape_unprintable, format_json
 
 if TYPE_CHECKING:
     from picoclaw.app import App
+    from picoclaw.hw.health import CheckResult
 
 
 def add_board_option(parser: argparse.ArgumentParser) -> None:
@@ -140,3 +141,14 @@ def require_terminal(why: str) -> None:
     """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Denied(why)
+
+
+def print_results(rows: "Iterable[CheckResult]", *, as_json: bool) -> None:
+    """Print what was looked at, each with what puts it right."""
+    if as_json:
+        print(format_json([{name: value for name, value in row._asdict().items() if name != "repair"} for row in rows]))
+        return
+    for row in rows:
+        print(escape_unprintable(f"{row.mark:6} {row.what}: {row.how}"))
+        if row.mend:
+            print(escape_unprintable(f"       → {row.mend}"))

@@ -2,9 +2,8 @@
 
 import argparse
 
-from picoclaw.cli.common import add_board_option
+from picoclaw.cli.common import add_board_option, print_results
 from picoclaw.maintenance.doctor import run_doctor
-from picoclaw.text import escape_unprintable, format_json
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -16,13 +15,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when one is bad."""
-    findings = list(run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline))
-    if given.json:
-        print(format_json([f._asdict() for f in findings]))
-    else:
-        for f in findings:
-            print(
-                escape_unprintable(f"{f.mark:5} {f.what}: {f.how}")
-                + (f"\n      → {escape_unprintable(f.mend)}" if f.mend else "")
-            )
-    return 1 if any(f.mark == "bad" for f in findings) else 0
+    rows = list(run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline))
+    print_results(rows, as_json=given.json)
+    return 1 if any(row.mark == "bad" for row in rows) else 0

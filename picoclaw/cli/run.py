@@ -77,9 +77,9 @@ def _delete_leftovers(home: Path) -> None:
     """Take away what the cut before this start has left half written."""
     from picoclaw.maintenance import check
 
-    for finding in check.check_leftovers(home):
-        for said in finding.mend() if finding.mend else ():
-            _print_log_line(f"{finding.what}: {said}")
+    for row in check.check_leftovers(home):
+        for said in row.repair() if row.repair else ():
+            _print_log_line(f"{row.what}: {said}")
 
 
 def _print_log_line(text: str) -> None:

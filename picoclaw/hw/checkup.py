@@ -13,7 +13,7 @@ from picoclaw.hw import drivers as wired_parts
 from picoclaw.hw import health
 from picoclaw.hw.board import Board, SerialPortInfo
 from picoclaw.hw.faults import find_family
-from picoclaw.hw.health import CheckResult
+from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
 
 _STUCK_BUS_ANSWERS = 100  # so many addresses answer on no real bus
@@ -45,15 +45,10 @@ def check_buses(board: Board) -> Iterator[CheckResult]:
 def _check_i2c(board: Board) -> Iterator[CheckResult]:
     adapters = board.adapters()
     if not adapters:
-        yield CheckResult(
-            "note", "I2C", "no /dev/i2c-N: the bus is off, or there is none", format_enable_hint(board, _I2C)
-        )
+        yield note("I2C", "no /dev/i2c-N: the bus is off, or there is none", format_enable_hint(board, _I2C))
     elif _is_pi(board) and not any(adapter.header for adapter in adapters):
-        yield CheckResult(
-            "note",
-            "I2C",
-            "the pin header's bus is off; the others belong to the board",
-            format_enable_hint(board, _I2C),
+        yield note(
+            "I2C", "the pin header's bus is off; the others belong to the board", format_enable_hint(board, _I2C)
         )
     for adapter in adapters:
         try:
@@ -62,30 +57,26 @@ def _check_i2c(board: Board) -> Iterator[CheckResult]:
             yield from _check_permissions(board, f"i2c-{adapter.number}", [adapter.path])
             continue
         except HardwareError as error:
-            yield CheckResult("bad", f"i2c-{adapter.number}", str(error))
+            yield bad(f"i2c-{adapter.number}", str(error))
             continue
         where = " on the pin header" if adapter.header else f", {adapter.use}" if adapter.use else ""
-        yield CheckResult("good", f"i2c-{adapter.number}", f"{adapter.name}{where}")
+        yield good(f"i2c-{adapter.number}", f"{adapter.name}{where}")
 
 
 def _check_spi(board: Board) -> Iterator[CheckResult]:
     nodes = board.spi_nodes()
     if not nodes:
-        yield CheckResult(
-            "note", "SPI", "no /dev/spidevB.C: the bus is off, or there is none", format_enable_hint(board, _SPI)
-        )
+        yield note("SPI", "no /dev/spidevB.C: the bus is off, or there is none", format_enable_hint(board, _SPI))
     yield from _check_permissions(board, "SPI", [node.path for node in nodes])
 
 
 def _check_serial(board: Board) -> Iterator[CheckResult]:
     ports = board.ports()
     if not ports:
-        yield CheckResult("note", "serial", "no serial port", format_enable_hint(board, _SERIAL))
+        yield note("serial", "no serial port", format_enable_hint(board, _SERIAL))
     for port in ports:
         if port.used_by:
-            yield CheckResult(
-                "note", "serial", f"{port.path} is used by {port.used_by}", _explain_port_release(board, port)
-            )
+            yield note("serial", f"{port.path} is used by {port.used_by}", _explain_port_release(board, port))
     yield from _check_permissions(board, "serial", [port.path for port in ports if not port.used_by])
 
 
@@ -102,12 +93,12 @@ def _explain_port_release(board: Board, port: SerialPortInfo) -> str:
 def _check_onewire(board: Board) -> Iterator[CheckResult]:
     parts = [path.rpartition("/")[2] for path in board.glob("/sys/bus/w1/devices/[0-9a-f][0-9a-f]-*")]
     if not parts and not board.glob("/sys/bus/w1/devices/w1_bus_master*"):
-        yield CheckResult("note", "1-Wire", "the kernel has no 1-Wire bus", format_enable_hint(board, _ONEWIRE))
+        yield note("1-Wire", "the kernel has no 1-Wire bus", format_enable_hint(board, _ONEWIRE))
     elif parts:
-        yield CheckResult("good", "1-Wire", ", ".join(parts))
+        yield good("1-Wire", ", ".join(parts))
     else:
         check = "check the 4.7 kΩ resistor from data to 3V3, and that data is on GPIO4"
-        yield CheckResult("note", "1-Wire", "the bus is on and no part answers", check)
+        yield note("1-Wire", "the bus is on and no part answers", check)
 
 
 def _check_gpio(board: Board) -> Iterator[CheckResult]:
@@ -115,16 +106,13 @@ def _check_gpio(board: Board) -> Iterator[CheckResult]:
     nodes = board.glob("/dev/gpiochip*")
     closed = [path for path in nodes if not board.may_open(path)]
     if nodes and not paths and not closed:
-        yield CheckResult(
-            "bad", "GPIO", f"{nodes[0]} refuses to be asked", "allow it to the service or the container (DeviceAllow)"
-        )
+        yield bad("GPIO", f"{nodes[0]} refuses to be asked", "allow it to the service or the container (DeviceAllow)")
     elif not paths and not closed:
-        yield CheckResult("note", "GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
+        yield note("GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
     yield from _check_permissions(board, "GPIO", [*paths, *closed])
     for path in board.glob("/sys/module/pinctrl_*/parameters/persist_gpio_outputs"):
         if health.read_text(board, path) == "Y":
-            yield CheckResult(
-                "note",
+            yield note(
                 "GPIO",
                 "a line keeps its level after the process that drove it has died (persist_gpio_outputs=Y)",
                 "declare outputs in outputs.toml, and let the service end with `picoclaw outputs safe`",
@@ -135,9 +123,9 @@ def _check_permissions(board: Board, what: str, paths: Sequence[str]) -> Iterato
     """Say which device files this user may open, without opening any: a serial port's lines would move."""
     closed = [path for path in paths if not board.may_open(path)]
     for path in closed:
-        yield CheckResult("bad", what, f"{path} may not be opened by this user", _explain_access(path))
+        yield bad(what, f"{path} may not be opened by this user", _explain_access(path))
     if usable := [path for path in paths if path not in closed]:
-        yield CheckResult("good", what, ", ".join(usable))
+        yield good(what, ", ".join(usable))
 
 
 def _explain_access(path: str) -> str:

@@ -5,8 +5,9 @@ https://www.raspberrypi.com/documentation/computers/os.html#get_throttled
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple
 
 from picoclaw.errors import HardwareError
@@ -27,28 +28,35 @@ _THROTTLED = {
 _HARMFUL_NOW = 1 << 0 | 1 << 2
 _OLDEST_PLAUSIBLE_YEAR = 2026
 
-Mark = Literal["good", "note", "bad"]
-
 
 class CheckResult(NamedTuple):
-    """One thing that was looked at: `bad` is to be mended, a `note` is good to know; `mend` is what to do about it."""
+    """One thing that was looked at: `bad` is to be mended, a `note` is good to know; `mend` is what to do about it.
 
-    mark: Mark
+    `repair` does it and says what it did, None where only a person can; it raises PicoclawError or OSError.
+    """
+
+    mark: Literal["good", "note", "bad", "mended"]
     what: str
     how: str
     mend: str = ""
+    repair: Callable[[], Sequence[str]] | None = None
+
+
+good = partial(CheckResult, "good")
+note = partial(CheckResult, "note")
+bad = partial(CheckResult, "bad")
 
 
 def check_health(board: Board, now: datetime, home: str) -> list[CheckResult]:
     """Return a row for everything that can be known; what cannot be read says why, or is left out if garbled."""
     rows = [
-        CheckResult("good", "board", read_model(board)),
+        good("board", read_model(board)),
         _check_temperature(board),
         _check_power(board),
-        CheckResult("good", "memory", _format_memory(board)),
+        good("memory", _format_memory(board)),
         _check_disk(board, home),
-        CheckResult("good", "load", _format_load(board)),
-        CheckResult("good", "uptime", _format_uptime(board)),
+        good("load", _format_load(board)),
+        good("uptime", _format_uptime(board)),
         _check_clock(board, now),
     ]
     return [row for row in rows if row.how]
@@ -68,9 +76,9 @@ def _check_temperature(board: Board) -> CheckResult:
         if sensor.inside and sensor.quantity == "temperature":
             reading = kernel.read_kernel_sensor(board, sensor)
             if reading.value is None:
-                return CheckResult("bad", what, reading.problem)
-            return CheckResult("good", what, f"{reading.value:.1f} °C ({sensor.name})")
-    return CheckResult("note", what, "not available: this board has no thermal zone")
+                return bad(what, reading.problem)
+            return good(what, f"{reading.value:.1f} °C ({sensor.name})")
+    return note(what, "not available: this board has no thermal zone")
 
 
 def decode_throttling(word: int) -> list[str]:
@@ -86,16 +94,12 @@ def _check_power(board: Board) -> CheckResult:
             word = int(text, 16)
             if flags := decode_throttling(word):
                 return CheckResult("bad" if word & _HARMFUL_NOW else "note", what, "; ".join(flags))
-            return CheckResult("good", what, "good: no under-voltage and no throttling since boot")
+            return good(what, "good: no under-voltage and no throttling since boot")
     for path in board.glob("/sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if read_text(board, path.removesuffix("in0_lcrit_alarm") + "name") == "rpi_volt":
             low = read_text(board, path) == "1"
-            return (
-                CheckResult("bad", what, "under-voltage")
-                if low
-                else CheckResult("good", what, "good: no under-voltage alarm")
-            )
-    return CheckResult("note", what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
+            return bad(what, "under-voltage") if low else good(what, "good: no under-voltage alarm")
+    return note(what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
 
 
 def _format_memory(board: Board) -> str:
@@ -110,12 +114,10 @@ def _check_disk(board: Board, home: str) -> CheckResult:
     try:
         space = board.space(home)
     except HardwareError as error:
-        return CheckResult("bad", "disk", str(error))
+        return bad("disk", str(error))
     gigabyte = 1e9
     full = 100 * (1 - space.free / space.total) if space.total else 0
-    return CheckResult(
-        "good", "disk", f"{space.free / gigabyte:.1f} of {space.total / gigabyte:.1f} GB free ({full:.0f} % used)"
-    )
+    return good("disk", f"{space.free / gigabyte:.1f} of {space.total / gigabyte:.1f} GB free ({full:.0f} % used)")
 
 
 def _format_load(board: Board) -> str:
@@ -133,10 +135,10 @@ def _check_clock(board: Board, now: datetime) -> CheckResult:
     shown = now.isoformat(sep=" ", timespec="minutes")
     if now.year < _OLDEST_PLAUSIBLE_YEAR:
         wrong = "NOT trusted: the year is in the past, so the clock was never set since power-on"
-        return CheckResult("bad", "clock", f"{shown}, {wrong}")
+        return bad("clock", f"{shown}, {wrong}")
     if board.clock_synchronised():
-        return CheckResult("good", "clock", f"{shown}, trusted: synchronised with a time source")
-    return CheckResult("note", "clock", f"{shown}, plausible but not synchronised (no time source has confirmed it)")
+        return good("clock", f"{shown}, trusted: synchronised with a time source")
+    return note("clock", f"{shown}, plausible but not synchronised (no time source has confirmed it)")
 
 
 def format_results(rows: list[CheckResult]) -> Iterator[str]:

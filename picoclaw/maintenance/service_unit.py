@@ -20,7 +20,7 @@ from picoclaw.text import escape_unprintable
 
 OWN_USER = "picoclaw"
 EXEC_SOCKET, EXEC_SERVICE = "picoclaw-exec.socket", "picoclaw-exec@.service"
-_USER_UNIT_TEMPLATES = {
+USER_UNIT_TEMPLATES = {
     "picoclaw.service": "user.service",
     EXEC_SOCKET: "user-exec.socket",
     EXEC_SERVICE: "user-exec@.service",
@@ -199,7 +199,7 @@ def _quote(word: str) -> str:
 def load_units(folder: Path, *, own: bool) -> dict[Path, str]:
     """Return the units, which do not depend on the machine; `own`: those of a user's own session."""
     return {
-        folder / name: read_unit_file(shipped_as if own else name) for name, shipped_as in _USER_UNIT_TEMPLATES.items()
+        folder / name: read_unit_file(shipped_as if own else name) for name, shipped_as in USER_UNIT_TEMPLATES.items()
     }
 
 
