@@ -83,11 +83,62 @@ _PLAIN_WORD = pattern(r"[^\W_]+")
 _MAYBE_UNSPACED = pattern("[^\x00-\u3004]")
 """Before these there is no unspaced script, and the tables of them take 6 ms to make."""
 _UNSPACED_CHAR = pattern(f"[{_UNSPACED_SCRIPTS}]")
-_STOP_WORD_LIST = (
-    "a about am an and any are at be been can did do does for from had has have how i if in is it its me my of on or so"
-    " that the there this to use used using was we were what when where which who will with you your"
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "at",
+        "be",
+        "been",
+        "can",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "how",
+        "i",
+        "if",
+        "in",
+        "is",
+        "it",
+        "its",
+        "me",
+        "my",
+        "of",
+        "on",
+        "or",
+        "so",
+        "that",
+        "the",
+        "there",
+        "this",
+        "to",
+        "use",
+        "used",
+        "using",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "will",
+        "with",
+        "you",
+        "your",
+    ]
 )
-_STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 _FOLDED_CHARS = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
 
 
@@ -108,7 +159,7 @@ def list_query_terms(query: str) -> list[str]:
 
 def reduce_to_vocabulary(text: str) -> str:
     """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
-    return " ".join(dict.fromkeys(word for word in _split_words(fold_case(text)) if word not in _STOP_WORDS))
+    return " ".join(dict.fromkeys(word for word in _split_words(fold_case(text)) if word not in STOP_WORDS))
 
 
 def _split_words(text: str) -> list[str]:
@@ -117,18 +168,20 @@ def _split_words(text: str) -> list[str]:
 
 def _make_forms(word: str, *, single: bool) -> Iterator[str]:
     if not _MAYBE_UNSPACED.match(word) or not _UNSPACED_CHAR.match(word):
-        yield from () if word in _STOP_WORDS else (_stem(word),)
+        yield from () if word in STOP_WORDS else (stem_word(word),)
         return
     if single or len(word) == 1:
         yield from word
     yield from (word[i : i + 2] for i in range(len(word) - 1))
 
 
-def _stem(word: str) -> str:
-    """Take off what a word's form adds, as far as it helps to find: sensors, wiring and wire, watered and water."""
+def stem_word(word: str) -> str:
+    """Take off what a word's form adds, as far as it helps to find: batteries, wiring and wire, watered and water."""
     if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
-    ending = next((end for end in ("ing", "ed", "e") if word.endswith(end) and len(word) >= len(end) + 3), "")
+    ending = next(
+        (end for end in ("ing", "ed", "ie", "e", "y") if word.endswith(end) and len(word) >= len(end) + 3), ""
+    )
     return word.removesuffix(ending)
 
 

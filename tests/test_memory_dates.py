@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from picoclaw.memory.dates import DateRange, extract_days, find_days
+from picoclaw.memory.dates import DateRange, extract_days
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 
@@ -80,7 +80,7 @@ def days(text):
 
 @pytest.mark.parametrize(("said", "meant"), SAID.items())
 def test_the_days_that_are_meant(said, meant):
-    assert find_days(said, NOW) == days(meant)
+    assert extract_days(said, NOW)[0] == days(meant)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_days_that_are_meant(said, meant):
     ],
 )
 def test_the_ends_of_months_years_and_the_calendar(now, said, meant):
-    assert find_days(said, datetime.fromisoformat(now).replace(tzinfo=UTC)) == days(meant)
+    assert extract_days(said, datetime.fromisoformat(now).replace(tzinfo=UTC))[0] == days(meant)
 
 
 def test_what_is_said_besides():
@@ -117,5 +117,5 @@ def test_what_is_said_besides():
 @pytest.mark.parametrize("said", ["may " * 3000, "1 and 2 " * 2000, "2026-03-" * 2000, "last " * 3000, "\0" * 10_000])
 def test_a_long_text_takes_no_time(said):
     began = time.process_time()
-    find_days(said, NOW)
+    extract_days(said, NOW)
     assert time.process_time() - began < 1

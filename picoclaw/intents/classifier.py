@@ -8,6 +8,8 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+from picoclaw.text import stem_word
+
 # Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
 UNKNOWN_WEIGHT = 0.45  # how much a word that no example holds counts
 PAIR_WEIGHT = 0.5
@@ -24,8 +26,6 @@ MAX_TYPO, LONG, FAR = 16, 8, 9
 
 HEX_ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
 _FILE_NAME = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
-
-_ENDINGS = {"s": ("ings", "ies", "es", "s"), "g": ("ing",), "d": ("ed",), "e": ("e",), "y": ("y",)}
 
 
 class Vocabulary(dict[str, int]):
@@ -193,14 +193,6 @@ def _compute_weight(part: float, count: int, most: int, examples: int) -> float:
 def _combine_scores(values: list[float]) -> float:
     first, second = sorted(values)[:-3:-1]
     return first if first > 0.99 else (1 - SECOND_EXAMPLE_WEIGHT) * first + SECOND_EXAMPLE_WEIGHT * second
-
-
-def stem_word(word: str) -> str:
-    """`word` without its commonest English endings; short words stay as they are."""
-    for ending in _ENDINGS.get(word[-1:], ()):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            return word[: -len(ending)]
-    return word
 
 
 class SpellingCorrector:

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.intents.classifier import stem_word
 from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, SlotValues
+from picoclaw.text import stem_word
 
 Branches = tuple[tuple[Any, ...], ...]
 """Alternatives, each of words, slots and nested alternatives."""

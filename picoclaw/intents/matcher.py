@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from typing import Any
 
-from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary, stem_word
+from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     Grammar,
@@ -21,6 +21,7 @@ from picoclaw.intents.grammar import (
     make_match,
 )
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.text import stem_word
 
 MAX_CLASSIFIED = 30
 MIN_INTENT_SCORE = 0.42

@@ -1,4 +1,4 @@
-"""How the words, the vectors and the days of a question become one order and one measure. Pure.
+"""How the words, the vectors and the days of a question become one order and one measure.
 
 The order. Each side's best are taken together. A chunk gets 0.7 for its vector, as (cosine - mean) / (15 standard
 deviations) over all chunks, and 0.3 for its words, as BM25 / the best BM25; to the latter, 0.4 of the best where its
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
@@ -28,7 +28,7 @@ from picoclaw.memory.dates import MONTHS, DateRange, extract_days
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.entries import FOREIGN, parse_entries
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
-from picoclaw.text import list_query_terms, pattern
+from picoclaw.text import STOP_WORDS, list_query_terms, pattern
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,17 +41,154 @@ MIN_SCORE = 0.35
 VECTOR_WEIGHT, WORDS_WEIGHT = 0.7, 0.3
 VECTOR_DEVIATIONS, DAY_BONUS, NEIGHBOUR_SHARE = 15.0, 0.4, 0.2
 _BOOST_WEIGHT, _RECENCY_WEIGHT, _RECENCY_HALF_LIFE_DAYS = 0.2, 0.03, 30.0
-_ASSUMED_CHUNKS = 50
-"""Chunks without any of the words, thought to be there as well: three notes are too few to tell what is rare."""
+_MAX_NEIGHBOUR_GAP = 3  # lines between neighbours: a heading and blank ones
+_MAX_BY_WORDS, _MAX_BY_DAY = 36, 24
+_MAX_QUERY_CHARS, _MAX_TERMS = 2000, 32
+_DAY_TERM = "the day"  # no word of a question has a space
+_WORD = pattern(r"[^\W_]+")
+_QUESTION_WORDS = STOP_WORDS | frozenset(
+    [
+        "as",
+        "being",
+        "but",
+        "by",
+        "could",
+        "d",
+        "doing",
+        "don",
+        "every",
+        "happen",
+        "happened",
+        "happens",
+        "he",
+        "her",
+        "hers",
+        "him",
+        "his",
+        "into",
+        "just",
+        "ll",
+        "m",
+        "many",
+        "may",
+        "might",
+        "much",
+        "must",
+        "need",
+        "no",
+        "not",
+        "our",
+        "ours",
+        "re",
+        "remember",
+        "s",
+        "shall",
+        "she",
+        "should",
+        "some",
+        "t",
+        "tell",
+        "than",
+        "their",
+        "theirs",
+        "them",
+        "then",
+        "these",
+        "they",
+        "those",
+        "too",
+        "us",
+        "ve",
+        "very",
+        "whom",
+        "whose",
+        "why",
+        "would",
+        "yours",
+    ]
+)
 
-_ASSUMED_COUNT = 2
-"""Chunks that a word in none of them is thought to be in: it may be said in other words there."""
 
-_TYPICAL_SHARE = 0.9
-"""What a chunk of usual length has of the ideal when every word is in it once."""
+class MemoryHit(NamedTuple):
+    """A chunk that was found; `day` is '' where none is known, `score` between 0 and 1.
 
-_MAX_GAP = 3
-"""Lines between neighbours at most: a heading and blank ones."""
+    `snippet` has the lines that match, `line` is the first of them, and `heading` what that one stands under.
+    """
+
+    id: int
+    path: str
+    start: int
+    end: int
+    line: int
+    heading: str
+    day: str
+    score: float
+    snippet: str
+
+
+def search_memory(
+    index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
+) -> list[MemoryHit]:
+    """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
+    query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
+    days, rest = extract_days(query, now)
+    plain = extract_terms(rest)  # which say more than a day
+    words = extract_terms(query) if plain else []  # "yesterday" alone is no word to look for
+    dated = [number for number, _ in index.match(list_day_terms(days), _MAX_BY_DAY)]
+    if days and not dated:  # a note of another day may name the month and the numbers
+        spoken = _WORD.findall(query.lower())
+        months = [word for word in spoken if word in MONTHS]
+        if months and index.match(months[:1], 1):
+            plain = words = [*plain, *months, *filter(str.isdecimal, spoken)]
+            days = []
+    chunks, having = index.document_frequencies(plain)
+    if not (plain or dated):
+        return []
+    known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
+    text = dict(index.match(words, _MAX_BY_WORDS)) if known else {}
+    close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and plain else None
+    near = close[0] if close else None
+    rows = index.rows({*text, *dated, *(near or ())})
+    on_day = {*dated}
+    on_day |= {row.id for row in rows if any(str(first) <= row.day <= str(last) for first, last in days)}
+    values = add_neighbours(combine_scores(text, near, on_day, [row.id for row in rows]), rows)
+    for row in rows:
+        age = max(0, (now.date() - date.fromisoformat(row.day)).days) if row.day else math.inf
+        values[row.id] *= 1 + _BOOST_WEIGHT * row.boost + _RECENCY_WEIGHT * math.exp2(-age / _RECENCY_HALF_LIFE_DAYS)
+    unlike: dict[str, MemoryRow] = {}
+    for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):
+        if len(unlike) < most:
+            unlike.setdefault(" ".join(row.text.split()).casefold(), row)
+    found = list(unlike.values())
+    shown = _compute_words_confidence(chunks, having, text, on_day, found)
+    if close:
+        shown = max(shown, VECTOR_WEIGHT * close[1] + WORDS_WEIGHT * shown)
+    weights = _compute_word_weights(chunks, having)
+    best = max((values[row.id] for row in found), default=0.0)
+    hits = []
+    for row in found:
+        share = max(0.0, values[row.id]) / best if best > 0 else 1.0
+        score = min(1.0, shown) * ((2 + share) / 3 if row.id in text or row.id in on_day else share)
+        if not known and row.id in on_day:  # "what did I write down yesterday": the day is the answer
+            score = max(score, MIN_SCORE)
+        if score >= least:
+            part = make_snippet(row.text, row.start, weights)
+            heading = row.heading if row.heading.endswith(part.heading) else part.heading  # it knows none above it
+            day, line = find_day(row.path, part.heading) or row.day, min(part.line, row.end)
+            lines = row.start, row.end, line
+            hits.append(MemoryHit(row.id, row.path, *lines, heading, day, round(score, 3), part.text))
+    return hits
+
+
+def extract_terms(text: str) -> list[str]:
+    """Split a text into the different words that are worth looking for."""
+    found: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if word.isascii():
+            found += [] if word in _QUESTION_WORDS else [word]
+        else:  # a run of letters of a script without spaces is not one word; the index looks for its pairs
+            found += (part.strip('"').replace(" ", "") for part in quote_phrases(word))
+    return list(dict.fromkeys(found))[:_MAX_TERMS]
 
 
 def list_day_terms(days: Iterable[DateRange]) -> list[str]:
@@ -69,25 +206,19 @@ def list_day_terms(days: Iterable[DateRange]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def is_within(day: str, days: Iterable[DateRange]) -> bool:
-    """Tell whether a chunk's day, '' for unknown, is one of those."""
-    return any(first.isoformat() <= day <= last.isoformat() for first, last in days)
-
-
 def combine_scores(
-    text: Mapping[int, float], near: Mapping[int, float] | None, on_day: Iterable[int], candidates: Iterable[int]
+    text: Mapping[int, float], near: Mapping[int, float] | None, on_day: Collection[int], candidates: Iterable[int]
 ) -> dict[int, float]:
     """Give each candidate its value: from BM25, from standard scores of cosines, and for its day.
 
     A side that is missing gives its weight to the other.
     """
     best = max(text.values(), default=0.0) or 1.0
-    named = set(on_day)
-    dated = DAY_BONUS if text else 1.0  # where no word is found, the day is all that is known
-    words = {one: text.get(one, 0.0) / best + dated * (one in named) for one in candidates}
+    bonus = DAY_BONUS if text else 1.0  # where no word is found, the day is all that is known
+    words = {one: text.get(one, 0.0) / best + bonus * (one in on_day) for one in candidates}
     if near is None:
         return words
-    weight = WORDS_WEIGHT if text or named else 0.0
+    weight = WORDS_WEIGHT if text or on_day else 0.0
     return {one: (1 - weight) * near.get(one, 0.0) / VECTOR_DEVIATIONS + weight * share for one, share in words.items()}
 
 
@@ -95,63 +226,47 @@ def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> di
     """Add to each chunk a part of what those next to it in its file have, as far as they were found themselves."""
     more = dict(values)
     for one, other in pairwise(sorted(rows, key=lambda row: (row.path, row.start, row.id))):
-        if one.path == other.path and other.start - one.end <= 1 + _MAX_GAP:
+        if one.path == other.path and other.start - one.end <= 1 + _MAX_NEIGHBOUR_GAP:
             more[one.id] += NEIGHBOUR_SHARE * max(0.0, values[other.id])
             more[other.id] += NEIGHBOUR_SHARE * max(0.0, values[one.id])
     return more
 
 
-def compute_boost(row: MemoryRow, today: date) -> float:
-    """Say how much the owner's opinion and a note's age raise a chunk's value, or lower it."""
-    age = max(0, (today - date.fromisoformat(row.day)).days) if row.day else math.inf
-    return _BOOST_WEIGHT * max(-1.0, min(1.0, row.boost)) + _RECENCY_WEIGHT * math.exp2(-age / _RECENCY_HALF_LIFE_DAYS)
+_ASSUMED_CHUNKS = 50  # without any of the words, thought to be there as well: three notes cannot tell what is rare
+_ASSUMED_COUNT = 2  # chunks that a word in none of them is thought to be in: it may be said in other words there
+_TYPICAL_SHARE = 0.9  # what a chunk of usual length has of the ideal when every word is in it once
 
 
-def compute_words_confidence(
-    best: float, chunks: int, having: Mapping[str, int], held: Iterable[Collection[str]]
+def _compute_words_confidence(
+    chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: Collection[int], found: list[MemoryRow]
 ) -> float:
     """Say which share of its words' weight a question's best chunk has; a day that it names is a word.
 
-    `having`: in how many of the chunks each word is. `held`: which of them the best hits have, wherever in their text;
-    beside it stands `best`, the highest BM25, which knows how often they have them.
+    The larger of two: which of the words the best hits have, wherever in their text; and the highest BM25, which knows
+    how often they have them. `having`: in how many of the chunks each word is.
     """
-    rare = compute_word_weights(chunks, having)
-    known = {word for word, n in having.items() if n}
-    ideal = sum(compute_bm25_weight(having[word], chunks) for word in known) * _TYPICAL_SHARE
-    often = min(1.0, best / ideal) * sum(rare[word] for word in known) if known else 0.0
-    return max(often, *(sum(rare[word] for word in known & {*words}) for words in held), 0.0) / sum(rare.values())
+    counts = {**having, _DAY_TERM: len(on_day)} if on_day else having
+    weights = _compute_word_weights(chunks, counts)
+    held = [{*find_words(row.text, having)} | ({_DAY_TERM} if row.id in on_day else set()) for row in found]
+    known = {word for word, count in counts.items() if count}
+    often = 0.0
+    if known:
+        of_day = _compute_bm25_weight(len(on_day), chunks)
+        best = max((text.get(one, 0.0) + of_day * (one in on_day) for one in {*text, *on_day}), default=0.0)
+        ideal = sum(_compute_bm25_weight(counts[word], chunks) for word in known) * _TYPICAL_SHARE
+        often = min(1.0, best / ideal) * sum(weights[word] for word in known)
+    return max(often, *(sum(weights[word] for word in known & words) for words in held), 0.0) / sum(weights.values())
 
 
-def compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
+def _compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
     """Say how much words tell apart, by how many of the chunks have each."""
     counts = {word: n or _ASSUMED_COUNT for word, n in having.items()}
     return {word: math.log(1 + max(0, chunks + _ASSUMED_CHUNKS - n) / (n + 0.5)) for word, n in counts.items()}
 
 
-def compute_bm25_weight(having: int, chunks: int) -> float:
+def _compute_bm25_weight(having: int, chunks: int) -> float:
     """What FTS5's bm25() gives for a word that so many chunks have."""
     return max(1e-6, math.log((chunks - having + 0.5) / (having + 0.5)))
-
-
-def compute_vector_confidence(cosine: float, usual: float) -> float:
-    """Place the best cosine between that of a question about something else, the least that counts, and 1."""
-    return max(0.0, MIN_SCORE + (1 - MIN_SCORE) * (cosine - usual) / max(1e-6, 1 - usual))
-
-
-def combine_confidence(words: float | None, vectors: float | None) -> float:
-    """Say how surely the best hit has to do with the question, from what each side shows, None for a missing one."""
-    if words is None or vectors is None:
-        return min(1.0, words or vectors or 0.0)
-    return min(1.0, max(words, VECTOR_WEIGHT * vectors + WORDS_WEIGHT * words))
-
-
-def compute_hit_score(shown: float, value: float, best: float, *, named: bool) -> float:
-    """Score a hit by what is shown for the first one and by its share of that one's value.
-
-    `named`: it has a word of the question, or is of a day that this names; what is only near has to be as near.
-    """
-    share = max(0.0, value) / best if best > 0 else 1.0
-    return shown * ((2 + share) / 3 if named else share)
 
 
 # How near a question is to what is remembered, by its vector.
@@ -180,15 +295,8 @@ _PROBE_QUESTIONS = (
 _probe_cache: dict[tuple[str, int], "Vectors"] = {}
 
 
-class VectorMatches(NamedTuple):
-    """Standard scores of the nearest chunks and of others asked for, and how much the best cosine shows."""
-
-    scores: Mapping[int, float]
-    shown: float
-
-
 class _VectorBlock:
-    """Some of an index's vectors: whose they are, the vectors, and how long each is."""
+    """Some of an index's vectors, and how long each is."""
 
     def __init__(self, ids: "NDArray[np.int64]", rows: "NDArray[np.int8]") -> None:
         import numpy as np
@@ -197,12 +305,6 @@ class _VectorBlock:
         wide = rows.astype(np.float32)
         self.lengths = np.sqrt(np.maximum(np.einsum("ij,ij->i", wide, wide), 1))
         self._usual: tuple[float, int] | None = None
-
-    def cosines(self, wanted: "Vectors") -> "Vectors":
-        import numpy as np
-
-        # `@` would wake a second core for so little
-        return np.asarray(np.einsum("ij,j->i", self.rows.astype(np.float32), wanted) / self.lengths)
 
     def usual(self, probes: "Vectors") -> tuple[float, int]:
         """Say how near the second of the probes comes to any of some vectors, and of how many."""
@@ -218,8 +320,14 @@ class _VectorBlock:
 _vector_cache: WeakKeyDictionary[IndexFile, tuple[tuple[int, ...], list[_VectorBlock]]] = WeakKeyDictionary()
 
 
-def search_vectors(index: IndexFile, query: str, embedder: Embedder, others: Collection[int]) -> VectorMatches | None:
-    """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded."""
+def search_vectors(
+    index: IndexFile, query: str, embedder: Embedder, others: Iterable[int]
+) -> tuple[dict[int, float], float] | None:
+    """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded.
+
+    Returns standard scores of the nearest chunks and of the `others`, and how surely the best of all has to do with the
+    question.
+    """
     import numpy as np
 
     if index.model()[0] != embedder.name:
@@ -230,35 +338,39 @@ def search_vectors(index: IndexFile, query: str, embedder: Embedder, others: Col
         return None  # the words alone find something too
     if index.model() != (embedder.name, len(wanted)) or not wanted.any():
         return None  # another model's, until the index has been embedded anew
-    numbers, cosines = [], []
+    ids, cosines = [], []
     usual = None
-    for part in _iterate_vector_blocks(index, len(wanted)):
-        usual = usual or part.usual(probes)
-        numbers.append(part.ids)
-        cosines.append(part.cosines(wanted))
+    for block in _iter_vector_blocks(index, len(wanted)):
+        usual = usual or block.usual(probes)
+        ids.append(block.ids)
+        # `@` would wake a second core for so little
+        cosines.append(np.einsum("ij,j->i", block.rows.astype(np.float32), wanted) / block.lengths)
     if usual is None:
         return None
-    every = np.concatenate(cosines)
+    numbers, every = np.concatenate(ids), np.concatenate(cosines)
     spread = float(every.std()) or 1.0
+    scores = (every - every.mean()) / spread
+    nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
+    asked = np.flatnonzero(np.isin(numbers, list(others)))
     expected = usual[0] + spread * (_estimate_maximum(len(every)) - _estimate_maximum(usual[1]))
-    scores = _select_best_scores(np.concatenate(numbers), (every - every.mean()) / spread, others)
-    return VectorMatches(scores, compute_vector_confidence(float(every.max()), expected))
+    shown = max(0.0, MIN_SCORE + (1 - MIN_SCORE) * (float(every.max()) - expected) / max(1e-6, 1 - expected))
+    return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}, shown
 
 
-def _iterate_vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
+def _iter_vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
     """Give all vectors: those of the last search, if they were few and none has changed."""
     version = index.version()
-    held, parts = _vector_cache.pop(index, (None, []))
-    if held != version:
-        parts = []  # let go of, before there are new ones
+    cached, blocks = _vector_cache.pop(index, (None, []))
+    if cached != version:
+        blocks = []  # let go of, before there are new ones
     kept: list[_VectorBlock] = []
     size = 0
-    for part in parts or filter(None, (_make_block(found, dims) for found in index.vectors())):
-        size += part.rows.nbytes
-        kept.append(part)
+    for block in blocks or filter(None, (_make_block(found, dims) for found in index.vectors())):
+        size += block.rows.nbytes
+        kept.append(block)
         if size > _MAX_CACHED:
             kept.clear()
-        yield part
+        yield block
     if size <= _MAX_CACHED:
         _vector_cache[index] = version, kept
 
@@ -276,16 +388,6 @@ def _make_block(found: Sequence[tuple[int, int, bytes]], dims: int) -> _VectorBl
     return _VectorBlock((first[:, None] + slots).ravel()[there], rows[there]) if there.any() else None
 
 
-def _select_best_scores(
-    numbers: "np.ndarray[Any, Any]", scores: "Vectors", others: Collection[int]
-) -> dict[int, float]:
-    import numpy as np
-
-    nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
-    asked = np.flatnonzero(np.isin(numbers, list(others)))
-    return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}
-
-
 def _estimate_maximum(count: int) -> float:
     """How many standard deviations the largest of so many normal numbers is above their mean, about."""
     return math.sqrt(2 * math.log(count))
@@ -293,29 +395,22 @@ def _estimate_maximum(count: int) -> float:
 
 def embed_probes(embedder: Embedder) -> "Vectors":
     """Embed questions that concern nobody's notes, once for a model. Raises ProviderError."""
-    if (embedder.name, embedder.dims) not in _probe_cache:
+    key = embedder.name, embedder.dims
+    if key not in _probe_cache:
         found = embedder.embed(_PROBE_QUESTIONS)
         _probe_cache.clear()
-        _probe_cache[embedder.name, embedder.dims] = found
-    return _probe_cache[embedder.name, embedder.dims]
+        key = embedder.name, embedder.dims  # which a server's first answer tells
+        _probe_cache[key] = found
+    return _probe_cache[key]
 
 
 # Which lines of a chunk say what was asked, and whether a text has a word in any of its forms. Pure.
 
-MAX_SNIPPET_CHARS = 300
-
-_MIN_SHARE = 0.7
-"""Of what the best line has: lines with less of the question's words are about something else."""
-
-_HEADING_WEIGHT = 0.5
-"""What a word of its heading counts for a line."""
-
-_MIN_WRAPPED_CHARS = 50
-"""Characters of a line that an editor may have broken; shorter ones are meant so."""
-
-_LONG_STEM_CHARS = 5
-"""Letters that a word and its forms share; where they are fewer, only these endings make a form of it."""
-
+_MAX_SNIPPET_CHARS = 300
+_MIN_LINE_SHARE = 0.7  # of what the best line has; lines with less of the question's words are about something else
+_HEADING_WEIGHT = 0.5  # what a word of its heading counts for a line
+_MIN_WRAPPED_CHARS = 50  # of a line that an editor may have broken; shorter ones are meant so
+_LONG_STEM_CHARS = 5  # that a word and its forms share; where they are fewer, only these endings make a form of it
 _ENDINGS = frozenset(("", "s", "e", "es", "ed", "ing", "ings", "y", "i", "ies", "ied"))
 _LETTERS = pattern(r"[^\W_]*")
 _SEPARATOR = pattern(r"\s+([/…])\s+")
@@ -339,83 +434,68 @@ class _SnippetEntry(NamedTuple):
     text: str
 
 
-def find_words(text: str, words: Sequence[str]) -> list[str]:
+def find_words(text: str, words: Iterable[str]) -> list[str]:
     """Tell which of the words a text has in any of their forms."""
     folded = _fold(text)
     return [word for word in words if _find_word(folded, word) >= 0]
 
 
-def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = MAX_SNIPPET_CHARS) -> Snippet:
+def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = _MAX_SNIPPET_CHARS) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
     `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it.
     """
-    parts = _split_entries(text)
-    values = [_score_entry(entry, words) for entry in parts]
+    entries = _split_entries(text)
+    values = []
+    for entry in entries:
+        own = {*find_words(entry.text, words)}
+        lent = {*find_words(entry.heading, words)} - own
+        values.append(sum(words[word] for word in own) + _HEADING_WEIGHT * sum(words[word] for word in lent))
     best = max(values, default=0.0)
-    order = sorted(range(len(parts)), key=lambda i: (-values[i], i))
     taken: list[int] = []
     room = most + 3
-    for i in order:
-        if taken and (values[i] < _MIN_SHARE * best or len(parts[i].text) + 3 > room):
+    for i in sorted(range(len(entries)), key=lambda i: (-values[i], i)):
+        if taken and (values[i] < _MIN_LINE_SHARE * best or len(entries[i].text) + 3 > room):
             break
         taken.append(i)
-        room -= len(parts[i].text) + 3
+        room -= len(entries[i].text) + 3
     if not taken:
         return Snippet("", start, "")
-    first = parts[min(taken)]
-    return Snippet(
-        _join_entries([parts[i] for i in sorted(taken)], list(words), most), start + first.line - 1, first.heading
-    )
-
-
-def _score_entry(entry: _SnippetEntry, words: Mapping[str, float]) -> float:
-    own = {*find_words(entry.text, [*words])}
-    lent = {*find_words(entry.heading, [*words])} - own
-    return sum(words[word] for word in own) + _HEADING_WEIGHT * sum(words[word] for word in lent)
-
-
-def _join_entries(entries: Sequence[_SnippetEntry], words: Sequence[str], most: int) -> str:
-    if len(entries) == 1:
-        return _shorten(entries[0].text, words, most)
-    out = entries[0].text
-    for above, entry in pairwise(entries):
+    first, *others = [entries[i] for i in sorted(taken)]
+    out = first.text if others else _shorten(first.text, words, most)
+    for above, entry in pairwise([first, *others]):
         out += f"{' / ' if entry.line == above.last + 1 else ' … '}{entry.text}"
-    return out
+    return Snippet(out, start + first.line - 1, first.heading)
 
 
-def _shorten(text: str, words: Sequence[str], most: int) -> str:
+def _shorten(text: str, words: Iterable[str], most: int) -> str:
     """Cut a text that is too long, so that the first of the words stays, and the mark of what is not the owner's."""
     if len(text) <= most:
         return text
-    told = next((f"({entry.source}) " for entry in parse_entries(text) if FOREIGN in entry.source), "")
-    most -= len(told)
+    source = next((f"({entry.source}) " for entry in parse_entries(text) if FOREIGN in entry.source), "")
+    most -= len(source)
     folded = _fold(text)
     places = [at for word in words if (at := _find_word(folded, word)) >= 0] if len(folded) == len(text) else []
     at = min(places, default=0)
     begin = 0 if at < most * 2 // 3 else text.rfind(" ", 0, at - most // 3) + 1
-    head = f"{told}…" if begin else ""
-    part = text[begin : begin + most - len(head.removeprefix(told))]
+    head = f"{source}…" if begin else ""
+    part = text[begin : begin + most - bool(begin)]
     return f"{head}{part}" if begin + len(part) == len(text) else f"{head}{part[:-1]}…"
 
 
 def _split_entries(text: str) -> list[_SnippetEntry]:
     """Put lines together that are one sentence or one item of a list; headings only where there is nothing else."""
-    pieces = [piece for piece in iter_lines(text, len(text) + 1) if piece.text.strip()]
-    plain = [piece for piece in pieces if not piece.is_heading] or pieces
+    lines = [line for line in iter_lines(text, len(text) + 1) if line.text.strip()]
+    plain = [line for line in lines if not line.is_heading] or lines
     found: list[_SnippetEntry] = []
-    for above, piece in zip([None, *plain], plain, strict=False):
-        words = " ".join(piece.text.split())
-        if above and above.line == piece.line - 1 and _is_continuation(above.text, piece.text):
-            found[-1] = found[-1]._replace(last=piece.line, text=f"{found[-1].text} {words}")
+    for above, line in zip([None, *plain], plain, strict=False):
+        words = " ".join(line.text.split())
+        if above and above.line == line.line - 1 and _is_continuation(above.text, line.text):
+            found[-1] = found[-1]._replace(last=line.line, text=f"{found[-1].text} {words}")
         else:
-            found.append(_SnippetEntry(piece.line, piece.line, piece.heading, words))
-    return [entry._replace(text=_join_foreign(entry.text)) for entry in found]
-
-
-def _join_foreign(text: str) -> str:
-    """What is not the owner's word looks like one entry, also beside others."""
-    return _SEPARATOR.sub(r"\1", text) if FOREIGN in text else text
+            found.append(_SnippetEntry(line.line, line.line, line.heading, words))
+    # what is not the owner's word looks like one entry, also beside others
+    return [e._replace(text=_SEPARATOR.sub(r"\1", e.text)) if FOREIGN in e.text else e for e in found]
 
 
 def _is_continuation(above: str, line: str) -> bool:
@@ -436,8 +516,7 @@ def _fold(text: str) -> str:
 def _get_stem(word: str) -> str:
     """What the forms of a word begin with."""
     forms = list_query_terms(_fold(word))
-    stem = forms[0] if len(forms) == 1 else _fold(word)
-    return stem[:-1] if len(stem) > 4 and stem[-1] in "iy" else stem
+    return forms[0] if len(forms) == 1 else _fold(word)
 
 
 def _find_word(text: str, word: str) -> int:
@@ -459,134 +538,3 @@ def _is_form(text: str, end: int, stem: str, word: str) -> bool:
     rest = found[0] if found else ""
     doubled = rest.removeprefix(stem[-1]) in {"ed", "ing"}
     return (rest in _ENDINGS or doubled) and bool(rest or not word.endswith(f"{stem}e"))
-
-
-# Finds what is remembered, by words, vectors and the days that a question names; fusion.py says in which order.
-
-_MAX_BY_WORDS, _MAX_BY_DAY = 36, 24
-_MAX_QUERY_CHARS, _MAX_TERMS = 2000, 32
-_DAY_TERM = "the day"  # no word of a question has a space
-_WORD = pattern(r"[^\W_]+")
-_STOP_WORD_TEXT = """
-    a about am an and any are as at be been being but by can could d did do does doing don every for from had happen
-    happened happens has have he her hers him his how i if in into is it its just ll m many may me might much must
-    my need no not of on or our ours re remember s shall she should so some t tell than that the their theirs them
-    then there these they this those to too us use used using ve very was we were what when where which who whom
-    whose why will with would you your yours
-"""
-_STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
-
-
-class MemoryHit(NamedTuple):
-    """A chunk that was found; `day` is '' where none is known, `score` between 0 and 1.
-
-    `snippet` has the lines that match, `line` is the first of them, and `heading` what that one stands under.
-    """
-
-    id: int
-    path: str
-    start: int
-    end: int
-    line: int
-    heading: str
-    day: str
-    score: float
-    snippet: str
-
-
-class ParsedQuery(NamedTuple):
-    """A question: the words to look for, those of them that say more than a day, and its days."""
-
-    words: list[str]
-    plain: list[str]
-    days: list[DateRange]
-
-
-def search_memory(
-    index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
-) -> list[MemoryHit]:
-    """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
-    query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
-    asked = parse_query(query, now)
-    dated = [number for number, _ in index.match(list_day_terms(asked.days), _MAX_BY_DAY)]
-    if asked.days and not dated and (said := _find_calendar_terms(query)) and index.match(said[:1], 1):
-        asked = ParsedQuery(
-            [*asked.plain, *said], [*asked.plain, *said], []
-        )  # nothing is of that day; another's may name it
-    chunks, having = index.document_frequencies(asked.plain)
-    known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
-    text = dict(index.match(asked.words, _MAX_BY_WORDS)) if known else {}
-    if not (asked.plain or dated):
-        return []
-    close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and asked.plain else None
-    rows = index.rows(list({*text, *dated, *(close.scores if close else ())}))
-    on_day = {*dated} | {row.id for row in rows if is_within(row.day, asked.days)}
-    values = combine_scores(text, close.scores if close else None, on_day, [row.id for row in rows])
-    values = add_neighbours(values, rows)
-    values = {row.id: values[row.id] * (1 + compute_boost(row, now.date())) for row in rows}
-    found = _select_best_rows(rows, values, most)
-    words = _measure_words(chunks, having, text, on_day, found)
-    shown = combine_confidence(words, close.shown if close else None)
-    best = max((values[row.id] for row in found), default=0.0)
-    named = {*text} | on_day
-    alone = on_day if not known else set()  # "what did I write down yesterday": the day is the answer
-    scored = (
-        (row, max(compute_hit_score(shown, values[row.id], best, named=row.id in named), MIN_SCORE * (row.id in alone)))
-        for row in found
-    )
-    weights_ = compute_word_weights(chunks, having)
-    return [_make_hit(row, score, weights_) for row, score in scored if score >= least]
-
-
-def parse_query(query: str, now: datetime) -> ParsedQuery:
-    """Take a question apart; nothing in it is syntax."""
-    days, rest = extract_days(query, now)
-    plain = extract_terms(rest)
-    return ParsedQuery(extract_terms(query) if plain else [], plain, days)  # "yesterday" alone is no word to look for
-
-
-def _find_calendar_terms(query: str) -> list[str]:
-    """The month that is named, and the numbers, as a note of another day may have them; nothing without a month."""
-    found = _WORD.findall(query.lower())  # "may" is silent elsewhere
-    months = [word for word in found if word in MONTHS]
-    return months and [*months, *(word for word in found if word.isdecimal())]
-
-
-def extract_terms(text: str) -> list[str]:
-    """Split a text into the different words that are worth looking for."""
-    found = (word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS)
-    return list(dict.fromkeys(part for word in found for part in _split_unspaced(word)))[:_MAX_TERMS]
-
-
-def _split_unspaced(word: str) -> list[str]:
-    """A run of letters of a script without spaces is not one word; the index looks for its pairs."""
-    return [word] if word.isascii() else [part.strip('"').replace(" ", "") for part in quote_phrases(word)]
-
-
-def _measure_words(
-    chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: set[int], found: Sequence[MemoryRow]
-) -> float:
-    held = [{*find_words(row.text, [*having])} | ({_DAY_TERM} if row.id in on_day else set()) for row in found]
-    day = {_DAY_TERM: len(on_day)} if on_day else {}
-    worth_ = compute_bm25_weight(len(on_day), chunks)
-    best = max((text.get(one, 0.0) + worth_ * (one in on_day) for one in {*text, *on_day}), default=0.0)
-    return compute_words_confidence(best, chunks, {**having, **day}, held)
-
-
-def _select_best_rows(rows: Sequence[MemoryRow], values: Mapping[int, float], most: int) -> list[MemoryRow]:
-    """Take the chunks with the highest values; of those with the same text, the first."""
-    found: dict[str, MemoryRow] = {}
-    for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):
-        if len(found) == most:
-            break
-        found.setdefault(" ".join(row.text.split()).casefold(), row)
-    return list(found.values())
-
-
-def _make_hit(row: MemoryRow, score: float, words: Mapping[str, float]) -> MemoryHit:
-    part = make_snippet(row.text, row.start, words)
-    heading = row.heading if row.heading.endswith(part.heading) else part.heading  # a part knows none above the chunk
-    day = find_day(row.path, part.heading) or row.day
-    return MemoryHit(
-        row.id, row.path, row.start, row.end, min(part.line, row.end), heading, day, round(score, 3), part.text
-    )

@@ -97,7 +97,7 @@ def found(corpus, question, side, embedder, least):
     """The first six hits."""
     if side == "vectors":
         close = search_vectors(corpus.index, question, embedder, ())
-        best = sorted(close.scores, key=lambda number: -close.scores[number]) if close else []
+        best = sorted(close[0], key=lambda number: -close[0][number]) if close else []
         return corpus.index.rows(best[:6])
     return search_search(
         corpus.index, question, embedder if side == "hybrid" else None, corpus.conversation.asked, least=least
