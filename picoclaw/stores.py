@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
-from picoclaw.errors import ConfigError, ProviderError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.files import Document
@@ -145,11 +145,9 @@ class Stores:
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
-        from picoclaw.memory.embedding import RemoteEmbedder, choose_embedder
+        from picoclaw.memory.embedding import RemoteEmbedder, make_embedder
 
-        embedder, problem = choose_embedder(self.config)
-        if problem:
-            raise ProviderError(problem)
+        embedder = make_embedder(self.config)
         if isinstance(embedder, RemoteEmbedder):
             embedder.record = self.ledger.record_vectors
         return embedder

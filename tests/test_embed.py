@@ -15,7 +15,7 @@ from model_server import Answer, ModelServer, drip, drop, page, raw, refusal, si
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import KeyRefused, NotServed, ProviderError, Refused, Unavailable
-from picoclaw.memory.embedding import RemoteEmbedder, choose_embedder, quantise
+from picoclaw.memory.embedding import RemoteEmbedder, make_embedder, quantise
 
 KEY = "sk-secret-of-the-owner"
 TEXTS = ["warm", "cold", "ferns"]
@@ -255,4 +255,8 @@ def test_what_is_no_answer_of_ollamas(answer: Answer, kind: type[ProviderError],
 def test_a_server_without_embeddings_is_not_asked_for_them(api: Any, url: str, missing: bool) -> None:
     memory = MemoryConfig(embeddings="server", embedding_model="small", embedding_url=url)
     config = Config(Path("/nowhere"), ModelConfig(base_url="http://127.0.0.1:9/v1", api=api), memory=memory)
-    assert ("embedding_url" in choose_embedder(config).problem) is missing
+    if missing:
+        with pytest.raises(ProviderError, match="embedding_url"):
+            make_embedder(config)
+    else:
+        assert make_embedder(config)

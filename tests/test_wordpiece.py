@@ -160,11 +160,6 @@ def test_agrees_with_the_reference(pieces: WordPieceTokenizer, text: str, number
     assert pieces.tokens(text) == numbers
 
 
-def test_words_come_with_their_pieces(pieces: WordPieceTokenizer) -> None:
-    told = list(pieces.words("Café hygrometer, \ua66eq"))
-    assert told == [("cafe", [7668]), ("hygrometer", [1044, 2100, 16523, 18721]), (",", [1010]), ("\ua66eq", [])]
-
-
 def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
     assert pieces.tokens("hot\ud83d wa\udc00ter") == pieces.tokens("hot water")
 

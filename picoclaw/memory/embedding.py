@@ -1,4 +1,8 @@
-"""Gives texts vectors: from a table of words on this board, or from an embedding server; keeps a vector in few bytes."""
+"""Gives texts vectors: from a table of words on this board, or from an embedding server; keeps a vector in few bytes.
+
+Servers are asked in the format of OpenAI's /v1/embeddings or of Ollama's /api/embed.
+https://platform.openai.com/docs/api-reference/embeddings, https://docs.ollama.com/api/embed
+"""
 
 import importlib
 import json
@@ -6,9 +10,8 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from picoclaw.config import Config
 from picoclaw.config.tables import redact_url
@@ -27,76 +30,9 @@ if TYPE_CHECKING:
     Vectors = NDArray[np.float32]
 
 
-# Servers are asked in the format of OpenAI's /v1/embeddings or of Ollama's /api/embed.
-# https://platform.openai.com/docs/api-reference/embeddings, https://docs.ollama.com/api/embed
-
-MAX_EMBEDDED_CHARS = 2000
-"""Characters of one text; what is more would not fit a small model's window."""
-
-
-class EmbeddingFormat(NamedTuple):
-    """One way of asking: where, in which words, and how the answer's vectors are put in the order of the texts.
-
-    `rows` gives as many as there are texts, whatever they hold; it raises ProviderError.
-    """
-
-    path: str
-    body: Callable[[str, Sequence[str]], dict[str, Any]]
-    rows: Callable[[Any, int], list[Any]]
-
-
-def choose_format(base_url: str) -> EmbeddingFormat:
-    """Choose by the address, which at Ollama ends in /api, and in /v1 where it speaks the other format as well."""
-    return OLLAMA if base_url.endswith("/api") else OPENAI
-
-
-def _make_openai_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
-    return {"model": model, "input": [text[:MAX_EMBEDDED_CHARS] for text in texts]}
-
-
-def _make_ollama_body(model: str, texts: Sequence[str]) -> dict[str, Any]:
-    return _make_openai_body(model, texts) | {"truncate": True}
-
-
-def _parse_openai_rows(answer: Any, count: int) -> list[Any]:
-    """By their `index`; where a server leaves that out, as they came."""
-    data = _check_error(answer).get("data")
-    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-        raise Unavailable("the embedding server sent no list of vectors; is its model one for embeddings?")
-    places = {str(entry.get("index", place)): entry.get("embedding") for place, entry in enumerate(data)}
-    if len(data) != count or places.keys() != set(map(str, range(count))):
-        raise _make_count_error(count, len(data))
-    return [places[str(place)] for place in range(count)]
-
-
-def _parse_ollama_rows(answer: Any, count: int) -> list[Any]:
-    rows = _check_error(answer).get("embeddings")
-    if not isinstance(rows, list):
-        raise Unavailable("the embedding server sent no list of vectors; is embedding_url that of Ollama's /api?")
-    if len(rows) != count:
-        raise _make_count_error(count, len(rows))
-    return rows
-
-
-def _make_count_error(count: int, found: int) -> Unavailable:
-    return Unavailable(f"the embedding server answered {count} texts with {found} vectors, or numbered them wrongly")
-
-
-def _check_error(answer: Any) -> dict[str, Any]:
-    """Raise what an answer says that is an error in spite of its status."""
-    if isinstance(answer, dict) and answer.get("error"):
-        raise make_error(read_status(answer["error"]), answer)
-    return answer if isinstance(answer, dict) else {}
-
-
-OPENAI = EmbeddingFormat("/embeddings", _make_openai_body, _parse_openai_rows)
-OLLAMA = EmbeddingFormat("/embed", _make_ollama_body, _parse_ollama_rows)
-
-# Who turns texts into vectors: a table on this board, or a server. And how a vector is kept in few bytes.
-
-
 _BATCH_SIZE = 64  # texts in one request
-_MAX_NUMBER = 1e18  # number in a vector; its square is far from what a float holds
+_MAX_TEXT_CHARS = 2000  # of one text; what is more would not fit a small model's window
+_MAX_NUMBER = 1e18  # in a vector; its square is far from what a float holds
 _INT8_PEAK = 127  # the largest number in every row, on either side of zero: a torn page of a table shows
 
 
@@ -118,8 +54,7 @@ class Embedder(Protocol):
         """Give a row of unit length for each text, of zeros when nothing in it is known. Raises ProviderError."""
 
 
-def require_numpy() -> None:
-    """Raise ProviderError, with what to try, where numpy is missing or cannot be loaded."""
+def _require_numpy() -> None:
     try:
         importlib.import_module("numpy")
     except (ImportError, RuntimeError, OSError, ValueError, AttributeError, SyntaxError) as error:
@@ -135,11 +70,10 @@ def quantise(vectors: "Vectors") -> list[bytes]:
     import numpy as np
 
     peaks = np.abs(vectors).max(axis=1, initial=0.0) / _INT8_PEAK
-    whole = np.rint(vectors / np.where(peaks == 0, 1, peaks)[:, None]).astype(np.int8)
-    return [row.tobytes() for row in whole]
+    return [row.tobytes() for row in np.rint(vectors / np.where(peaks == 0, 1, peaks)[:, None]).astype(np.int8)]
 
 
-def normalise(rows: "NDArray[Any]") -> "Vectors":
+def _normalise(rows: "NDArray[Any]") -> "Vectors":
     """Stretch each row to the length 1; one without any length stays as it is."""
     import numpy as np
 
@@ -148,20 +82,22 @@ def normalise(rows: "NDArray[Any]") -> "Vectors":
 
 
 class RemoteEmbedder:
-    """A server that embeds, in the format that its address tells. Connects when the first text comes."""
+    """A server that embeds. Connects when the first text comes."""
 
     def __init__(self, base_url: str, model: str, key: str = "", seconds: float = 30.0) -> None:
-        """`seconds`: the longest that one request of at most 64 texts may take. Raises ProviderError."""
-        require_numpy()
-        self.name, self.dims = model, 0
-        self._format = choose_format(base_url)
-        self._url, self._key, self.seconds = f"{base_url}{self._format.path}", key, seconds
+        """`seconds`: the longest that one request of at most 64 texts may take. Raises ProviderError.
+
+        Ollama's format is used where the address ends in /api; it ends in /v1 where Ollama speaks the other one.
+        """
+        _require_numpy()
+        self.name, self.dims, self.seconds = model, 0, seconds
+        self._is_ollama = base_url.endswith("/api")
+        self._url, self._key = f"{base_url}{'/embed' if self._is_ollama else '/embeddings'}", key
         self._mask = StreamMask(key)
         self._client: Client | None = None
         self.record: Callable[[Sequence[str], str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     def close(self) -> None:
-        """Give the connection back."""
         if self._client:
             self._client.close()
 
@@ -179,69 +115,78 @@ class RemoteEmbedder:
         return out
 
     def _request(self, texts: list[str]) -> "Vectors":
-        """One request, and what it costs at most: some time, one connection."""
         from picoclaw.providers import http
 
+        body: dict[str, Any] = {"model": self.name, "input": [text[:_MAX_TEXT_CHARS] for text in texts]}
+        if self._is_ollama:
+            body["truncate"] = True
         try:
             if self._client is None:
                 self._client = http.make_client(self._key)
             until = time.monotonic() + self.seconds
-            body = self._format.body(self.name, texts)
             with http.open_stream(
                 self._client, self._url, body, self._mask, wait=self.seconds, deadline=until
             ) as pieces:
                 text = self._mask.whole(b"".join(pieces).decode("utf-8", "replace"))
             http.refuse_web_page(text, self._url)
-            return self._check_length(_read_vectors(self._format, http.parse_answer_json(text), len(texts)))
+            return self._read_vectors(http.parse_answer_json(text), len(texts))
         except DeadlinePassed:
             raise Unavailable(f"{redact_url(self._url)} took longer than {self.seconds:.2g} s") from None
         except ProviderError as error:
             error.args = (self._mask.whole(str(error)),)
             raise
 
-    def _check_length(self, rows: "Vectors") -> "Vectors":
+    def _read_vectors(self, answer: Any, count: int) -> "Vectors":
+        import numpy as np
+
+        try:
+            rows = np.array(_list_rows(answer, count, is_ollama=self._is_ollama), float)
+        except (ValueError, TypeError, OverflowError):
+            rows = np.empty(0)
+        if rows.ndim != 2 or not rows.size:
+            raise Unavailable(
+                "the embedding server sent vectors of unequal length, or something else than lists of numbers"
+            )
+        if not (np.abs(rows) < _MAX_NUMBER).all():
+            raise Unavailable("the embedding server sent a vector with NaN, infinity or a number without measure in it")
         if self.dims not in {0, rows.shape[1]}:
             raise Refused(
                 f"the embedding server now sends {rows.shape[1]} numbers for a text instead of {self.dims}:"
                 f" the model behind {self.name!r} has changed; start picoclaw again to embed with the new one"
             )
         self.dims = int(rows.shape[1])
-        return rows
+        return _normalise(rows)
 
 
-def _read_vectors(form: EmbeddingFormat, answer: Any, count: int) -> "Vectors":
-    """The vectors of an answer in the order of the texts."""
-    import numpy as np
-
-    try:
-        rows = np.array(form.rows(answer, count), float)
-    except (ValueError, TypeError, OverflowError):
-        rows = np.empty(0)
-    if rows.ndim != 2 or not rows.size:
+def _list_rows(answer: Any, count: int, *, is_ollama: bool) -> list[Any]:
+    """The vectors of an answer in the order of the texts, whatever they hold. Raises ProviderError."""
+    answer = answer if isinstance(answer, dict) else {}
+    if answer.get("error"):  # in spite of its status
+        raise make_error(read_status(answer["error"]), answer)
+    rows = answer.get("embeddings" if is_ollama else "data")
+    if not isinstance(rows, list) or not (is_ollama or all(isinstance(row, dict) for row in rows)):
+        hint = "is embedding_url that of Ollama's /api?" if is_ollama else "is its model one for embeddings?"
+        raise Unavailable(f"the embedding server sent no list of vectors; {hint}")
+    if not is_ollama:  # by their `index`; where a server leaves that out, as they came
+        places = {str(row.get("index", place)): row.get("embedding") for place, row in enumerate(rows)}
+    if len(rows) != count or not (is_ollama or places.keys() == set(map(str, range(count)))):
         raise Unavailable(
-            "the embedding server sent vectors of unequal length, or something else than lists of numbers"
+            f"the embedding server answered {count} texts with {len(rows)} vectors, or numbered them wrongly"
         )
-    if not (np.abs(rows) < _MAX_NUMBER).all():
-        raise Unavailable("the embedding server sent a vector with NaN, infinity or a number without measure in it")
-    return normalise(rows)
+    return rows if is_ollama else [places[str(place)] for place in range(count)]
 
 
 # Asks an embedder no more than it bears, and no longer than whoever waits does.
 
-_PAUSE_AFTER_ERROR_S = 60.0
-"""How long an embedder that has failed is not asked again."""
-
-_MAX_REQUEST_S = 30.0
-"""What one request may take when nobody waits."""
-
-_MAX_BATCH_SIZE, _SLOW_S = 64, 0.5
+_PAUSE_AFTER_ERROR_S = 60.0  # how long an embedder that has failed is not asked again
+_MAX_REQUEST_S = 30.0  # what one request may take when nobody waits
+_SLOW_S = 0.5
 
 
 class RateLimitedEmbedder:
     """An embedder that is left alone for a while after it has failed, and asked for less when it is slow."""
 
     def __init__(self, embedder: Embedder) -> None:
-        """Take the embedder; asks it nothing yet."""
         self._embedder = embedder
         self._until = 0.0
         self._deadline = float("inf")
@@ -252,12 +197,10 @@ class RateLimitedEmbedder:
 
     @property
     def name(self) -> str:
-        """See Embedder."""
         return self._embedder.name
 
     @property
     def dims(self) -> int:
-        """See Embedder."""
         return self._embedder.dims
 
     @contextmanager
@@ -288,16 +231,15 @@ class RateLimitedEmbedder:
         if self.last_seconds > _SLOW_S:
             self.batch_size = max(1, min(self.batch_size, len(texts)) // 2)
         elif len(texts) >= self.batch_size:
-            self.batch_size = min(_MAX_BATCH_SIZE, self.batch_size * 2)
+            self.batch_size = min(_BATCH_SIZE, self.batch_size * 2)
         self.problem = ""
         return rows
 
 
 # Cuts a text into the pieces of BERT's uncased vocabulary, as its reference implementation does.
 
-
-_MAX_WORD = 100  # characters; a longer one is unknown as a whole
-_MAX_CHARACTERS = 10_000  # how many of Unicode's are remembered
+_MAX_WORD_CHARS = 100  # a longer word is unknown as a whole
+_MAX_KNOWN_CHARS = 10_000  # how many of Unicode's are remembered
 _DROPPED_CATEGORIES = frozenset(("Cc", "Cf", "Co", "Cs", "Mn"))  # control characters, private ones, accents
 _IDEOGRAPHS = (
     range(0x3400, 0x4DC0),
@@ -311,30 +253,30 @@ _IDEOGRAPHS = (
 
 
 class _CharacterMap(dict[int, str]):
-    """What becomes of each character, found out when it is first met."""
+    """What becomes of each character: a blank, nothing, a word of its own, or a small letter. Fills as they are met."""
 
     def __missing__(self, code: int) -> str:
-        made = _map_character(chr(code))
-        if len(self) < _MAX_CHARACTERS:
+        character = chr(code)
+        category = unicodedata.category(character)
+        if character in "\t\n\r" or category.startswith("Z"):
+            made = " "
+        elif character == "\ufffd" or category in _DROPPED_CATEGORIES:
+            made = ""
+        elif (
+            category.startswith("P")
+            or (character.isascii() and not character.isalnum())
+            or any(code in block for block in _IDEOGRAPHS)
+        ):
+            made = f" {character} "
+        else:
+            made = character.lower()
+        if len(self) < _MAX_KNOWN_CHARS:
             self[code] = made
         return made
 
 
-def _map_character(character: str) -> str:
-    """A blank, nothing, a word of its own, or a small letter."""
-    category = unicodedata.category(character)
-    if character in "\t\n\r" or category.startswith("Z"):
-        return " "
-    if character == "\ufffd" or category in _DROPPED_CATEGORIES:
-        return ""
-    sign = category.startswith("P") or (character.isascii() and not character.isalnum())
-    if sign or any(ord(character) in block for block in _IDEOGRAPHS):
-        return f" {character} "
-    return character.lower()
-
-
 class WordPieceTokenizer:
-    """A vocabulary, ready to cut."""
+    """A vocabulary, ready to cut texts."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         """`vocabulary`: the pieces in the order of their numbers; `##` begins those that go on with a word."""
@@ -343,21 +285,19 @@ class WordPieceTokenizer:
 
     def tokens(self, text: str) -> list[int]:
         """Number the pieces of a text; a word that cannot be made of pieces is left out."""
-        return list(chain.from_iterable(pieces for _, pieces in self.words(text)))
-
-    def words(self, text: str) -> Iterator[tuple[str, list[int]]]:
-        """Give each word of a text, in small letters without accents, and the numbers of its pieces."""
         if not text.isascii():
             text = unicodedata.normalize("NFD", text)
+        found: list[int] = []
         for word in text.translate(self._characters).split():
             number = self._numbers.get(word)
-            yield word, self._pieces(word) if number is None else [number]
+            found += self._pieces(word) if number is None else [number]
+        return found
 
     def _pieces(self, word: str) -> list[int]:
         """Take the longest piece that fits, again and again; nothing when the word is not used up."""
         out: list[int] = []
         start = 0
-        if len(word) > _MAX_WORD:
+        if len(word) > _MAX_WORD_CHARS:
             return out
         while start < len(word):
             mark = "##" if start else ""
@@ -382,7 +322,7 @@ class StaticEmbedder:
 
     def __init__(self, folder: Path) -> None:
         """Raises ProviderError when the table is missing or damaged, or numpy is."""
-        require_numpy()
+        _require_numpy()
         import numpy as np
 
         self._folder = folder
@@ -398,23 +338,18 @@ class StaticEmbedder:
             raise self._table_error(f"they are damaged ({explain_syntax(error)})") from None
         self.pieces = WordPieceTokenizer(vocabulary)
 
-    def embed(self, texts: Sequence[str], weights: Callable[[int], float] | None = None) -> "Vectors":
-        """See Embedder.embed; `weights` says how much more or less a piece, by its number, counts than usual."""
+    def embed(self, texts: Sequence[str]) -> "Vectors":
+        """See Embedder.embed."""
         import numpy as np
 
         out = np.zeros((len(texts), self.dims), np.float32)
         for place, text in enumerate(texts):
-            numbers = self.pieces.tokens(text)
-            if not numbers:
-                continue
-            rows = self._rows[numbers]
-            if (np.abs(rows).max(axis=1) != _INT8_PEAK).any():
-                raise self._table_error(f"{_ROWS} is damaged")
-            shares = self._scales[numbers]
-            if weights:
-                shares = shares * np.array([weights(number) for number in numbers], np.float32)
-            out[place] = shares @ rows
-        return normalise(out)
+            if numbers := self.pieces.tokens(text):
+                rows = self._rows[numbers]
+                if (np.abs(rows).max(axis=1) != _INT8_PEAK).any():
+                    raise self._table_error(f"{_ROWS} is damaged")
+                out[place] = self._scales[numbers] @ rows
+        return _normalise(out)
 
     def _read_checked(self, name: str, about: Any) -> bytes:
         """Read a file whole, and see that it is the one that the table was made with."""
@@ -441,48 +376,30 @@ def _map_rows(path: Path, count: int, dims: int) -> "NDArray[np.int8]":
     return found.reshape(count, dims)
 
 
-# Chooses, by the settings, who gives notes their vectors; whatever is wrong with that, words alone find them.
+def make_embedder(config: Config) -> Embedder | None:
+    """Make the embedder that [memory] asks for, None for none; imports numpy, connects to nothing yet.
 
-_TRIAL_TEXT = "the boiler's pressure"
-
-
-class EmbedderChoice(NamedTuple):
-    """Who it is; nobody where that was chosen, or where the problem says why not."""
-
-    embedder: Embedder | None
-    problem: str = ""
-
-
-def choose_embedder(config: Config) -> EmbedderChoice:
-    """Make the embedder that [memory] asks for. Imports numpy; connects to nothing yet."""
+    Raises ProviderError; words alone find notes then.
+    """
     memory = config.memory
     if memory.embeddings == "off":
-        return EmbedderChoice(None)
-    try:
-        if memory.embeddings == "local":
-            return EmbedderChoice(StaticEmbedder(find_shipped("templates") / "embeddings"))
-        if missing := _find_missing_setting(config):
-            return EmbedderChoice(None, f'embeddings = "server" needs {missing} under [memory] in config.toml')
-        return EmbedderChoice(
-            RemoteEmbedder(memory.embedding_url or config.model.base_url, memory.embedding_model, config.embedding_key)
-        )
-    except ProviderError as error:
-        return EmbedderChoice(None, str(error))
-
-
-def _find_missing_setting(config: Config) -> str:
-    if not config.memory.embedding_model:
-        return "embedding_model, the model's name at that server,"
-    embeds = config.model.base_url and config.model.api != "anthropic"  # which has no such thing
-    return "" if config.memory.embedding_url or embeds else "embedding_url, the server's address,"
+        return None
+    if memory.embeddings == "local":
+        return StaticEmbedder(find_shipped("templates") / "embeddings")
+    missing = ""
+    if not memory.embedding_model:
+        missing = "embedding_model, the model's name at that server,"
+    elif not (memory.embedding_url or (config.model.base_url and config.model.api != "anthropic")):
+        missing = "embedding_url, the server's address,"  # Anthropic's has no embeddings
+    if missing:
+        raise ProviderError(f'embeddings = "server" needs {missing} under [memory] in config.toml')
+    return RemoteEmbedder(memory.embedding_url or config.model.base_url, memory.embedding_model, config.embedding_key)
 
 
 def try_embedder(config: Config) -> str:
     """Embed a few words; says who did it. Raises ProviderError."""
-    embedder, problem = choose_embedder(config)
-    if problem:
-        raise ProviderError(problem)
+    embedder = make_embedder(config)
     if embedder is None:
         return "off: words alone find notes"
-    embedder.embed([_TRIAL_TEXT])
+    embedder.embed(["the boiler's pressure"])
     return f"{embedder.name}, {embedder.dims} numbers a text"
