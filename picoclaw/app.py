@@ -81,11 +81,13 @@ def make_tools(
     yield CronTool(lambda: stores.jobs, lambda: app.toolset.effect, commands=commands, shell=line)
     yield PulseTool(lambda: stores.pulse)
     yield MessageTool()
-    yield SubagentTools(lambda: app.helpers, lambda: app.toolset.names, config.helpers, do, partial(wake_all, home))
+    yield SubagentTools(
+        lambda: app.subagent_tasks, lambda: app.toolset.names, config.helpers, do, partial(wake_all, home)
+    )
     yield from _make_web_tools(config)
     yield SensorHistory(lambda: stores.samples)
     yield RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
-    yield SkillTools(app.library, app.here, config.workspace)
+    yield SkillTools(app.library, app.skill_context, config.workspace)
     yield FirstRunTool(home, jobs=lambda: stores.jobs)
     yield whole
     if config.tools.exec != "off":
@@ -227,7 +229,7 @@ class App:
         from picoclaw.intents.provider import OnboardingProvider
 
         return OnboardingProvider(
-            self._chain(self._matcher), self._matcher, self.led, lambda: self.prompts["invitation"]
+            self._chain(self._matcher), self._matcher, self.is_onboarding_led, lambda: self.prompts["invitation"]
         )
 
     @cached_property
@@ -248,7 +250,7 @@ class App:
 
         return build_links(self.config, lambda: self.stores.ledger, self.context_builder.zone)
 
-    def led(self, turns: Sequence[Sequence[Message]]) -> bool:
+    def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
         from picoclaw.intents.provider import is_onboarding_dropped
 
@@ -294,7 +296,7 @@ class App:
         library.look()
         return library
 
-    def here(self) -> SkillContext:
+    def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
@@ -306,7 +308,7 @@ class App:
         return ContextBuilder(self, self.config, Pages(self.config.home))
 
     @cached_property
-    def helpers(self) -> Tasks:
+    def subagent_tasks(self) -> Tasks:
         """What helpers were given to do."""
         return open_tasks(self.stores.database, self.mark)
 
@@ -352,9 +354,9 @@ class App:
     def close(self) -> None:
         """Take apart what was made, in the reverse order; may be called twice."""
         self.wiring.close()
-        self.let_go()
+        self.close_own()
 
-    def let_go(self) -> None:
+    def close_own(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""
         for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
             if part:

@@ -207,9 +207,9 @@ Event = Text | ToolCall | End | Notice
 class Caller:
     """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
 
-    `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `heard`
+    `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `taints`
     names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
-    `said` are the messages of whoever asks, in this conversation, and `written` the texts that a model has put into its
+    `user_texts` are the messages of whoever asks, in this conversation, and `model_texts` what a model has put into its
     calls before it has read anything of that kind.
 
     `who` names the person on the channel, such as `telegram:12345`, '' where there is one only.
@@ -227,8 +227,8 @@ class Caller:
     origin: Origin
     now: datetime
     say: Callable[[str], None]
-    heard: set[str] = field(default_factory=set, compare=False)
-    said: tuple[str, ...] = ()
+    taints: set[str] = field(default_factory=set, compare=False)
+    user_texts: tuple[str, ...] = ()
     reply_to: str = ""
     depth: int = 0
     task: int = 0
@@ -236,7 +236,7 @@ class Caller:
     stop: Stop = field(default_factory=Stop, compare=False)
     who: str = ""
     cause: str = ""
-    written: list[str] = field(default_factory=list, compare=False)
+    model_texts: list[str] = field(default_factory=list, compare=False)
     planned: bool = False
     private: set[str] = field(default_factory=set, compare=False)
     asks: list[int] | None = field(default=None, compare=False)
@@ -284,7 +284,7 @@ class Turn(NamedTuple):
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
     `unheard` is what was typed meanwhile and no model was there to hear: it is not among the messages, and whoever
     took it in answers it next. `longest_said` is set where so many characters of what was said were shown at most.
-    `heard` names what it rests on that is nobody's word, as Caller's; it is kept with the turn.
+    `taints` names what it rests on that is nobody's word, as Caller's; it is kept with the turn.
     """
 
     reply: str
@@ -298,7 +298,7 @@ class Turn(NamedTuple):
     forgotten: int = 0
     unheard: tuple[str, ...] = ()
     longest_said: int = 0
-    heard: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
 
     @property
     def unsaid_notice(self) -> str:

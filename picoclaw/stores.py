@@ -205,7 +205,7 @@ class Stores:
         messages = tuple(self._redacted(message) for message in turn.messages)
         notice = turn.notice._replace(text=self.redact(strip_invisible(turn.notice.text)))
         reply, names = self.redact(turn.reply), limit_taints([*heard, *others])
-        return turn._replace(reply=reply, messages=messages, notice=notice, heard=names)
+        return turn._replace(reply=reply, messages=messages, notice=notice, taints=names)
 
     def _redacted(self, message: Message) -> Message:
         text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)

@@ -676,7 +676,7 @@ def test_the_turn_that_goes_on_has_read_what_the_first_one_had(tmp_path, origin,
 
         def watch(call, by, approved=None):
             if not approved:
-                callers.append((by.session, by.origin, set(by.heard)))
+                callers.append((by.session, by.origin, set(by.taints)))
             return run(call, by, approved)
 
         app.toolset.run = watch

@@ -223,7 +223,7 @@ def test_clear_takes_what_helpers_were_told(chat, tmp_path):
     def task(name, text):
         return Task(0, DEFAULT_SESSION, name, text, TaskUsage(20, 600.0, 1000))
 
-    helpers, stores = chat.app.helpers, chat.app.stores
+    helpers, stores = chat.app.subagent_tasks, chat.app.stores
     chat.turn("hello")
     helpers.add([task("ferns", "the code is xyzzy"), task("moss", "count the moss")], 1.0)
     helpers.add([task("fungi", "count the fungi")], 1.0)
@@ -453,7 +453,7 @@ def test_context_changes_nothing_and_needs_no_model(bare):
 def test_usage_by_model_and_chat(chat):
     chat.turn("hello")
     chat.turn("hello", session="telegram:1")
-    chat.app.helpers.add(
+    chat.app.subagent_tasks.add(
         [Task(0, DEFAULT_SESSION, "x", "y", TaskUsage(1, 1, 1), used=TaskUsage(1, 1.0, 4321))], time.time()
     )
     assert chat("/usage").splitlines() == [
@@ -504,12 +504,12 @@ def test_tasks_of_this_chat_are_listed_and_cancelled(chat):
         return Task(0, session, name, "count the ferns", TaskUsage(20, 600.0, 1000))
 
     asked = (chat.app.now() - timedelta(minutes=5)).timestamp()
-    chat.app.helpers.add([task(DEFAULT_SESSION, "ferns"), task("telegram:1", "moss")], asked)
+    chat.app.subagent_tasks.add([task(DEFAULT_SESSION, "ferns"), task("telegram:1", "moss")], asked)
     assert chat("/tasks") == "ferns (1): waiting, asked 5 min ago: count the ferns"
     assert chat("/tasks cancel 2") == "error: There is no open task 2 in this chat: open are 1."
     assert chat("/tasks Cancel 1") == "Cancelled: ferns (1)."
     assert "cancelled" in chat("/tasks")
-    assert [task.number for task in chat.app.helpers.unfinished()] == [2]
+    assert [task.number for task in chat.app.subagent_tasks.unfinished()] == [2]
 
 
 # --- when the disk fails

@@ -301,7 +301,7 @@ class Home:
     def say(self, *texts, forgotten=0, more=(), heard=(), answer=""):
         for text in texts:
             self.number += 1
-            turn = Turn("", said(text, *more, answer=answer), 1, (), USED, "", "m", Notice(""), forgotten, heard=heard)
+            turn = Turn("", said(text, *more, answer=answer), 1, (), USED, "", "m", Notice(""), forgotten, taints=heard)
             self.app.stores.history.keep("terminal", turn, NOON + self.number * timedelta(minutes=1))
 
     def shown(self):

@@ -71,7 +71,7 @@ def app_of(home, server=None, **settings):
 
 def statuses(home):
     with closing(app_of(home)) as app:
-        return {task.name: task.status for task in app.helpers.newest("terminal", 99)}
+        return {task.name: task.status for task in app.subagent_tasks.newest("terminal", 99)}
 
 
 # --- a workflow with a diamond, a failure and a kill
@@ -344,16 +344,16 @@ def crew_of(app, at_once=2):
 def finished(app, crew, rung, seconds=20.0):
     """Let the crew work until everything is done."""
     until = time.monotonic() + seconds
-    while app.helpers.unfinished():
+    while app.subagent_tasks.unfinished():
         rung.clear()
-        crew.step(app.helpers, time.time())
-        assert rung.wait(until - time.monotonic()), [str(task) for task in app.helpers.unfinished()]
+        crew.step(app.subagent_tasks, time.time())
+        assert rung.wait(until - time.monotonic()), [str(task) for task in app.subagent_tasks.unfinished()]
     return [letter.text for letter in Outbox(app.stores.database).waiting()]
 
 
 def give(app, *names, **more):
     wanted = [Task(0, "terminal", name, f"do {name}", MOST, **more) for name in names]
-    return app.helpers.add(wanted, time.time())
+    return app.subagent_tasks.add(wanted, time.time())
 
 
 def test_no_more_than_so_many_work_at_once(home):
@@ -382,15 +382,15 @@ def test_a_cancelled_helper_hangs_up_within_a_second(home):
     with ModelServer(lambda _body: silence()) as server, closing(app_of(home, server)) as app:
         give(app, "a")
         crew, rung = crew_of(app)
-        crew.step(app.helpers, time.time())
+        crew.step(app.subagent_tasks, time.time())
         while not server.requests:
             time.sleep(0.01)
-        app.helpers.cancel(1, "terminal", time.time())
+        app.subagent_tasks.cancel(1, "terminal", time.time())
         began = time.monotonic()
-        crew.step(app.helpers, time.time())
+        crew.step(app.subagent_tasks, time.time())
         assert rung.wait(5)
         assert time.monotonic() - began < 1
-        assert app.helpers.get(1).status == "cancelled"
+        assert app.subagent_tasks.get(1).status == "cancelled"
         assert Outbox(app.stores.database).waiting() == []
 
 
@@ -398,14 +398,14 @@ def test_a_crew_that_leaves_puts_down_what_it_does(home):
     with ModelServer(lambda _body: silence()) as server, closing(app_of(home, server)) as app:
         give(app, "a")
         crew, _ = crew_of(app)
-        crew.step(app.helpers, time.time())
+        crew.step(app.subagent_tasks, time.time())
         while not server.requests:
             time.sleep(0.01)
         crew.leave()
-        task = app.helpers.get(1)
+        task = app.subagent_tasks.get(1)
         assert (task.status, task.claimed, task.tries) == ("waiting", "", 0)
-        assert crew.step(app.helpers, time.time()) is None
-        assert app.helpers.get(1).status == "waiting"
+        assert crew.step(app.subagent_tasks, time.time()) is None
+        assert app.subagent_tasks.get(1).status == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_a_crew_that_leaves_puts_down_what_it_does(home):
 )
 def test_how_a_task_may_end(home, answers, retries, told):
     with ModelServer(answers) as server, closing(app_of(home, server, retries=retries)) as app:
-        app.helpers.add([Task(0, "terminal", "a", "do a", TaskUsage(2, 60.0, 100_000))], time.time())
+        app.subagent_tasks.add([Task(0, "terminal", "a", "do a", TaskUsage(2, 60.0, 100_000))], time.time())
         crew, rung = crew_of(app)
         (letter,) = finished(app, crew, rung)
     assert letter.startswith(told)
@@ -428,13 +428,13 @@ def test_how_a_task_may_end(home, answers, retries, told):
 def test_what_was_used_counts_on_after_it_was_put_down(home):
     script = [reply("", call("sensor_list")), reply("", call("board_status")), silence()]
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
-        app.helpers.add([Task(0, "terminal", "a", "do a", TaskUsage(3, 60.0, 100_000))], time.time())
+        app.subagent_tasks.add([Task(0, "terminal", "a", "do a", TaskUsage(3, 60.0, 100_000))], time.time())
         crew, _ = crew_of(app)
-        crew.step(app.helpers, time.time())
+        crew.step(app.subagent_tasks, time.time())
         while len(server.requests) < 3:
             time.sleep(0.01)
         crew.leave()
-        used = app.helpers.get(1).used
+        used = app.subagent_tasks.get(1).used
         assert (used.steps, used.tokens) == (2, 20)
     with ModelServer([reply("", call("sensor_list")), reply("last word")]) as server:
         with closing(app_of(home, server)) as app:
@@ -512,13 +512,13 @@ def test_helpers_of_helpers_end_at_the_third_and_none_is_told_twice(home):
     with ModelServer(nested) as server, closing(app_of(home, server)) as app:
         answer = turn(app, "go").reply
         assert "bottom" in answer
-        assert [(task.depth, task.status) for task in app.helpers.newest("terminal", 9)] == [
+        assert [(task.depth, task.status) for task in app.subagent_tasks.newest("terminal", 9)] == [
             (1, "done"),
             (2, "done"),
             (3, "done"),
         ]
         assert Outbox(app.stores.database).waiting() == []
-        assert app.helpers.reports("terminal", 9) == []
+        assert app.subagent_tasks.reports("terminal", 9) == []
     assert len(server.requests) == 7
 
 
@@ -565,7 +565,7 @@ def test_the_word_to_stop_reaches_the_helper_that_a_turn_waits_for(home):
         assert time.monotonic() - said_at[0] < 1
         thread.join()
         assert turn.stopped == "stopped"
-        assert app.helpers.get(1).status == "cancelled"
+        assert app.subagent_tasks.get(1).status == "cancelled"
 
 
 def test_a_crew_that_leaves_puts_down_what_its_helpers_wait_for(home):
@@ -576,12 +576,12 @@ def test_a_crew_that_leaves_puts_down_what_its_helpers_wait_for(home):
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
         give(app, "a")
         crew, _ = crew_of(app)
-        crew.step(app.helpers, time.time())
+        crew.step(app.subagent_tasks, time.time())
         while len(server.requests) < 2:
             time.sleep(0.01)
         crew.leave()
-        assert [task.status for task in app.helpers.unfinished()] == ["waiting", "waiting"]
-        assert not any(task.claimed for task in app.helpers.unfinished())
+        assert [task.status for task in app.subagent_tasks.unfinished()] == ["waiting", "waiting"]
+        assert not any(task.claimed for task in app.subagent_tasks.unfinished())
 
 
 def test_what_a_killed_turn_waited_for_is_told_to_the_chat(home):
@@ -607,7 +607,7 @@ def test_without_helpers_the_crew_writes_nothing_and_sleeps_until_it_rings(home)
     with closing(app_of(home)) as app:
         crew, _ = crew_of(app)
         before = app.stores.database.connection.total_changes()
-        assert crew.step(app.helpers, time.time()) is None
+        assert crew.step(app.subagent_tasks, time.time()) is None
         assert app.stores.database.connection.total_changes() == before
 
 
@@ -616,7 +616,7 @@ def test_limits_of_the_settings_reach_a_helper(home):
     settings = {"helpers": HelpersConfig(steps=3, seconds=30.0, tokens=999), "limits": LimitsConfig()}
     with ModelServer(script) as server, closing(app_of(home, server, **settings)) as app:
         turn(app, "go")
-        assert app.helpers.get(1).limits == TaskUsage(3, 30.0, 999)
+        assert app.subagent_tasks.get(1).limits == TaskUsage(3, 30.0, 999)
 
 
 def test_a_disk_that_takes_no_report_ends_the_wait(home):
@@ -627,7 +627,7 @@ def test_a_disk_that_takes_no_report_ends_the_wait(home):
 
     with ModelServer(script) as server:
         with closing(app_of(home, server)) as app, app.stores.database.transaction() as connection:
-            app.helpers.unfinished()
+            app.subagent_tasks.unfinished()
             connection.execute(
                 "CREATE TRIGGER full BEFORE UPDATE ON tasks WHEN new.ended > 0 BEGIN SELECT RAISE(ABORT, 'full'); END"
             )
@@ -656,7 +656,7 @@ def test_a_report_for_programs_counts_as_told_when_it_is_printed(home):
         process.kill()
         assert ended(process)[0] == ""
         with closing(app_of(home)) as app:
-            app.helpers.cancel(2, "terminal", time.time())
+            app.subagent_tasks.cancel(2, "terminal", time.time())
         done = picoclaw(home.parent, "chat", "-m", "/tasks", **env(server))
     assert done.stdout.count("Helper one (1): 20 degrees") == 1
 

@@ -34,7 +34,7 @@ class Desk:
         self.toolset = Toolset([files], guard=lambda *_: None, journal=lambda *_: None, longest_result=1_000_000)
 
     def __call__(self, tool, /, **arguments):
-        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, heard=set()))
+        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, taints=set()))
 
     def put(self, name, content):
         path = self.path / name
@@ -570,7 +570,7 @@ class Asked:
         )
 
     def __call__(self, tool, /, **arguments):
-        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, heard=set()))
+        return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, taints=set()))
 
 
 @pytest.mark.parametrize(

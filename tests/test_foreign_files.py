@@ -43,7 +43,7 @@ class House:
         self.app = App(Config(self.folder, tools=ToolsConfig(shell=True)), SimBoard())
 
     def call(self, tool, heard=(), origin="owner", said=(), **arguments):
-        caller = Caller("terminal", origin, NOW, print, set(heard), said=said)
+        caller = Caller("terminal", origin, NOW, print, set(heard), user_texts=said)
         return self.app.toolset.call(ToolCall("c", tool, arguments), caller)
 
     def plant(self, path="json.py", content=EVIL, **more):

@@ -578,8 +578,8 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
         app.chores().dreamt(now)
         dreams = len(server.requests)
         assert house.rows() == {("dream", "terminal"): (dreams, 10 * dreams, 0)}  # and corrected already
-        app.helpers.add([Task(0, "telegram:7", "", "count the parts", TaskUsage(3, 60.0, 9000))], time.time())
-        assert run_task(app, app.helpers.claim(time.time()), Stop())
+        app.subagent_tasks.add([Task(0, "telegram:7", "", "count the parts", TaskUsage(3, 60.0, 9000))], time.time())
+        assert run_task(app, app.subagent_tasks.claim(time.time()), Stop())
         for word in "abcdefghijkl":
             house.say(word)
         answers[0], before = "a and b and c and d were said", len(server.requests)

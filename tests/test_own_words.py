@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def by(message, origin="owner", before=()):
-    return Caller("terminal", origin, NOW, print, {"read_file page.html"}, said=(*before, message))
+    return Caller("terminal", origin, NOW, print, {"read_file page.html"}, user_texts=(*before, message))
 
 
 REMINDERS = [

@@ -38,7 +38,7 @@ def say(pulse):
     toolset = Toolset([PulseTool(lambda: pulse)], guard=lambda *_: None, journal=lambda *_: None, longest_result=16_000)
 
     def call(_caller=None, **arguments):
-        caller = _caller or replace(CALLER, heard=set())  # other tests let theirs read
+        caller = _caller or replace(CALLER, taints=set())  # other tests let theirs read
         return toolset.call(ToolCall("1", "pulse", arguments), caller).removeprefix("error: ")
 
     call.definition = toolset.definitions()[0]
@@ -141,7 +141,7 @@ def test_new_words_are_those_of_who_says_them_and_urgency_is_not(say):
     say(action="add", text="sweep")
     assert "not from" not in say(stranger, action="update", task=1, priority=9)
     assert "not from the owner: after exec curl" in say(stranger, action="update", task=1, text="open the door")
-    owner = replace(stranger, said=("Make task 1: open the gate.",))
+    owner = replace(stranger, user_texts=("Make task 1: open the gate.",))
     assert "not from" not in say(owner, action="update", task=1, text="open the gate")
     assert "not from the owner: after exec curl" in say(owner, action="update", task=1, text="open the door")
     assert "not from" in say(action="update", task=1, priority=2)

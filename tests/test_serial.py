@@ -470,7 +470,7 @@ def test_silence_is_nobodys_word(sim, says, taints, action):
     desk, caller = sim(), Caller("test", "owner", NOON, print)
     desk.modem.says = says
     desk.toolset.call(ToolCall("1", "serial", {"action": action, "port": USB, "seconds": 3}), caller)
-    assert bool(caller.heard) is taints
+    assert bool(caller.taints) is taints
 
 
 def test_a_whole_length_ends_a_read_at_once(sim):

@@ -248,7 +248,7 @@ def test_all_can_be_used_where_their_programs_are(picoclaw, tmp_path):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     for path, lacking in ((tmp_path, {}), (tmp_path / "none", {"home-automation": "mosquitto_pub or curl"})):
-        here = SkillContext(picoclaw.here().tools, frozenset(), {"PATH": str(path)})
+        here = SkillContext(picoclaw.skill_context().tools, frozenset(), {"PATH": str(path)})
         told = {name: describe_unmet_needs(skill, here) for name, skill in LIBRARY.skills.items()}
         assert {name for name, why in told.items() if why} == set(lacking)
         assert all(lacking[name] in told[name] for name in lacking)

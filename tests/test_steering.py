@@ -175,7 +175,7 @@ class Witness:
     @tool(effect="read")
     def look(self, caller: Caller) -> str:
         """Look at what the person has said."""
-        self.said.append(caller.said)
+        self.said.append(caller.user_texts)
         return "seen"
 
 

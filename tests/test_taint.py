@@ -144,7 +144,7 @@ def test_the_owners_own_words_are_theirs_when_they_are_asked_again(house):
 
 
 def test_before_a_summary_a_helpers_report_is_left_out(house):
-    tasks, session = house.app.helpers, "terminal"
+    tasks, session = house.app.subagent_tasks, "terminal"
     house.turn(text="hello")
     house.turn(call("spawn", {"task": "look at the page"}))
     claimed = tasks.claim(0.0)
@@ -177,14 +177,14 @@ def test_a_guests_words_count_for_the_owner_and_not_for_the_guest(house):
 def test_a_helper_begins_with_what_the_turn_had_read_that_asked_for_it(house):
     house.turn(READ)
     house.turn(call("spawn", {"task": "note it"}))
-    (task,) = house.app.helpers.newest("terminal", 5)
+    (task,) = house.app.subagent_tasks.newest("terminal", 5)
     assert task.taint == ("read_file letter.txt 1 200",)
     house.next = NOTE
     from picoclaw.agent.subagents import run_task_in_turn
 
-    claimed = house.app.helpers.claim(0.0)
+    claimed = house.app.subagent_tasks.claim(0.0)
     assert run_task_in_turn(house.app, claimed, Stop()).status == "done"
-    said = [m.text for m in house.app.helpers.messages(claimed)]
+    said = [m.text for m in house.app.subagent_tasks.messages(claimed)]
     assert "relay" not in house.notes(), said
 
 

@@ -327,4 +327,4 @@ def test_a_caller_remembers_what_was_brought_in():
     assert asked.heard == set()
     drawer().call(ToolCall("2", "look", {"place": "x" * 300}), asked)
     assert asked.heard == {"look " + "x" * 95}
-    assert caller().heard == set()
+    assert caller().taints == set()

@@ -44,7 +44,9 @@ class Hands:
 
 
 def caller(*said_, origin="owner", session="s", heard=(), **more):
-    return Caller(session, origin, datetime(2026, 7, 1, tzinfo=UTC), lambda _: None, set(heard), said=said_, **more)
+    return Caller(
+        session, origin, datetime(2026, 7, 1, tzinfo=UTC), lambda _: None, set(heard), user_texts=said_, **more
+    )
 
 
 PAGE = html("<title>News</title><p>Hi <a href='/next'>next</a> <a href='http://other.example.net/'>other</a>")

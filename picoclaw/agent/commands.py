@@ -217,7 +217,7 @@ def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]
 def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
     ours, everyones = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
-    helpers = sum(task.used.tokens for task in chat.app.helpers.newest(chat.key, _NO_LIMIT))
+    helpers = sum(task.used.tokens for task in chat.app.subagent_tasks.newest(chat.key, _NO_LIMIT))
     rows = [("this chat", *_sum_usage(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
     if not everyones and not helpers:
         return CommandResult("No model was used yet.")
@@ -285,7 +285,7 @@ _CANCEL_WORD = "cancel"
 def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     """List the open and the newest tasks of this chat, or cancel one."""
     if not rest:
-        listed = {*chat.app.helpers.unfinished(chat.key), *chat.app.helpers.newest(chat.key, _MAX_TASKS)}
+        listed = {*chat.app.subagent_tasks.unfinished(chat.key), *chat.app.subagent_tasks.newest(chat.key, _MAX_TASKS)}
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
         return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
     word, _, number = rest.partition(" ")
@@ -297,7 +297,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
 
 
 def _cancel_task(chat: CommandContext, number: int) -> CommandResult:
-    tasks = chat.app.helpers
+    tasks = chat.app.subagent_tasks
     ours = {task.number for task in tasks.unfinished(chat.key)}
     if number not in ours:
         has = f"open are {', '.join(map(str, sorted(ours)))}" if ours else "none is open"
@@ -330,7 +330,7 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     """Show what would be erased, and erase it once that is confirmed."""
     if rest.lower() not in {"", _CONFIRM_WORD}:
         return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
-    before, tasks = chat.open_one(), chat.app.helpers.ended(chat.key)
+    before, tasks = chat.open_one(), chat.app.subagent_tasks.ended(chat.key)
     if before is None and not tasks:
         return CommandResult("There is nothing to delete: nothing was said yet in this conversation.")
     if not rest:
@@ -346,7 +346,9 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
         )
     cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in _list_cut_off(chat))
     messages = chat.stores.sessions.erase(chat.key)
-    left = sorted({*chat.app.helpers.newest(chat.key, _MAX_LISTED), *chat.app.helpers.unfinished(chat.key)})
+    left = sorted(
+        {*chat.app.subagent_tasks.newest(chat.key, _MAX_LISTED), *chat.app.subagent_tasks.unfinished(chat.key)}
+    )
     still = f"\nHelpers still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
     return CommandResult(
         f"Deleted for good: {_format_counts(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}"

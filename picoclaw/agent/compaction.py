@@ -509,7 +509,7 @@ class Compaction:
         asked = asked._replace(
             model=asked.model or self.app.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
         )
-        return MemoryFlush(self.app.light_agent, asked, turns, session, now, found.heard)
+        return MemoryFlush(self.app.light_agent, asked, turns, session, now, found.taints)
 
     def _flushed(self, flush: MemoryFlush, held: OpenConversation, stop: Stop | None) -> bool:
         """Have it done once between two summaries, however it ends; False when somebody has stopped it."""

@@ -55,7 +55,7 @@ class BuiltContext(NamedTuple):
     brief: TurnContext
     sections: list[Section]
     problems: list[str]
-    heard: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
 
 
 class _HeaderTexts(NamedTuple):
@@ -99,7 +99,7 @@ class AgentApp(Protocol):
     def approving(self) -> ApprovalManager: ...
 
     @property
-    def helpers(self) -> Tasks:
+    def subagent_tasks(self) -> Tasks:
         """The tasks of sub-agents."""
 
     @property
@@ -117,16 +117,16 @@ class AgentApp(Protocol):
     def light_agent(self) -> "Agent":
         """The loop for heartbeats and sub-agents: without the built-in matcher."""
 
-    def here(self) -> SkillContext:
+    def skill_context(self) -> SkillContext:
         """What skills may need of this machine, its tools among it."""
 
-    def led(self, turns: Sequence[Sequence[Message]]) -> bool:
+    def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the built-in matcher holds the first meeting."""
 
     def now(self) -> datetime:
         """The time, in the owner's zone."""
 
-    def let_go(self) -> None:
+    def close_own(self) -> None:
         """Close what is its own, and leave the board."""
 
 
@@ -183,7 +183,7 @@ class ContextBuilder:
         model holds it: what a model is told does not depend on that.
         """
         self.app.library.look()
-        here, mode = self.app.here(), self._mode(inbound)
+        here, mode = self.app.skill_context(), self._mode(inbound)
         allowed = self.guest_tools() if inbound.origin == "guest" else None
         reserved = allowed is not None
         open_ = mode in _FULL_MODES and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
@@ -195,7 +195,7 @@ class ContextBuilder:
             if not describe_unmet_needs(skill, here) and (not reserved or skill.tier == BUILT_IN)
         ]
         held = (
-            "" if not meeting or self.app.led(earlier) else meeting
+            "" if not meeting or self.app.is_onboarding_led(earlier) else meeting
         )  # what the matcher leads, the model need not know
         listed = [skill for skill in usable if skill.listed and not (held or reserved)]  # one thing at a time
         offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
@@ -376,7 +376,7 @@ class ContextBuilder:
         known = [task.number for task, block in found.items() if _is_in_history(block, earlier)]
         if known and self.tidy:
             with suppress(StoreError):
-                self.app.helpers.set_heard(known)
+                self.app.subagent_tasks.set_heard(known)
         return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
 
     def _list_reports(self, session: str) -> Sequence[Task]:
@@ -386,7 +386,7 @@ class ContextBuilder:
         if not (self.config.home / "state.db").exists():
             return ()
         try:
-            return self.app.helpers.reports(session, _MAX_REPORTS)
+            return self.app.subagent_tasks.reports(session, _MAX_REPORTS)
         except StoreError:
             return ()
 

@@ -104,7 +104,7 @@ class Dispatcher:
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
         pictures = self._read_pictures(inbound)
-        heard = {*told.heard, *inbound.foreign, *stores.taint(inbound.session, inbound.origin)}
+        heard = {*told.taints, *inbound.foreign, *stores.taint(inbound.session, inbound.origin)}
         so_far = [Message("user", brief.text, images=pictures.images)]
         words = [message.text for turn in earlier for message in turn if message.role == "user"]
         words.append("" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text)
@@ -114,7 +114,7 @@ class Dispatcher:
             now,
             hooks.say,
             heard,
-            said=tuple(map(remove_untrusted, words)),
+            user_texts=tuple(map(remove_untrusted, words)),
             reply_to=inbound.reply_to,
             may=brief.only,
             who=inbound.who,
@@ -126,7 +126,7 @@ class Dispatcher:
         if summary:
             caller.private.add("a summary")
         if not heard:
-            caller.written.extend(text for call in made_before for text in list_texts(call))
+            caller.model_texts.extend(text for call in made_before for text in list_texts(call))
         heard.update(pictures.names)  # what is written on a picture is nobody's word
         if made:
             heard.update(*(one.heard for one in made.each))

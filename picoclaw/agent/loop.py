@@ -316,7 +316,7 @@ class _TurnRun:
             self.talk.hear(self.question)
         if typed:
             self.typed += typed
-            self.caller = replace(self.caller, said=(*self.caller.said, *typed))
+            self.caller = replace(self.caller, user_texts=(*self.caller.user_texts, *typed))
             self.calls.forget_repeats()
         return bool(typed)
 

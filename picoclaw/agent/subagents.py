@@ -69,7 +69,7 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
 
     A model that cannot be reached is asked again after a while, as often as in a chat. Raises StoreError.
     """
-    tasks = app.helpers
+    tasks = app.subagent_tasks
     task = tasks.get(task.number) or task
     track = _TaskRecorder(tasks, task)
     for attempt in range(app.config.model.retries + 1):
@@ -98,9 +98,9 @@ def _run_turn(app: AgentApp, task: Task, track: _TaskRecorder, stop: Stop) -> Tu
         bytes_a_token=app.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
     agent = replace(app.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
-    so_far = app.helpers.messages(task) or [Message("user", brief.text)]
+    so_far = app.subagent_tasks.messages(task) or [Message("user", brief.text)]
     so_far += _finish_awaited(app, task, so_far, stop)
-    heard = {*task.taint, *told.heard, *find_taints(so_far)}
+    heard = {*task.taint, *told.taints, *find_taints(so_far)}
     caller = Caller(task.key, "helper", now, _discard_text, heard, reply_to=task.session, may=may, asks=[])
     caller = replace(caller, depth=task.depth, task=task.number)
     known = app.light_agent.toolset.private
@@ -115,7 +115,7 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
 
     Raises StoreError, and KeyboardInterrupt when it was stopped.
     """
-    helpers, call = app.helpers, next(iter(Conversation([], list(so_far)).unanswered()), None)
+    helpers, call = app.subagent_tasks, next(iter(Conversation([], list(so_far)).unanswered()), None)
     if call is None or (found := workflow.find_awaited_task(call, so_far, helpers.children(task.number))) is None:
         return []
     if found.status in OPEN_STATUSES:
@@ -132,7 +132,7 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
 def _make_context_builder(app: AgentApp, task: Task) -> ContextBuilder:
     """What a helper is told: in the mode that was asked for, with its limits and the reports that it needs."""
     prompt = replace(app.config.prompt, mode=task.mode)
-    needed = [need for number in task.needs if (need := app.helpers.get(number))]
+    needed = [need for number in task.needs if (need := app.subagent_tasks.get(number))]
     return replace(
         app.context_builder,
         config=replace(app.config, prompt=prompt),
@@ -180,13 +180,13 @@ def run_task_in_turn(app: AgentApp, task: Task, stop: Stop) -> Task:
         finished = run_task(app, task, stop)
     except PicoclawError as error:
         with suppress(StoreError):  # then it is nobody's as soon as this process ends
-            app.helpers.finish(task, "lost", str(error), time.time())
+            app.subagent_tasks.finish(task, "lost", str(error), time.time())
         raise
-    ended = app.helpers.get(task.number) or task
+    ended = app.subagent_tasks.get(task.number) or task
     if finished or ended.status not in OPEN_STATUSES:
         return ended
     if task.depth == 1:
-        app.helpers.cancel(task.number, task.session, time.time())
+        app.subagent_tasks.cancel(task.number, task.session, time.time())
     else:
-        app.helpers.put_back(task)
+        app.subagent_tasks.put_back(task)
     raise KeyboardInterrupt

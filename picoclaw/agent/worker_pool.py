@@ -88,7 +88,7 @@ class WorkerPool:
                 _run_until_settled(app, task, stop)
             finally:
                 (app.wiring.abandon if self._hurry else app.wiring.leave)()
-                app.let_go()
+                app.close_own()
         finally:
             self._running.pop(task.number, None)
             self._ring()
@@ -101,7 +101,7 @@ def is_held_elsewhere(task: Task) -> bool:
 
 def _run_until_settled(app: AgentApp, task: Task, stop: Stop) -> None:
     """Do a task; when the disk takes nothing, again later. One that cannot be done here is reported as lost."""
-    tasks, why = app.helpers, "it ended unexpectedly"
+    tasks, why = app.subagent_tasks, "it ended unexpectedly"
     try:
         while not _run_or_put_back(app, task, stop):
             stop.rest(_DISK_RETRY_S)
@@ -118,7 +118,7 @@ def _run_or_put_back(app: AgentApp, task: Task, stop: Stop) -> bool:
     """Do a task, or put it back; False when the disk took neither, and might later."""
     try:
         if not run_task(app, task, stop):
-            app.helpers.put_back(task)
+            app.subagent_tasks.put_back(task)
     except (StoreDamaged, StoreNewer):
         raise
     except StoreError:

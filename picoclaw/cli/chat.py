@@ -120,7 +120,7 @@ def print_turn_as_json(app: App, session: str, shown: dict[str, Any], leaving: E
     def show(reports: list[str]) -> None:
         print(format_json(shown | ({"helpers": reports} if reports else {})), flush=True)
 
-    if has_pending_tasks(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.subagent_tasks, session):
         from picoclaw.cli.subagents import run_subagents_then_report
 
         return run_subagents_then_report(app, session, show, leaving)
@@ -133,7 +133,7 @@ def wait_for_subagents(app: App, session: str, tell: Callable[[str], None], leav
 
     When the program is `leaving`, what they have switched on goes off.
     """
-    if has_pending_tasks(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.subagent_tasks, session):
         from picoclaw.cli.subagents import run_subagents
 
         return run_subagents(app, session, tell, leaving)
@@ -418,7 +418,7 @@ def _run_background(app: App, session: str, screen: Screen, leaving: Event) -> I
         return
     with clockwork:
         yield
-    if has_pending_tasks(lambda: app.helpers, session):
+    if has_pending_tasks(lambda: app.subagent_tasks, session):
         print("picoclaw: the helpers go on when picoclaw runs again", file=sys.stderr)
 
 

@@ -93,7 +93,7 @@ def _make_review_model(app: App) -> DreamModel:
 
 
 def _list_usable_skills(app: App) -> Iterator[Skill]:
-    here = app.here()
+    here = app.skill_context()
     return (skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here))
 
 

@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _list_skills(app: App, given: argparse.Namespace) -> int:
-    library, here = app.library, app.here()
+    library, here = app.library, app.skill_context()
     skills = list(library.skills.values())
     missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
     if given.json:
@@ -101,7 +101,7 @@ def _format_broken(broken: BrokenSkill) -> str:
 def _show_skill(app: App, given: argparse.Namespace) -> int:
     skill = _find_skill(app.library, given.name)
     text = app.library.text(skill.name)
-    missing = describe_unmet_needs(skill, app.here())
+    missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
         "triggers": ", ".join(skill.triggers),
@@ -136,7 +136,7 @@ def _format_needs(needs: SkillNeeds) -> str:
 
 
 def _search_skills(app: App, given: argparse.Namespace) -> int:
-    here = app.here()
+    here = app.skill_context()
     usable = [skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here)]
     query = " ".join(given.query)
     found = search_skills(usable, query)
@@ -149,7 +149,7 @@ def _search_skills(app: App, given: argparse.Namespace) -> int:
 def _check_skills(app: App, given: argparse.Namespace) -> int:
     skills, broken, notes = _load_path(given.path) if given.path else _list_library(app.library)
     _print_lines(_format_broken(found) for found in broken)
-    here = app.here()
+    here = app.skill_context()
     _print_lines(f"{skill.name}: {note}" for skill in skills for note in _list_notes(skill, here))
     _print_lines(f"note: {note}" for note in notes)
     counted = _format_count(len(skills) + len(broken))

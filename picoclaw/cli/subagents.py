@@ -58,9 +58,9 @@ def follow_remote_subagents(app: App, session: str, line: IpcConnection, tell: C
     """
     outbox, told = Outbox(app.stores.database), 0
     with closing(Wakeup(app.config.home)) as bell, suppress(KeyboardInterrupt):
-        _print_waiting(waiting := app.helpers.unfinished(session))
+        _print_waiting(waiting := app.subagent_tasks.unfinished(session))
         while True:
-            left = app.helpers.unfinished(session)
+            left = app.subagent_tasks.unfinished(session)
             for letter in _claim_reports(app, session):
                 told += 1
                 tell(jobs.format_message(letter, session, time.time()))
@@ -84,13 +84,13 @@ def run_claimed_tasks(app: App) -> None:
 
 def _start_tasks(app: App, crew: WorkerPool) -> float | None:
     """Let the crew begin what it can; returns how long to sleep, _STUCK when nobody is there to end what is left."""
-    worked, rest = crew.works, crew.step(app.helpers, time.time())
+    worked, rest = crew.works, crew.step(app.subagent_tasks, time.time())
     return _NOBODY_WORKS if rest is None and not (worked or crew.works) else rest
 
 
 def _run_tasks(app: App, wants: Callable[[Task], bool], told: Callable[[], None], leaving: Event | None = None) -> bool:
     def left() -> list[Task]:
-        return [task for task in app.helpers.unfinished() if wants(task) and not is_held_elsewhere(task)]
+        return [task for task in app.subagent_tasks.unfinished() if wants(task) and not is_held_elsewhere(task)]
 
     if not (waiting := left()):
         return True
@@ -126,5 +126,5 @@ def _wake_waiting(app: App, ended: int) -> None:
 
 def _claim_reports(app: App, session: str) -> list[OutboxMessage]:
     """The reports to a chat that this process is the one to tell."""
-    outbox, ours = Outbox(app.stores.database), app.helpers.letters(session)
+    outbox, ours = Outbox(app.stores.database), app.subagent_tasks.letters(session)
     return [letter for letter in outbox.waiting() if letter.number in ours and outbox.begin(letter)]

@@ -215,7 +215,7 @@ class BackgroundWorker:
                     for line in self._settler.settle(job.session, self._stop):
                         self._show(line)
         finally:
-            self._settler.let_go()
+            self._settler.close_own()
             if not self._leaving:  # an error of ours, which is on stderr, costs the job that met it and no other
                 self._start_worker()
 
@@ -247,7 +247,7 @@ def run_job(app: App, job: Job) -> JobOutcome:
         return JobOutcome(False, str(error))
     finally:
         own.wiring.leave()
-        own.let_go()
+        own.close_own()
 
 
 def _run_turn_job(app: App, job: Job) -> JobOutcome:
@@ -331,7 +331,7 @@ class IdleThread:
                 self._wake.clear()
                 self._wake.wait(self._step(chores))
         finally:
-            self._app.let_go()
+            self._app.close_own()
 
     def _step(self, chores: Chores) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""

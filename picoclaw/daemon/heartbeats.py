@@ -54,7 +54,7 @@ def build_heartbeat(
         app.prompts["empty"],
         partial(wake_all, config.home),
         app.mark,
-        app.helpers.of_heartbeats,
+        app.subagent_tasks.of_heartbeats,
         lambda: app.stores.ledger.explain_cap("heartbeat"),
     )
 
@@ -99,4 +99,4 @@ def _open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Ca
         app.wiring.leave()
     finally:
         app.wiring.abandon()
-        app.let_go()
+        app.close_own()

@@ -118,7 +118,7 @@ class MessageQueue:
 
     def has_tasks(self, session: str) -> bool:
         """Tell whether subagents of a chat have still to work or to report."""
-        return has_pending_tasks(lambda: self.app.helpers, session)
+        return has_pending_tasks(lambda: self.app.subagent_tasks, session)
 
     def wake_delivery(self) -> None:
         """Have the outbox looked at; from any thread."""

@@ -193,7 +193,7 @@ class ApprovalManager:
             return ApprovalOutcome(f"Number {taken.number} was not done: {void}.", good=False)
         caller = replace(self._restore_caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
         good, result = self.toolset().run(taken.asked.call, caller, taken.asked)
-        heard = tuple(sorted(caller.heard))
+        heard = tuple(sorted(caller.taints))
         ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
         try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
             self._settle(ended)

@@ -102,7 +102,7 @@ class AuditLog:
                 _write_mark(self._home, AuditHead(number + len(records), hash_chain.hash_line(newest)), rules)
 
     def _describe_caller(self, caller: Caller) -> dict[str, Any]:
-        heard = sorted(caller.heard)
+        heard = sorted(caller.taints)
         shown = [self._shorten(name, _SHORT) for name in heard[:_MOST_HEARD]]
         more = [f"and {len(heard) - _MOST_HEARD} more"] if len(heard) > _MOST_HEARD else []
         who = {"origin": caller.origin, "who": caller.who, "session": caller.session, "task": caller.task}

@@ -49,7 +49,7 @@ class Guard:
 
         Raises Denied, naming the rule, or Pending when the call is queued.
         """
-        decision = decide(self._policy(), asked, caller.origin, caller.heard, planned=caller.planned)
+        decision = decide(self._policy(), asked, caller.origin, caller.taints, planned=caller.planned)
         outcome = self._outcome(asked, caller, decision)
         if asked.effect != "read" or outcome != "allowed":
             self._note(asked, caller, decision, outcome)
@@ -79,7 +79,7 @@ class Guard:
         """
         if self._ask and is_owner(caller.origin):
             policy = self._policy()
-            verdicts = (decide(policy, one, caller.origin, caller.heard, planned=caller.planned) for one in calls)
+            verdicts = (decide(policy, one, caller.origin, caller.taints, planned=caller.planned) for one in calls)
             need = [one for one, decision in zip(calls, verdicts, strict=True) if decision.verdict == "ask"]
             if len(need) > 1:
                 yes = self._ask(join_questions(map(format_call_question, need)))
@@ -652,7 +652,7 @@ def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _get_newest_message(caller: Caller) -> str:
-    return caller.said[-1].replace("`", " ") if caller.said and is_owner(caller.origin) else ""
+    return caller.user_texts[-1].replace("`", " ") if caller.user_texts and is_owner(caller.origin) else ""
 
 
 def _split_words(text: str) -> list[str]:

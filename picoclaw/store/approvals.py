@@ -385,7 +385,7 @@ def _encode_approval(asked: CallRequest, caller: Caller, decision: Decision, exa
         *map(replace_surrogates, texts),
         _encode_json(dict(asked.bound)),
         exact,
-        _encode_json(sorted(caller.heard)),
+        _encode_json(sorted(caller.taints)),
         get_process_identity(),
     )
 

@@ -157,7 +157,7 @@ class History:
                     turn.usage.completion_tokens,
                     turn.stopped,
                     inbox,
-                    replace_surrogates(json.dumps(turn.heard, ensure_ascii=False)),
+                    replace_surrogates(json.dumps(turn.taints, ensure_ascii=False)),
                 ),
             )
             number = connection.last_insert_rowid()

@@ -42,7 +42,7 @@ class TurnWriteBehind:
 
     def heard(self, session: str) -> frozenset[str]:
         """Name what the turns that are owed of a conversation rest on that is nobody's word in it."""
-        return frozenset(name for owed in self._owed if owed.session == session for name in owed.turn.heard)
+        return frozenset(name for owed in self._owed if owed.session == session for name in owed.turn.taints)
 
     def keep(self, owed: UnsavedTurn) -> str:
         """Keep a turn, and before it what is owed already; returns what History.keep does.

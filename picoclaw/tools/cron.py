@@ -348,7 +348,7 @@ class CronTool:
         """Keep reminders. add: message, time; kind turn: a task then."""
         jobs, now = self._jobs(), caller.now
         if action in {"list", "get"} and ":-" in caller.session:  # a group's number is negative
-            caller.heard.add("cron list")  # may hold other people's words
+            caller.taints.add("cron list")  # may hold other people's words
         if action == "list":
             own = sorted(jobs.of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
             return "\n".join(format_row(job, now) for job in own) or "no reminders"

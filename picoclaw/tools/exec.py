@@ -257,7 +257,7 @@ class ExecTools:
         if not good or arguments["background"]:
             return False
         request = self._parse(arguments)
-        return not (is_system_output(request.argv) or self._is_known(request, result, caller.written))
+        return not (is_system_output(request.argv) or self._is_known(request, result, caller.model_texts))
 
     def _is_known(self, request: SandboxCommand, result: str, written: Sequence[str]) -> bool:
         """Whether an output holds only what the model has written, file names, and usual phrases of programs."""
@@ -427,7 +427,7 @@ class ExecTools:
         if not good or arguments["action"] != "poll":
             return False
         request = self._background[arguments["number"]].request._replace(cwd=self._layout.workspace)
-        return not self._is_known(request, result, caller.written)
+        return not self._is_known(request, result, caller.model_texts)
 
     def _describe_all_foreign(self, _arguments: Mapping[str, Any]) -> list[str]:
         return list(map(_describe_foreign_file, self._list_foreign_files()))

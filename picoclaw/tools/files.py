@@ -169,7 +169,7 @@ class FileTools:
             return False
         if self._folders.is_page(self._find_readable(arguments["path"])[0]):
             return FOREIGN in result
-        return not is_known_text(result, (), caller.written, QUANTITIES.__contains__, units=UNITS)
+        return not is_known_text(result, (), caller.model_texts, QUANTITIES.__contains__, units=UNITS)
 
     @tool(effect="read", opens=("skill_update",), brings=_is_untrusted_file, later=("max_lines",), private=True)
     def read_file(
@@ -260,7 +260,7 @@ class FileTools:
     def _is_untrusted_listing(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Whether a listing has a name that may hold a message and that the conversation does not know."""
         rows = result.split("\n") if good and result != f"[{arguments['path']} is empty]" else []
-        said = "\n".join([*caller.said, *caller.written])
+        said = "\n".join([*caller.user_texts, *caller.model_texts])
         names = (_SIZE.sub("", row) for row in rows if not _OUR_ROW.fullmatch(row))
         return not all(is_plain_name(name) or (name and name in said) for name in names)
 
@@ -287,7 +287,7 @@ class FileTools:
 
         Without the record nothing is written.
         """
-        if caller and (caller.heard or not is_owner(caller.origin)):
+        if caller and (caller.taints or not is_owner(caller.origin)):
             if self._folders.is_memory(place):
                 raise ToolError(
                     f"{path} is read as the owner's word; memory_store notes this and says where it is from"
@@ -298,7 +298,7 @@ class FileTools:
                 )
         if self._foreign and caller and _is_tainted(caller):
             try:
-                self._foreign().add(str(place.path), caller.heard)
+                self._foreign().add(str(place.path), caller.taints)
             except StoreError as error:
                 raise ToolError(f"nothing was written, since it cannot be remembered what led to it: {error}") from None
 
@@ -390,7 +390,7 @@ class FileTools:
 
 
 def _is_tainted(caller: Caller | None) -> bool:
-    return bool(caller and (caller.heard or caller.origin == "guest"))
+    return bool(caller and (caller.taints or caller.origin == "guest"))
 
 
 def _encode_content(content: str) -> bytes:

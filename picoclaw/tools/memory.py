@@ -41,7 +41,7 @@ class MemoryTools:
     @tool(effect="remember", opens=("memory_update", "memory_forget"), is_requested=_is_requested)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
-        whose = replace(caller, heard=set()) if guard.is_stated_fact(text, caller) else caller
+        whose = replace(caller, taints=set()) if guard.is_stated_fact(text, caller) else caller
         noted = notes.add_note(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"
@@ -165,7 +165,7 @@ class MemoryTools:
 def describe_origin(caller: Caller) -> str:
     """Say where a note comes from, '' for the owner's word in their usual chat."""
     why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
-    heard = [name[:_MAX_NAME_CHARS] for name in sorted(caller.heard)]
+    heard = [name[:_MAX_NAME_CHARS] for name in sorted(caller.taints)]
     if heard:
         more = f" and {len(heard) - _MAX_SOURCES} more" if len(heard) > _MAX_SOURCES else ""
         why.append(f"after {', '.join(heard[:_MAX_SOURCES])}{more}")
@@ -176,7 +176,7 @@ def describe_origin(caller: Caller) -> str:
 def _taint_foreign(caller: Caller, where: str, result: str) -> str:
     """A result that quotes others taints the turn."""
     if f"{FOREIGN}: " in result:
-        caller.heard.add(where)
+        caller.taints.add(where)
     return result
 
 

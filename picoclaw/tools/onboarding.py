@@ -80,7 +80,7 @@ class FirstRunTool:
         """Note what your owner told you ("skip": not wanted); returns the next question."""
         if not find_onboarding(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
-        _require_said(caller.said, name, time_zone, preferences, wired, agent_name)
+        _require_said(caller.user_texts, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
             return self._save_answers(given, agent_name, done=done)

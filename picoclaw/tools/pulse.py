@@ -66,7 +66,7 @@ class PulseTool:
         if action == "list":
             listed = "\n".join(map(format_item, store.items()))
             if is_tainted(listed):
-                caller.heard.add("pulse list")
+                caller.taints.add("pulse list")
             return listed or "no task is open"
         number = 0 if action == "add" else self._find_number(task, text if action == "complete" else "")
         words = "" if action == "complete" else text
@@ -74,7 +74,7 @@ class PulseTool:
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
         change = PulseChange(action, number, words, priority)
-        whose = replace(caller, heard=set()) if guard.is_ordered_task(words, caller) else caller
+        whose = replace(caller, taints=set()) if guard.is_ordered_task(words, caller) else caller
         heard = describe_origin(whose).partition(f"{FOREIGN}: ")[2]
         (item,) = store.apply([change], PulseAuthor(caller.session, caller.now, heard))
         if action == "add" and item.number in known:

@@ -232,7 +232,7 @@ class Toolset:
             self._write_ahead(request, caller)
             asked = request
             if agreed:
-                maker = replace(caller, heard=set())  # what is written is the word of the owner, who has seen it
+                maker = replace(caller, taints=set())  # what is written is the word of the owner, who has seen it
                 self.accepted(asked)
             extra = {"caller": maker} if found.wants_caller else {}
             result, good = found.function(**arguments, **extra), True
@@ -240,7 +240,7 @@ class Toolset:
             result = str(error)
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn
             result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
-        caller.heard.update(maker.heard)
+        caller.taints.update(maker.taints)
         if good and call.name in self.private:
             caller.private.add(call.name)
         if asked:
@@ -259,9 +259,9 @@ class Toolset:
         found = self._tools[call.name]
         brings = found.mark.brings
         if brings(found.group, call.arguments, result, caller, good) if callable(brings) else brings:
-            caller.heard.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
-        if not caller.heard:
-            caller.written.extend(list_texts(call))
+            caller.taints.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
+        if not caller.taints:
+            caller.model_texts.extend(list_texts(call))
 
     def _find(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
         """Find the tool of a call, and check its arguments; raises ToolError."""

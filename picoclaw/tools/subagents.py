@@ -149,7 +149,7 @@ class SubagentTools:
             depth=caller.depth + 1,
             flow=asker.flow if asker else 0,
             claimed=get_process_identity(),  # whoever asked has it done, as long as that process lives
-            taint=limit_taints(caller.heard),
+            taint=limit_taints(caller.taints),
         )
 
     def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:

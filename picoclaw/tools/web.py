@@ -40,8 +40,8 @@ class WebFetchTool:
         linked = not _has_read_private(caller) and any(self.linked.has(chat, url) for chat in chats)
         if linked or any(self.known.has(chat, url) for chat in chats):
             return True
-        mixed = any(name.startswith(GUEST_PREFIX) for name in caller.heard)  # who said what before is not kept
-        said = caller.said[-1:] if mixed else caller.said
+        mixed = any(name.startswith(GUEST_PREFIX) for name in caller.taints)  # who said what before is not kept
+        said = caller.user_texts[-1:] if mixed else caller.user_texts
         is_requested = False
         for text in map(strip_context, said) if caller.origin != "helper" else ():
             for sentence, may in guard.classify_sentences(text):
@@ -127,7 +127,7 @@ def _extract_text(page: "WebPage", *, links: bool) -> tuple[str, tuple[str, ...]
 
 def _has_read_private(caller: Caller) -> bool:
     """Whether a conversation has read more than the web."""
-    return bool(caller.private) or not all(name.startswith(_PUBLIC_SOURCES) for name in caller.heard)
+    return bool(caller.private) or not all(name.startswith(_PUBLIC_SOURCES) for name in caller.taints)
 
 
 def _get_host(url: str) -> str:

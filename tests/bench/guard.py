@@ -33,13 +33,13 @@ def timed(what: str, do: Callable[[], object], rounds: int, unit: float = 1e3, n
 def main() -> None:
     """Measure, and print a table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-    caller = Caller("bench", "owner", datetime.now(UTC), print, heard={"web_fetch https://example.org"})
+    caller = Caller("bench", "owner", datetime.now(UTC), print, taints={"web_fetch https://example.org"})
     asked = CallRequest("exec", ToolCall("1", "exec", {"argv": ["true"], "write": True}), "run true", {"in": "/tmp"})
     reads = asked._replace(effect="read")
     policy = Policy()
     guard = Guard(lambda: policy)
     print(f"{'':52} {'median':>8} {'p95':>8}")
-    timed("decide on a call", lambda: decide(policy, asked, "owner", caller.heard), rounds * 100, 1e6, "µs")
+    timed("decide on a call", lambda: decide(policy, asked, "owner", caller.taints), rounds * 100, 1e6, "µs")
     timed("sum up what a yes holds for", lambda: compute_digest(asked), rounds * 100, 1e6, "µs")
     timed("the guard, for a call that looks", lambda: guard(reads, caller), rounds * 100, 1e6, "µs")
     if missing := find_missing_program():

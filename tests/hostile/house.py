@@ -115,7 +115,7 @@ class House:
 
     def call(self, name, arguments, session="terminal", origin="owner", heard=(), said=()):
         """One call of a tool, as the guard sees it."""
-        caller = Caller(session, origin, self.app.now(), lambda _: None, set(heard), said=tuple(said))
+        caller = Caller(session, origin, self.app.now(), lambda _: None, set(heard), user_texts=tuple(said))
         return self.app.toolset.call(ToolCall("c", name, arguments), caller)
 
     def waiting(self):

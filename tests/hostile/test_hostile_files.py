@@ -372,7 +372,7 @@ def test_what_a_note_says_is_nobodys_word_stays_so(tmp_path):
 def test_only_what_no_tool_could_have_written_leaves_no_taint(world, path, tainted):
     turn = caller()
     world.tools().call(ToolCall("c", "list_dir" if path == "." else "read_file", {"path": path}), turn)
-    assert bool(turn.heard) is tainted
+    assert bool(turn.taints) is tainted
 
 
 def test_a_file_name_makes_no_line_of_its_own(tmp_path):

@@ -67,7 +67,7 @@ class Serial:
             return False
         lines = result.replace(r"\r", "").replace(r"\n", "\n")
         ours = (f"{arguments['port']}: received", "bytes", "nothing received")
-        return not is_known_text(lines, ours, caller.written, QUANTITIES.__contains__, units=UNITS)
+        return not is_known_text(lines, ours, caller.model_texts, QUANTITIES.__contains__, units=UNITS)
 
     @tool(effect=_effect, brings=_brings)
     def serial(
