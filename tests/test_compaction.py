@@ -727,7 +727,7 @@ def test_words_of_others_in_pages_notes_and_tasks_are_left_out_and_the_owners_no
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(f"# Notes\n\n- the cat is Tom\n{STRANGE_ENTRY}\n  - {STRANGE} at 2\n- the dog is Rex\n")
         shown = home.app.context_builder.build(Inbound("terminal", "x"), [], (), home.app.now())
-        assert shown.heard
+        assert shown.taints
         assert STRANGE in shown.brief.system + shown.brief.text
         roomy(home)
         assert home.app.settle("terminal") == []

@@ -324,7 +324,7 @@ def test_what_follows_a_first_call_is_described_after_it(called, acts, described
 def test_a_caller_remembers_what_was_brought_in():
     asked = caller()
     drawer().call(ToolCall("1", "light"), asked)
-    assert asked.heard == set()
+    assert asked.taints == set()
     drawer().call(ToolCall("2", "look", {"place": "x" * 300}), asked)
-    assert asked.heard == {"look " + "x" * 95}
+    assert asked.taints == {"look " + "x" * 95}
     assert caller().taints == set()

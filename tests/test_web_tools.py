@@ -59,7 +59,7 @@ def test_a_page_is_read():
         assert "Hi next (http://example.com/next) other (http://other" in hands.fetch(HERE, me, links=True)
         assert hands.fetch(f"{HERE}/data.json", caller()) == f'{HERE}/data.json\n\n{{"a": 1}}'
         assert hands.fetch("http://127.0.0.1/", caller()).startswith("error: 127.0.0.1 is not a public address")
-    assert any(heard.startswith("web_fetch http://example.com") for heard in me.heard)
+    assert any(heard.startswith("web_fetch http://example.com") for heard in me.taints)
 
 
 TAINTED = {"web_fetch https://elsewhere.example.org/"}
