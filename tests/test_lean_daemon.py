@@ -167,6 +167,17 @@ def test_status_imports_next_to_nothing(tmp_path):
     assert not imported & {"apsw", "dataclasses", "inspect", "shutil", "subprocess", "tomllib", "ssl", "hashlib"}
 
 
+def test_a_chat_with_a_daemon_that_runs_imports_nothing_of_the_agent(tmp_path):
+    with Noted(tmp_path) as daemon:
+        daemon.ready()
+        asked = picoclaw(tmp_path, "chat", "-m", "how warm is it?", PYTHONPROFILEIMPORTTIME="1")
+    assert "temperature" in asked.stdout
+    imported = {line.rpartition("|")[2].strip() for line in asked.stderr.splitlines()}
+    rooms = {name.split(".")[1] for name in imported if name.startswith("picoclaw.")}
+    assert rooms == {"channels", "cli", "daemon", "errors", "files", "resources", "text"}
+    assert not imported & {"apsw", "dataclasses", "inspect", "subprocess", "tomllib", "ssl", "hashlib"}
+
+
 def test_what_is_open_here_is_checked_once(tmp_path):
     """Each part of a daemon has a connection of its own; reading all of a big database for each would take seconds."""
     path = tmp_path / "state.db"

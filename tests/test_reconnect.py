@@ -1,6 +1,8 @@
 """A chat that is open at a terminal while the daemon ends and comes back: it says so, waits, and loses no line."""
 
+import argparse
 import signal
+from types import SimpleNamespace
 
 import pytest
 from daemon_kit import Daemon, until
@@ -113,17 +115,18 @@ def test_it_tries_for_a_minute_and_then_says_what_to_do(tmp_path, monkeypatch):
     assert 30 < sum(remote._RECONNECT_DELAYS_S) < 90
     told, found = [], []
     monkeypatch.setattr(remote, "_RECONNECT_DELAYS_S", (0.0, 0.0))
-    screen = remote.RemoteChat(None, "terminal", None, tmp_path)
-    screen.remind = told.append
-    monkeypatch.setattr(screen, "_reached", lambda: found.pop() if found else None)
-    screen._wanted.set()  # by a typed line, which is in vain
+    given = argparse.Namespace(session="terminal")
+    daemon = remote.RemoteDaemon(None, given, tmp_path)
+    daemon._terminal = SimpleNamespace(remind=told.append)
+    monkeypatch.setattr(daemon, "_try_connect", lambda: found.pop() if found else None)
+    daemon._wanted.set()  # by a typed line, which is in vain
     with pytest.raises(KeyboardInterrupt):
-        interrupted_after(0.3, screen._found)
+        interrupted_after(0.3, daemon._reconnect)
     assert len(told) == 1
     assert "picoclaw service status" in told[0]
     found.append("a line")
-    screen._wanted.set()
-    assert screen._found() == "a line"
+    daemon._wanted.set()
+    assert daemon._reconnect() == "a line"
 
 
 def interrupted_after(seconds, act):

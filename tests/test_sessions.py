@@ -6,14 +6,15 @@ import signal
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from threading import Event
 
 import apsw
 import pytest
 
 from picoclaw.app import App
-from picoclaw.cli.chat import finish_turn
 from picoclaw.config import Config
 from picoclaw.config.tables import SessionsConfig
+from picoclaw.daemon.local import LocalDaemon
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
@@ -663,9 +664,13 @@ def test_the_chore_is_done_once_a_day_and_leaves_the_rest(tmp_path):
         assert len(app.stores.history.turns("terminal")) == 20
 
 
+def settle(app):
+    LocalDaemon(app, "terminal", Event(), print).settle({"provider": "m"})
+
+
 def test_who_only_answers_and_leaves_lets_go_of_old_conversations_once_a_day(tmp_path, monkeypatch):
     with closing(App(Config(tmp_path), SimBoard())) as app:
-        finish_turn(app, "terminal", turn("now"))
+        settle(app)
         assert not (tmp_path / "state.db").exists()
     for day, left in ((0, ["old"]), (7, ["new", "old"]), (9, ["new"])):
         with closing(App(Config(tmp_path), SimBoard())) as app:
@@ -674,12 +679,12 @@ def test_who_only_answers_and_leaves_lets_go_of_old_conversations_once_a_day(tmp
                 app.stores.history.keep(f"job 3 {day}", turn(["old", "new"][day > 0]), NOON + day * DAY)
             else:
                 app.stores.history.turns("terminal")
-            finish_turn(app, "terminal", turn("now"))
+            settle(app)
             assert sorted(key for _, key, _ in app.stores.history.kept()) == sorted(
                 f"job 3 {0 if name == 'old' else 7}" for name in left
             )
             before = (tmp_path / "state.db-wal").stat().st_size
-            finish_turn(app, "terminal", turn("now"))
+            settle(app)
             assert (tmp_path / "state.db-wal").stat().st_size == before
 
 

@@ -12,9 +12,8 @@ from test_stop import unanswered
 from validity import check_body
 
 from picoclaw.agent import commands
-from picoclaw.cli.chat import Screen
+from picoclaw.cli.chat import Terminal
 from picoclaw.daemon.signals import TurnStopper
-from picoclaw.messages import Notice, Text, ToolRun, Turn, Usage
 
 AT_ONCE = 1.0
 STOPPED = "[stopped by the user]"
@@ -206,55 +205,27 @@ def test_commands_from_a_pipe_and_in_one_question(tmp_path):
 
 @pytest.fixture
 def screen(capsys):
-    shown = Screen(Event(), tty=True)
+    shown = Terminal(Event())
     shown.printed = lambda: capsys.readouterr().out.replace("\x1b[2m", "").replace("\x1b[0m", "")
     return shown
 
 
-def turn(reply, **more):
-    return Turn(reply, (), 1, (), Usage(), "", "m", Notice(""))._replace(**more)
+def end(reply):
+    return {"reply": reply, "turn": {"stopped": ""}, "mark": "", "notice": "", "failed": False}
 
 
 def test_a_reminder_in_the_middle_of_an_answer_repeats_nothing_of_it(screen, monkeypatch):
     monkeypatch.setattr(screen, "_running", True)
-    screen.hear(Text("It is "))
+    screen.show({"text": "It is "})
     screen.remind("Reminder: mist")
-    screen.hear(Text("22 °C."))
-    screen.end(turn("It is 22 °C."), simulated=False)
+    screen.show({"text": "22 °C."})
+    screen.show({"end": end("It is 22 °C.")})
     assert screen.printed() == "It is \nReminder: mist\n22 °C.\n"
 
 
-LINES = [
-    (["a"], ["a"], []),
-    (["a", "/new", "b"], ["a"], ["/new", "b"]),
-    (["/new", "/stop", "b"], [], ["/new", "b"]),
-    (["/Stop", "/STOP"], [], []),
-    (["/quit"], [], ["/quit"]),
-]
-
-
-@pytest.mark.parametrize(("lines", "heard", "waiting"), LINES)
-def test_what_becomes_of_a_line(screen, lines, heard, waiting):
-    for line in lines:
-        screen._take(line)
-    assert screen._heard() == heard
-    assert screen._heard() == []
-    assert list(screen._waiting) == waiting
-
-
-def test_what_was_not_heard_comes_first(screen):
-    for line in ("b", "c", "/new", "d"):
-        screen._take(line)
-    screen.end(turn("ok", unheard=("a",)), simulated=False)
-    assert list(screen._waiting) == ["a", "b", "c", "/new", "d"]
-    screen.end(turn("ok"), simulated=False)
-    assert list(screen._waiting) == ["a", "b", "c", "/new", "d"]
-
-
 def test_the_words_of_a_tool_cannot_drive_the_terminal(screen):
-    screen._take("\x1b[2Jhello")
-    assert screen._heard() == ["\x1b[2Jhello"]
-    screen.hear(ToolRun("exec", {}, "\x1b[2J", 1.0))
+    screen.show({"tool": {"name": "exec", "arguments": {}, "result": "\x1b[2J", "ms": 1.0}})
+    screen.show({"heard": "\x1b[2Jhello"})
     assert "\x1b" not in screen.printed()
 
 

@@ -8,10 +8,11 @@ order to stop the outputs and `/stop` at once, other texts of the same chat betw
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
-from picoclaw.messages import Turn, TurnHooks
+from picoclaw.messages import Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
+from picoclaw.window import remove_hints
 
 PostMessage = Callable[[InboxMessage], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
@@ -126,3 +127,18 @@ def turn_to_json(turn: Turn, reply: str, *, simulated: bool) -> dict[str, Any]:
         "provider": turn.provider,
         "simulated": simulated,
     }
+
+
+def event_to_json(event: Event | ToolRun) -> dict[str, Any] | None:
+    """Describe an event of a turn for a terminal, None for one that shows nothing."""
+    if isinstance(event, Text):
+        return {"text": event.text}
+    if isinstance(event, ToolRun):
+        return {"tool": event._asdict() | {"result": remove_hints(event.result)}}
+    return {"pause": True} if isinstance(event, ToolCall | Notice) else None
+
+
+def approval_to_json(approval: Approval, whose: str = "") -> dict[str, Any]:
+    """Describe a question for a terminal; `whose` names its chat, where it is another."""
+    text = f"{whose}{approval.numbered}"
+    return {"number": approval.number, "id": approval.nonce, "text": text, "answers": approval.answers}

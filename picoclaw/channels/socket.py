@@ -9,11 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from picoclaw.channels.channel import ChannelStatus, PostMessage, describe_outcome, turn_to_json
+from picoclaw.channels.channel import (
+    ChannelStatus,
+    PostMessage,
+    approval_to_json,
+    describe_outcome,
+    event_to_json,
+    turn_to_json,
+)
 from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user, listen
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error
-from picoclaw.messages import DEFAULT_SESSION, Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
+from picoclaw.messages import DEFAULT_SESSION, Event, ToolRun, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
@@ -146,7 +153,11 @@ class SocketChannel:
             if not self._tell(client, {"say": text}):
                 raise ChannelDown("the terminal is gone")
 
-        return TurnHooks(say, lambda event: self._event(client, event), once=client.once)
+        def listen(event: Event | ToolRun) -> None:
+            if words := event_to_json(event):
+                self._tell(client, words)
+
+        return TurnHooks(say, listen, once=client.once)
 
     def changed(self, approval: Approval) -> None:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
@@ -162,9 +173,7 @@ class SocketChannel:
         if approval.number in client.asked:
             return True
         client.asked.add(approval.number)
-        text = f"{whose}{approval.numbered}"
-        named = {"number": approval.number, "id": approval.nonce, "text": text, "answers": approval.answers}
-        return self._tell(client, {"question": named})
+        return self._tell(client, {"question": approval_to_json(approval, whose)})
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """Tell the terminal how its turn ended; False when it is gone."""
@@ -184,14 +193,6 @@ class SocketChannel:
         """Tell the terminal that the turn has heard what was typed meanwhile."""
         if client := self._client(arrived):
             self._tell(client, {"heard": arrived.text})
-
-    def _event(self, client: SocketClient, event: Event | ToolRun) -> None:
-        if isinstance(event, Text):
-            self._tell(client, {"text": event.text})
-        elif isinstance(event, ToolRun):
-            self._tell(client, {"tool": event._asdict()})
-        elif isinstance(event, ToolCall | Notice):
-            self._tell(client, {"pause": True})
 
     def _client(self, arrived: InboxMessage) -> SocketClient | None:
         return next((client for client in list(self._clients.values()) if client.who == arrived.who), None)

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from picoclaw.app import App
     from picoclaw.hw.health import CheckResult
 
+DEFAULT_SESSION = "terminal"
+"""As in messages.py, which a verb that only asks the daemon does not import."""
+
+
+def print_safe(*lines: str) -> None:
+    """Print what comes from elsewhere, which cannot drive the terminal."""
+    for line in lines:
+        print(escape_unprintable(line), flush=True)
+
+
+def print_note(text: str) -> None:
+    """Print a line on stderr."""
+    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
+
 
 def add_board_option(parser: argparse.ArgumentParser) -> None:
     """Add --board."""
@@ -76,7 +90,7 @@ def ensure_outputs_safe(options: argparse.Namespace) -> None:
 
     named = options.board if options.board in {"sim", "linux"} else ""
     if problem := recover_and_report(home, lambda: named or detect_board_kind()):
-        print(f"picoclaw: {escape_unprintable(problem)}", file=sys.stderr, flush=True)
+        print_note(problem)
 
 
 def list_chats(app: "App") -> dict[str, None]:
@@ -84,8 +98,6 @@ def list_chats(app: "App") -> dict[str, None]:
 
     Raises StoreError.
     """
-    from picoclaw.messages import DEFAULT_SESSION
-
     found = [info.key for info in app.stores.sessions.listed()]
     found += [job.session for job in app.stores.jobs.all()]
     if app.config.page.enabled:
@@ -111,15 +123,12 @@ def check_conversation(app: "App", key: str) -> None:
 
     Raises StoreError.
     """
-    from picoclaw.messages import DEFAULT_SESSION
-
     if ":" in key:  # only chats of channels have one; nobody would read the answer
         check_chat(app, key)
     elif key != DEFAULT_SESSION:
         chats = list_chats(app) if (app.config.home / "state.db").exists() else (DEFAULT_SESSION,)
         if key not in chats:
-            text = f"{key!r} is a new conversation; there are: {', '.join(chats)}"
-            print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
+            print_note(f"{key!r} is a new conversation; there are: {', '.join(chats)}")
 
 
 def retry_after_repair(act: Callable[[], int]) -> int:
@@ -133,7 +142,7 @@ def retry_after_repair(act: Callable[[], int]) -> int:
         if not (lines := repair.repair_home(get_home(os.environ), tell=False)):
             raise
     for line in lines:
-        print(f"picoclaw: {escape_unprintable(line)}", file=sys.stderr)
+        print_note(line)
     return act()
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HEARTBEAT_OK, HeartbeatCheck
-from picoclaw.cli.common import add_board_option, open_app
-from picoclaw.cli.subagents import run_claimed_tasks
+from picoclaw.cli.common import add_board_option, open_app, print_note
 from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
 from picoclaw.daemon.signals import block_signals, handle_signals
+from picoclaw.daemon.subagents import run_claimed_tasks
 from picoclaw.messages import Turn
 from picoclaw.store.heartbeats import HeartbeatRecord
 from picoclaw.text import escape_unprintable, format_json
@@ -50,7 +50,7 @@ def run(given: argparse.Namespace) -> int:
         elif asks:
             print("another picoclaw has just had a heartbeat")
         if beat:
-            run_claimed_tasks(app)
+            run_claimed_tasks(app, print_note)
     return 1 if beat and beat.outcome in {"failed", "put off"} else 0
 
 

@@ -108,7 +108,7 @@ class MessageQueue:
         """The channel of a session: the one that it is named after, else the terminals'."""
         return self.channels.get(key.partition(":")[0]) or self.channels["socket"]
 
-    def is_local(self, key: str) -> bool:
+    def is_local(self, key: str, /) -> bool:
         """Tell whether a chat is one of terminals, each of which is told its own answers and no others'."""
         return self.channel_of(key) is self.channels["socket"]
 
@@ -129,8 +129,16 @@ class MessageQueue:
         """Have one answered."""
         return self.app.dispatcher.answer(inbound, hooks)
 
+    def make_hooks(self, arrived: InboxMessage) -> TurnHooks:
+        """Give what the turn that answers this is to be seen with."""
+        return self.channel_of(arrived.key).around(arrived)
+
     def show_heard(self, arrived: InboxMessage) -> None:
         """Tell a terminal that the turn takes in what was typed meanwhile."""
+
+    def show_end(self, arrived: InboxMessage, turn: Turn, reply: str, /) -> bool:
+        """Tell the end of a turn live, if that can be done. Raises ChannelError."""
+        return self.channel_of(arrived.key).answered(arrived, turn, reply)
 
     def post(self, arrived: InboxMessage) -> None:
         """See PostMessage."""
@@ -248,7 +256,7 @@ class MessageQueue:
         )
         turn = None
         try:
-            hooks = self.channel_of(arrived.key).around(arrived)
+            hooks = self.make_hooks(arrived)
             with ExitStack() as stack:
                 for pause in self.pauses:
                     stack.enter_context(pause(arrived.key))
@@ -308,7 +316,7 @@ class MessageQueue:
         reply = format_turn(turn, self.mark(turn))
         live = False
         try:
-            live = self.channel_of(arrived.key).answered(arrived, turn, reply)
+            live = self.show_end(arrived, turn, reply)
         except ChannelError as error:
             self.note(f"{arrived.key} could not be told its answer, which waits: {error}")
         if arrived.number and self._boxes:

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from picoclaw.messages import Stop
+if TYPE_CHECKING:
+    from picoclaw.messages import Stop
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _REPEAT_WINDOW_S = 0.4
@@ -23,14 +25,16 @@ class TurnStopper:
         The first of `signals` interrupts the main thread like Ctrl-C; none of them does while a turn is being kept.
         """
         self._patience, self._signals = patience, signals
-        self._stop = Stop()
+        self._stop: Stop | None = None
         self._lock = threading.Lock()
         self._running = False
         self._late: threading.Timer | None = None
 
     @contextmanager
-    def turn(self) -> Iterator[Stop]:
+    def turn(self) -> "Iterator[Stop]":
         """Give the Stop of one turn; what was said before is forgotten, and what is said after is not heard."""
+        from picoclaw.messages import Stop  # not before: a chat with a daemon that runs takes only the handlers
+
         self._stop = stop = Stop()
         with self._lock:
             self._running = True
@@ -55,7 +59,7 @@ class TurnStopper:
     def say(self) -> None:
         """End the turn that runs, if one does; from any thread."""
         with self._lock:
-            if not self._running or self._late is not None:
+            if not self._running or self._late is not None or self._stop is None:
                 return
             self._late = threading.Timer(self._patience, self._interrupt)
             self._late.daemon = True
