@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from picoclaw.cli.remote import RemoteDaemon
     from picoclaw.daemon.local import LocalDaemon
 
-    Daemon = LocalDaemon | RemoteDaemon
+    Daemon: TypeAlias = LocalDaemon | RemoteDaemon
 
 ChatEvent = dict[str, Any]
 
