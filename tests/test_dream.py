@@ -340,6 +340,13 @@ def test_a_memory_beside_the_other_pages_stays_there(home):
     assert not home.page.exists()
 
 
+def test_a_note_that_is_too_long_for_the_window_is_shown_in_part(home):
+    day = home.workspace / notes.get_day_file((NIGHT - DAY).date())
+    day.write_text("# Yesterday\n\n- 08:00 the lantern is green\n" + "- 09:00 watering can\n" * 900)
+    home.memory(says(NEW), window=3000)
+    assert "the lantern is green" in home.asked
+
+
 def test_notes_that_have_no_room_come_the_next_night_the_oldest_first(home):
     for back in range(5, 0, -1):
         notes.add_note(home.workspace, f"of {back} days ago: " + "watering can " * 50, NIGHT - back * DAY)

@@ -3,7 +3,7 @@
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import combinations
@@ -29,14 +29,10 @@ from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, for
 from picoclaw.text import fold_case, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
-from picoclaw.workspace.reading import read_text
 
-MAX_MEMORY_CHARS, MAX_PULSE_CHARS, MAX_SKILL_CHARS = 10_000, 5_000, 20_000
-"""Characters."""
-
-MIN_GROWTH = 1.2
+_MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
+_MIN_GROWTH = 1.2  # of what was reported already
 _MAX_FILE_BYTES = 1_000_000
-_UNLIMITED = 1_000_000_000
 
 
 class OverlongPart(NamedTuple):
@@ -47,33 +43,32 @@ class OverlongPart(NamedTuple):
     most: int
 
     def __str__(self) -> str:
-        """Say it."""
         return f"{self.name} ({self.size} characters, {self.most} are enough)"
 
 
 def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[OverlongPart]:
     """Find the parts that are too long; what cannot be read is not. Raises StoreError."""
+
+    def measure(name: str, path: Path, most: int) -> OverlongPart:
+        try:
+            is_large = path.stat().st_size > most  # or else its bytes alone are few enough
+            size = len(reading.read_text(path, _MAX_FILE_BYTES) or "") if is_large else 0
+        except (OSError, ConfigError):
+            size = 0
+        return OverlongPart(name, size, most)
+
     memory = get_lasting_file(workspace)
-    sizes = [
-        OverlongPart(memory, _count_chars(workspace / memory, MAX_MEMORY_CHARS), MAX_MEMORY_CHARS),
-        OverlongPart("the pulse", len(pulse.shown(_UNLIMITED)), MAX_PULSE_CHARS),
-    ]
+    tasks = OverlongPart("the pulse", len(pulse.shown(1_000_000_000)), _MAX_PULSE_CHARS)
+    parts = [measure(memory, workspace / memory, _MAX_MEMORY_CHARS), tasks]
     own = (skill for skill in skills if skill.tier != BUILT_IN)
-    sizes += [
-        OverlongPart(
-            f"skills/{skill.name}/{SKILL_FILE}",
-            _count_chars(skill.folder / SKILL_FILE, MAX_SKILL_CHARS),
-            MAX_SKILL_CHARS,
-        )
-        for skill in own
-    ]
-    return [part for part in sizes if part.size > part.most]
+    parts += (measure(f"skills/{one.name}/{SKILL_FILE}", one.folder / SKILL_FILE, _MAX_SKILL_CHARS) for one in own)
+    return [part for part in parts if part.size > part.most]
 
 
 def find_new_overlong(found: Iterable[OverlongPart], marks: Marks) -> list[OverlongPart]:
     """Leave those that were not heard yet, or have grown since. Raises StoreError."""
     known = _read_overlong(marks)
-    return [part for part in found if part.size >= MIN_GROWTH * int(known.get(part.name, "0"))]
+    return [part for part in found if part.size >= _MIN_GROWTH * int(known.get(part.name, "0"))]
 
 
 def mark_overlong(found: Iterable[OverlongPart], marks: Marks) -> None:
@@ -87,14 +82,6 @@ def mark_overlong(found: Iterable[OverlongPart], marks: Marks) -> None:
 def _read_overlong(marks: Marks) -> dict[str, str]:
     rows = (row.rpartition(" ") for row in marks.get("overlong").split("\n") if row)
     return {name: size for name, _, size in rows}
-
-
-def _count_chars(path: Path, most: int) -> int:
-    """The characters of a file, 0 when its bytes alone are few enough."""
-    try:
-        return len(read_text(path, _MAX_FILE_BYTES) or "") if path.stat().st_size > most else 0
-    except (OSError, ConfigError):
-        return 0
 
 
 # MEMORY.md taken apart into what a dream may write anew and what stays as it is, and put together again.
@@ -125,7 +112,7 @@ class MemoryPage(NamedTuple):
     shown: str
 
 
-def read_memory_page(workspace: Path) -> MemoryPage:
+def _read_page(workspace: Path) -> MemoryPage:
     """Read the page; raises ConfigError saying why it cannot be written anew."""
     path = workspace / get_lasting_file(workspace)
     if path.is_symlink():
@@ -137,53 +124,44 @@ def read_memory_page(workspace: Path) -> MemoryPage:
 
 def extract_rewritable(text: str) -> str:
     """Make of a page's text what may be written anew."""
-    return remove_foreign(remove_hidden(_FRONT_MATTER.sub("", text), trusting=True))
+    return _remove_foreign(remove_hidden(_FRONT_MATTER.sub("", text), trusting=True))
 
 
-def is_unchanged(memory: MemoryPage, workspace: Path) -> bool:
-    """Tell whether the file is what it was when it was read. Raises ConfigError."""
-    return not memory.path.is_symlink() and reading.read_bytes(memory.path, _MAX_PAGE_BYTES, workspace) == memory.found
-
-
-def split_parts(text: str) -> list[PagePart]:
+def _split_parts(text: str) -> list[PagePart]:
     """Take a text apart into its entries and other lines; blank lines are left out."""
     found: list[PagePart] = []
-    heading, going_on = "", False
+    heading, is_item = "", False
     for line in text.split("\n"):
         if _HEADING.match(line):
-            heading, going_on = line.rstrip(), False
+            heading, is_item = line.rstrip(), False
             found.append(PagePart("", heading))
-        elif not line.strip():
-            continue
-        elif going_on and line[:1].isspace():
+        elif is_item and line[:1].isspace() and line.strip():
             found[-1] = PagePart(heading, f"{found[-1].text}\n{line}")
-        else:
-            going_on = bool(_ITEM.match(line))
+        elif line.strip():
+            is_item = bool(_ITEM.match(line))
             found.append(PagePart(heading, line))
     return found
 
 
-def remove_foreign(text: str) -> str:
+def _remove_foreign(text: str) -> str:
     """Leave out the entries that are not the owner's word, and the headings that then have nothing under them."""
-    if _FOREIGN_MARK not in text.casefold():
-        return remove_empty(text)
-    return remove_empty("\n".join(part.text for part in split_parts(text) if _FOREIGN_MARK not in part.text.casefold()))
+    if _FOREIGN_MARK in text.casefold():
+        text = "\n".join(part.text for part in _split_parts(text) if _FOREIGN_MARK not in part.text.casefold())
+    return remove_empty(text)
 
 
 def rewrite_text(text: str, new: str) -> str:
     """Put a new text in the place of what of the old one was shown; everything else of it stays."""
     front = _FRONT_MATTER.match(text)
     body = text[front.end() :] if front else text
+    visible = remove_hidden(body, trusting=True)
     lines = new.strip("\n").split("\n")
-    every = split_parts(remove_hidden(body, trusting=True))
-    for part in reversed([part for part in every if _FOREIGN_MARK in part.text.casefold()]):
+    parts = _split_parts(visible)
+    for part in reversed([part for part in parts if _FOREIGN_MARK in part.text.casefold()]):
         at = _find_below(lines, part.heading)
         lines[at:at] = part.text.split("\n")
-    told = {line.strip() for line in remove_empty(remove_hidden(body, trusting=True)).split("\n")} | {
-        line.strip() for line in lines
-    }
-    empty = [part.text for part in every if part.text.strip() not in told and "\n" not in part.text]
-    lines += empty
+    known = {line.strip() for line in [*remove_empty(visible).split("\n"), *lines]}
+    lines += [part.text for part in parts if part.text.strip() not in known and "\n" not in part.text]
     comments = [comment for comment in _find_comments(body) if comment.text not in new]
     comments.sort(key=lambda comment: not comment.line)
     for comment in reversed(comments):  # those under a heading first, which beside it would not be found
@@ -204,7 +182,7 @@ def _find_comments(body: str) -> list[_PageComment]:
     for start, end, _ in find_hidden(body, trusting=True):
         before, after = remove_hidden(body[:start], trusting=True), body[end:].partition("\n")[0]
         line = remove_hidden(before.rpartition("\n")[2] + after, trusting=True).strip()
-        heading = next((part.heading or part.text for part in reversed(split_parts(before))), "")
+        heading = next((part.heading or part.text for part in reversed(_split_parts(before))), "")
         found.append(_PageComment(body[start:end].strip("\n"), line, heading if _HEADING.match(heading) else ""))
     return found
 
@@ -218,8 +196,7 @@ def _insert_comment(lines: list[str], comment: _PageComment) -> None:
         at = shares.index((same, shared))
         lines[at] = f"{lines[at].rstrip()} {comment.text}"
     else:
-        at = _find_below(lines, comment.heading)
-        lines[at:at] = [comment.text]
+        lines.insert(_find_below(lines, comment.heading), comment.text)
 
 
 def _find_below(lines: list[str], heading: str) -> int:
@@ -233,12 +210,9 @@ def _find_below(lines: list[str], heading: str) -> int:
 
 # One question to a model and its whole answer: no conversation, no tools, and never the built-in matcher's words.
 
-MAX_ANSWER_TOKENS = 4000
-CAUTIOUS_BYTES_PER_TOKEN = 3.0
-"""Bytes a token, so that a question fits the window with a vocabulary that is not made for English."""
-
+_BYTES_PER_TOKEN = 3.0  # so that a question fits the window with a vocabulary that is not made for English
 _MODEL_TIMEOUT_S = 600.0
-_MIN_ANSWER_TOKENS = 256
+_MIN_ANSWER_TOKENS, _MAX_ANSWER_TOKENS = 256, 4000
 _MAX_BYTES_PER_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
 _FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -253,10 +227,7 @@ class DreamAnswer(NamedTuple):
 
 
 class DreamModel(NamedTuple):
-    """A model without a fallback: its window in tokens, a clock in seconds, and who tells that nobody waits any more.
-
-    `purpose` is what for.
-    """
+    """A model without a fallback: its window in tokens, a clock in seconds, what stops it, and what it is asked for."""
 
     provider: Provider
     window: int
@@ -267,21 +238,19 @@ class DreamModel(NamedTuple):
     @property
     def answer_tokens(self) -> int:
         """The most tokens of an answer; the larger part of a small window is for the question."""
-        return max(_MIN_ANSWER_TOKENS, min(MAX_ANSWER_TOKENS, self.window // 3))
+        return max(_MIN_ANSWER_TOKENS, min(_MAX_ANSWER_TOKENS, self.window // 3))
 
     def room(self, template: str) -> int:
         """The bytes that a question may have beside its template."""
-        return int((self.window - self.answer_tokens) * CAUTIOUS_BYTES_PER_TOKEN) - count_bytes(template)
+        return int((self.window - self.answer_tokens) * _BYTES_PER_TOKEN) - count_bytes(template)
 
     def ask(self, text: str) -> DreamAnswer:
-        """Ask and wait for the whole answer; raises ProviderError."""
-        if estimate_tokens(count_bytes(text), CAUTIOUS_BYTES_PER_TOKEN) > self.window - self.answer_tokens:
+        """Ask and wait for the whole answer, without thoughts and a fence around it; raises ProviderError."""
+        if estimate_tokens(count_bytes(text), _BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         said, end = "", End("length", Usage())
-        deadline = self.clock() + _MODEL_TIMEOUT_S
-        asked_for = (Message("user", text),), (), self.answer_tokens, deadline
-        request = Request("", *asked_for, stop=self.stop, purpose=self.purpose)
-        for event in self.provider.events(request):
+        asked_for = (Message("user", text),), (), self.answer_tokens, self.clock() + _MODEL_TIMEOUT_S
+        for event in self.provider.events(Request("", *asked_for, stop=self.stop, purpose=self.purpose)):
             if self.stop:
                 raise TurnStopped("interrupted")
             if isinstance(event, Text):
@@ -290,64 +259,45 @@ class DreamModel(NamedTuple):
                 end = event
             if len(said) > self.answer_tokens * _MAX_BYTES_PER_TOKEN:
                 raise Refused("the model's answer does not end")
-        return DreamAnswer(strip_answer(said), end.finish in {"length", REPEATS}, end.usage)
-
-
-def strip_answer(text: str) -> str:
-    """Take off what a model thought aloud, and a fence around the whole."""
-    text = _THOUGHT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    fenced = _FENCED.match(text)
-    return (fenced[1] if fenced and "\n```" not in fenced[1] else text).strip()
-
-
-def parse_list(text: str) -> list[Any] | None:
-    """Find the JSON list in an answer, also in words around it; None when there is none."""
-    for start, end in (("[", "]"), ("{", "}")):
-        try:
-            found = json.loads(text[text.index(start) : text.rindex(end) + 1])
-        except (ValueError, RecursionError):
-            continue
-        return found if isinstance(found, list) else [found]
-    return None
+        said = _THOUGHT.sub("", said.replace("\r\n", "\n").replace("\r", "\n"))
+        fenced = _FENCED.match(said)
+        said = fenced[1] if fenced and "\n```" not in fenced[1] else said
+        return DreamAnswer(said.strip(), end.finish in {"length", REPEATS}, end.usage)
 
 
 # Skills that say they are for the same: by their triggers and by the words of their descriptions. No model. Pure.
 
-MIN_OVERLAP = 0.5
-_MIN_WORDS = 3
+_MIN_OVERLAP, _MIN_WORDS = 0.5, 3
 
 
 def find_overlaps(skills: Iterable[Skill]) -> list[str]:
     """Name the pairs that overlap, and in what; two that picoclaw brings along are its own matter."""
     ordered = sorted(skills, key=lambda skill: skill.name)
-    said = {skill.name: _collect_skill_words(skill) for skill in ordered}
+    words = {skill.name: set(list_terms(f"{skill.description} {' '.join(skill.triggers)}")) for skill in ordered}
     found = []
     for one, other in combinations(ordered, 2):
         if one.tier == other.tier == BUILT_IN:
             continue
-        both = [trigger for trigger in one.triggers if fold_case(trigger) in set(map(fold_case, other.triggers))]
-        alike = _compute_similarity(said[one.name], said[other.name])
+        theirs = set(map(fold_case, other.triggers))
+        both = [trigger for trigger in one.triggers if fold_case(trigger) in theirs]
+        mine, others = words[one.name], words[other.name]
+        alike = len(mine & others) / len(mine | others) if min(len(mine), len(others)) >= _MIN_WORDS else 0.0
         if both:
             found.append(f"{one.name} and {other.name} have the trigger {both[0]!r}")
-        elif alike >= MIN_OVERLAP:
+        elif alike >= _MIN_OVERLAP:
             found.append(f"{one.name} and {other.name} are described alike ({alike:.0%} of their words)")
     return found
 
 
-def _collect_skill_words(skill: Skill) -> frozenset[str]:
-    return frozenset(list_terms(f"{skill.description} {' '.join(skill.triggers)}"))
-
-
-def _compute_similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of common words, 0 where there are too few to tell."""
-    return len(one & other) / len(one | other) if min(len(one), len(other)) >= _MIN_WORDS else 0.0
-
-
-# The open tasks gone through by a model: it is shown them and what was noted, and answers changes, each checked.
+# The nightly tidying: MEMORY.md written anew from itself and the notes, the tasks gone through, skills compared.
 #
-# Nothing that is not the owner's word is shown, so that no text from outside can change what is to be done.
+# Each step stands alone: one that fails is tried again the next night, and what it did not take in is taken in then.
+# Nothing that is not the owner's word is shown to the model, so that no text from outside can change what is to be done.
 
-MAX_CHANGES = 20
+_NOTE_DAYS, _REVIEW_DAYS = 31, 3
+_MAX_CHANGES = 20
+_TAKEN_MARK, _WRITING_MARK = "dream.memory", "dream.writing"
+_FILE_TAG = pattern(r"</?file\b[^>\n]*>")
 _CHANGE_PARAMETERS: tuple[Parameter, ...] = (
     read_parameter("action", Literal["complete", "update", "add"]),
     read_parameter("task", int, 0),
@@ -365,62 +315,150 @@ class DreamStep(NamedTuple):
     answered: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReview:
-    """One kind of going through the tasks, by the name of its template; `marks` are set when it was done."""
+@dataclass(frozen=True)
+class Dream:
+    """What a night needs. `skills` lists those in use."""
 
-    pulse: Pulse
+    home: Path
+    workspace: Path
     prompts: Templates
-    template: str
-    marks: Mapping[str, str]
+    pulse: Pulse
+    marks: Marks
+    skills: Callable[[], Iterable[Skill]]
 
-    def __call__(self, notes: Sequence[Page], model: DreamModel, now: datetime) -> DreamStep:
-        """Ask, and change what may be changed; an answer that is none changes nothing. Raises ProviderError."""
-        items = [item for item in self.pulse.items() if not item.source]
-        by, usage = PulseAuthor(self.template, now), Usage()
-        changes: list[PulseChange] = []
-        problem = ""
-        if items:
-            shown = _select_newest_notes(
-                notes, model.room(self.prompts[self.template]) - count_bytes(_format_tasks(items))
-            )
-            answer = model.ask(_render_review_prompt(self.prompts[self.template], items, shown, now))
-            usage = answer.usage
-            found = None if answer.cut else parse_list(answer.text)
-            known = fact_check.gather_source([_format_tasks(items), *(page.text for page in shown)])
-            changes, problem = _check_changes(found, items, known)
+    def memory(self, model: DreamModel, now: datetime) -> DreamStep:
+        """Have MEMORY.md written anew, when it or a note has changed since. Raises ProviderError and StoreError."""
         try:
-            self.pulse.apply(changes, by, self.marks)
+            found = _read_page(self.workspace)
+        except ConfigError as error:
+            return DreamStep(f"MEMORY.md stays as it is: {error}")
+        stamp = _compute_stamp(found.shown)
+        taken = _read_mark(self.marks.get(_WRITING_MARK))
+        if taken[0] != stamp:  # or the power went after it was written and before that was marked
+            taken = _read_mark(self.marks.get(_TAKEN_MARK))
+        recent = [note._replace(text=_remove_foreign(note.text)) for note in self._notes(now.date(), _NOTE_DAYS)]
+        new = [note for note in recent if note.text and taken[1].get(note.name) != _compute_stamp(note.text)]
+        if not new and (not found.shown or taken[0] in {stamp, ""}):
+            return DreamStep()
+        if estimate_tokens(count_bytes(found.shown), _BYTES_PER_TOKEN) > model.answer_tokens:
+            return DreamStep("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
+        template = self.prompts["dream"]
+        room = model.room(template) - count_bytes(found.shown)
+        shown = _take_fitting(new[::-1], room)
+        if new and not shown:  # one that is too long gives its beginning
+            shown = [new[-1]._replace(text=new[-1].text.encode()[: max(0, room - 2)].decode("utf-8", "ignore"))]
+        content = "\n\n".join(note.text for note in shown) or "-"
+        answer = model.ask(_fill(template, {"memory": found.shown or "-", "content": content}))
+        later = {note.name for note in new} - {note.name for note in shown}
+        known = {note.name: _compute_stamp(note.text) for note in recent if note.name not in later}
+        text, back, problem = _check_answer(found.shown, shown, answer)
+        if problem:
+            return DreamStep(f"MEMORY.md stays as it is: {problem}", answer.usage)
+        said = self._write(found, text, known, now)
+        said += f"; put back: {fact_check.quote_lines(back)}" if said and back else ""
+        return DreamStep(said, answer.usage)
+
+    def _write(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
+        """Put the new text in its place, and remember what it is made of; returns what to say of it."""
+        whole = rewrite_text(found.text, text) if text != found.shown else found.text
+        after = json.dumps((_compute_stamp(extract_rewritable(whole)), known))
+        if text != found.shown:
+            self.marks.set(_WRITING_MARK, after)
+            name = str(found.path.relative_to(self.workspace))
+            if not _replace_page(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
+                return f"{name} was changed meanwhile and is left alone"
+        self.marks.set(_TAKEN_MARK, after)
+        return f"{name} written anew, {len(found.shown)} characters became {len(text)}" if text != found.shown else ""
+
+    def tasks(self, model: DreamModel, now: datetime) -> DreamStep:
+        """Have the open tasks put in order, when they or the notes changed since. Raises ProviderError, StoreError."""
+        step = self._review("tidy", ("tidy", "review"), model, now)
+        return step._replace(said=step.said and f"tasks: {step.said}")
+
+    def review(self, model: DreamModel, now: datetime) -> DreamStep:
+        """Have the open tasks compared with what was noted since. Raises ProviderError and StoreError."""
+        return self._review("review", ("review",), model, now)
+
+    def unreviewed(self, today: date, mark: str = "review") -> bool:
+        """Tell whether there are tasks, and they or the notes changed since they were gone through."""
+        if all(item.source for item in self.pulse.items()):
+            return False
+        return self.marks.get(mark) != f"{self.pulse.revision()} {_stamp_notes(self._notes(today, _REVIEW_DAYS))}"
+
+    def _review(self, template: str, marks: Sequence[str], model: DreamModel, now: datetime) -> DreamStep:
+        """Ask, and change what may be changed; an answer that is none changes nothing. Sets the marks when done."""
+        if not self.unreviewed(now.date(), template):
+            return DreamStep()
+        lately = self._notes(now.date(), _REVIEW_DAYS)
+        done = dict.fromkeys(marks, _stamp_notes(lately))
+        items = [item for item in self.pulse.items() if not item.source]
+        prompt, listed = self.prompts[template], "\n".join(map(format_item, items))
+        own = [note._replace(text=_remove_foreign(note.text)) for note in lately]
+        shown = [note.text for note in _take_fitting(own, model.room(prompt) - count_bytes(listed))]
+        values = {"tasks": listed, "content": "\n\n".join(reversed(shown))}
+        answer = model.ask(_fill(prompt, values, now=f"{now:%F %R}"))
+        found = None if answer.cut else _parse_list(answer.text)
+        changes, problem = _check_changes(found, items, fact_check.gather_source([listed, *shown]))
+        by = PulseAuthor(template, now)
+        try:
+            self.pulse.apply(changes, by, done)
         except StoreError as error:
             changes, problem = [], str(error)
-            self.pulse.apply([], by, self.marks)
-        return DreamStep("; ".join(filter(None, [_describe_changes(changes, items), problem])), usage)
+            self.pulse.apply([], by, done)
+        return DreamStep("; ".join(filter(None, [_describe_changes(changes, items), problem])), answer.usage)
+
+    def housekeeping(self, now: datetime) -> DreamStep:
+        """Do what takes no model: forget what was completed long ago, old versions; compare the skills."""
+        self.pulse.forget(now)
+        try:
+            versions.prune_versions(self.home)
+        except OSError as error:
+            raise StoreError(f"{self.home / versions.HISTORY_FOLDER}: {explain_os_error(error)}") from None
+        found = find_overlaps(self.skills())
+        told = self.marks.get("dream.overlaps").split("\n")
+        self.marks.set("dream.overlaps", "\n".join(found))
+        news = [pair for pair in found if pair not in told]
+        return DreamStep(f"skills that overlap: {'; '.join(news)}" if news else "")
+
+    def _notes(self, today: date, days: int) -> list[Page]:
+        return notes.read_recent_notes(self.workspace, today, days)
 
 
-def _format_tasks(items: Sequence[PulseItem]) -> str:
-    return "\n".join(map(format_item, items))
+def _read_mark(mark: str) -> tuple[str, dict[str, str]]:
+    """What went into a page: the stamp of what came of it, and those of the notes by their paths."""
+    try:
+        memory, taken = json.loads(mark)
+    except (ValueError, TypeError, RecursionError):  # a damaged mark is none: the notes are looked at once more
+        return "", {}
+    return memory, taken
 
 
-def _select_newest_notes(notes: Sequence[Page], room: int) -> list[Page]:
-    """The newest of the notes that there is room for."""
+def _take_fitting(pages: Iterable[Page], room: int) -> list[Page]:
+    """The first of the pages that there is room for, in bytes."""
     fitting = []
-    for page in notes:
-        text = remove_foreign(page.text)
-        room -= count_bytes(text) + 2
+    for page in pages:
+        room -= count_bytes(page.text) + 2
         if room < 0:
             break
-        fitting.append(Page(page.name, text))
+        fitting.append(page)
     return fitting
 
 
-def _render_review_prompt(template: str, items: Sequence[PulseItem], notes: Sequence[Page], now: datetime) -> str:
-    values = {
-        "tasks": _format_tasks(items),
-        "content": "\n\n".join(page.text for page in reversed(notes)),
-        "now": f"{now:%F %R}",
-    }
-    template += "".join(f"\n{{{name}}}" for name in ("tasks", "content") if f"{{{name}}}" not in template)
-    return fill_template(template, values)
+def _fill(template: str, values: dict[str, str], **more: str) -> str:
+    """Fill a template; what it has no place for comes at its end."""
+    template += "".join(f"\n{{{name}}}" for name in values if f"{{{name}}}" not in template)
+    return fill_template(template, values | more)
+
+
+def _parse_list(text: str) -> list[Any] | None:
+    """Find the JSON list in an answer, also in words around it; None when there is none."""
+    for start, end in (("[", "]"), ("{", "}")):
+        try:
+            found = json.loads(text[text.index(start) : text.rindex(end) + 1])
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, list) else [found]
+    return None
 
 
 def _check_changes(
@@ -429,8 +467,8 @@ def _check_changes(
     """The changes that can be made, and what was wrong with others, or with all of them."""
     if found is None:
         return [], "the model's answer was no list of changes, so nothing was changed"
-    if len(found) > MAX_CHANGES:
-        return [], f"the model wanted {len(found)} changes, more than {MAX_CHANGES}, so nothing was changed"
+    if len(found) > _MAX_CHANGES:
+        return [], f"the model wanted {len(found)} changes, more than {_MAX_CHANGES}, so nothing was changed"
     changes, problems = [], []
     for given in found:
         try:
@@ -473,146 +511,7 @@ def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]
     return ", ".join(f"{len(texts)} {done} ({fact_check.quote_lines(texts)})" for done, texts in made.items() if texts)
 
 
-# The nightly tidying: MEMORY.md written anew from itself and the notes, the tasks gone through, skills compared.
-#
-# Each step stands alone: one that fails is tried again the next night, and what it did not take in is taken in then.
-
-NOTE_DAYS, REVIEW_DAYS = 31, 3
-"""How many days of notes a dream, and a review, looks at."""
-
-_TAKEN_MARK, _WRITING_MARK = "dream.memory", "dream.writing"
-_FILE_TAG = pattern(r"</?file\b[^>\n]*>")
-
-
-class _DreamMark(NamedTuple):
-    """What went into a page: the stamp of what came of it, and those of the notes by their paths."""
-
-    memory: str
-    notes: dict[str, str]
-
-
-def _read_mark(mark: str) -> _DreamMark:
-    try:
-        return _DreamMark(*json.loads(mark)) if mark else _DreamMark("", {})
-    except (ValueError, TypeError, RecursionError):  # a damaged mark is none: the notes are looked at once more
-        return _DreamMark("", {})
-
-
-@dataclass(frozen=True, slots=True)
-class Dream:
-    """What a night needs. `skills` lists those in use."""
-
-    home: Path
-    workspace: Path
-    prompts: Templates
-    pulse: Pulse
-    marks: Marks
-    skills: Callable[[], Iterable[Skill]]
-
-    def memory(self, model: DreamModel, now: datetime) -> DreamStep:
-        """Have MEMORY.md written anew, when it or a note has changed since. Raises ProviderError and StoreError."""
-        try:
-            found = read_memory_page(self.workspace)
-        except ConfigError as error:
-            return DreamStep(f"MEMORY.md stays as it is: {error}")
-        taken = self._taken(found.shown)
-        recent = [note._replace(text=remove_foreign(note.text)) for note in self._notes(now.date(), NOTE_DAYS)]
-        new = [note for note in recent if note.text and taken.notes.get(note.name) != compute_stamp(note.text)]
-        if not new and (not found.shown or taken.memory in {compute_stamp(found.shown), ""}):
-            return DreamStep()
-        if estimate_tokens(count_bytes(found.shown), CAUTIOUS_BYTES_PER_TOKEN) > model.answer_tokens:
-            return DreamStep("MEMORY.md stays as it is: it is too long for the model to write anew; condense it")
-        template = self.prompts["dream"]
-        shown = _select_oldest_notes(new[::-1], model.room(template) - count_bytes(found.shown))
-        answer = model.ask(_render_dream_prompt(template, found.shown, shown))
-        later = {note.name for note in new} - {note.name for note in shown}
-        known = {note.name: compute_stamp(note.text) for note in recent if note.name not in later}
-        text, back, problem = check_answer(found.shown, shown, answer)
-        said = problem and f"MEMORY.md stays as it is: {problem}"
-        if not problem:
-            said = self._written(found, text, known, now)
-            said += f"; put back: {fact_check.quote_lines(back)}" if said and back else ""
-        return DreamStep(said, answer.usage)
-
-    def tasks(self, model: DreamModel, now: datetime) -> DreamStep:
-        """Have the open tasks put in order, when they or the notes changed since. Raises ProviderError, StoreError."""
-        step = self._gone_through("tidy", ("tidy", "review"), model, now)
-        return step._replace(said=step.said and f"tasks: {step.said}")
-
-    def review(self, model: DreamModel, now: datetime) -> DreamStep:
-        """Have the open tasks compared with what was noted since. Raises ProviderError and StoreError."""
-        return self._gone_through("review", ("review",), model, now)
-
-    def unreviewed(self, today: date, mark: str = "review") -> bool:
-        """Tell whether there are tasks, and they or the notes changed since they were gone through."""
-        asked = any(not item.source for item in self.pulse.items())
-        return (
-            asked
-            and self.marks.get(mark)
-            != f"{self.pulse.revision()} {_compute_notes_stamp(self._notes(today, REVIEW_DAYS))}"
-        )
-
-    def housekeeping(self, now: datetime) -> DreamStep:
-        """Do what takes no model: forget what was completed long ago, old versions; compare the skills."""
-        self.pulse.forget(now)
-        try:
-            versions.prune_versions(self.home)
-        except OSError as error:
-            raise StoreError(f"{self.home / versions.HISTORY_FOLDER}: {explain_os_error(error)}") from None
-        found = find_overlaps(self.skills())
-        told = self.marks.get("dream.overlaps").split("\n")
-        self.marks.set("dream.overlaps", "\n".join(found))
-        news = [pair for pair in found if pair not in told]
-        return DreamStep(f"skills that overlap: {'; '.join(news)}" if news else "")
-
-    def _gone_through(self, template: str, marks: Sequence[str], model: DreamModel, now: datetime) -> DreamStep:
-        if not self.unreviewed(now.date(), template):
-            return DreamStep()
-        lately = self._notes(now.date(), REVIEW_DAYS)
-        done = dict.fromkeys(marks, _compute_notes_stamp(lately))
-        return TaskReview(self.pulse, self.prompts, template, done)(lately, model, now)
-
-    def _notes(self, today: date, days: int) -> list[Page]:
-        return notes.read_recent_notes(self.workspace, today, days)
-
-    def _taken(self, shown: str) -> "_DreamMark":
-        """What the page is made of, also when the power went after it was written and before that was marked."""
-        written = _read_mark(self.marks.get(_WRITING_MARK))
-        return written if written.memory == compute_stamp(shown) else _read_mark(self.marks.get(_TAKEN_MARK))
-
-    def _written(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
-        """Put the new text in its place, and remember what it is made of; returns what to say of it."""
-        whole = rewrite_text(found.text, text) if text != found.shown else found.text
-        after = json.dumps(_DreamMark(compute_stamp(extract_rewritable(whole)), known))
-        if text == found.shown:
-            self.marks.set(_TAKEN_MARK, after)
-            return ""
-        self.marks.set(_WRITING_MARK, after)
-        name = str(found.path.relative_to(self.workspace))
-        if not replace_page(self.home, self.workspace, found, whole.encode("utf-8", "replace"), now):
-            return f"{name} was changed meanwhile and is left alone"
-        self.marks.set(_TAKEN_MARK, after)
-        return f"{name} written anew, {len(found.shown)} characters became {len(text)}"
-
-
-def _select_oldest_notes(pages: Sequence[Page], room: int) -> list[Page]:
-    """The oldest of the notes that there is room for; a first one that is too long gives its beginning."""
-    fitting: list[Page] = []
-    for note in pages:
-        room -= count_bytes(note.text) + 2
-        if room < 0:
-            return fitting or [note._replace(text=note.text.encode()[: max(0, room)].decode("utf-8", "ignore"))]
-        fitting.append(note)
-    return fitting
-
-
-def _render_dream_prompt(template: str, memory: str, shown: Sequence[Page]) -> str:
-    values = {"memory": memory or "-", "content": "\n\n".join(note.text for note in shown) or "-"}
-    template += "".join(f"\n{{{name}}}" for name in values if f"{{{name}}}" not in template)
-    return fill_template(template, values)
-
-
-def check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[str, list[str], str]:
+def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[str, list[str], str]:
     """Make of an answer the text that may take the place of the old one, with what it lacked; or say why there is none.
 
     Returns the text, the entries that were put back, and what is wrong, '' for nothing.
@@ -620,36 +519,35 @@ def check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[
     if answer.cut:
         return "", [], "the model's answer was cut off"
     new = remove_empty(remove_hidden(_FILE_TAG.sub("", answer.text)))
-    known = fact_check.gather_source([old, *(note.text for note in shown), *(_get_note_day(note) for note in shown)])
+    days = (Path(note.name).stem for note in shown)
+    days = (f"{stem[:4]}-{stem[4:6]}-{stem[6:]}" for stem in days)
+    known = fact_check.gather_source([old, *(note.text for note in shown), *days])
     strange = fact_check.list_invented(new, known)
     new = remove_empty("\n".join(line for line in new.split("\n") if line not in strange))
     if strange and not fact_check.list_entries(new):
         return "", [], f"the model wrote what nobody said: {fact_check.quote_lines(strange)}"
     if new == old:
         return new, [], ""
-    problem = fact_check.find_fault(old, new, MAX_MEMORY_CHARS)
-    new, back = ("", []) if problem else fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
-    if not problem and (left := fact_check.list_lost(old, new)):
-        problem = (
-            f"{len(left)} of {len(fact_check.list_entries(old))} entries would be lost: {fact_check.quote_lines(left)}"
-        )
-    if not problem and len(new) > max(MAX_MEMORY_CHARS, len(old)):
-        problem = f"with what it left out it has {len(new)} characters of at most {max(MAX_MEMORY_CHARS, len(old))}"
+    back, longest = list[str](), max(_MAX_MEMORY_CHARS, len(old))
+    problem = fact_check.find_fault(old, new, longest)
+    if not problem:
+        new, back = fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
+        if left := fact_check.list_lost(old, new):
+            every = len(fact_check.list_entries(old))
+            problem = f"{len(left)} of {every} entries would be lost: {fact_check.quote_lines(left)}"
+        elif len(new) > longest:
+            problem = f"with what it left out it has {len(new)} characters of at most {longest}"
     return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
 
 
-def _get_note_day(note: Page) -> str:
-    stem = Path(note.name).stem
-    return f"{stem[:4]}-{stem[4:6]}-{stem[6:]}"
-
-
-def replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, now: datetime) -> bool:
+def _replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, now: datetime) -> bool:
     """Put other bytes into the page, those there kept; False when they are not what was read. Raises StoreError."""
     name = str(found.path.relative_to(workspace))
     with notes.lock_notes(workspace):
         try:
             versions.keep_version(home, name, found.found or b"", data, now)
-            if not is_unchanged(found, workspace):
+            now_there = reading.read_bytes(found.path, _MAX_PAGE_BYTES, workspace)
+            if found.path.is_symlink() or now_there != found.found:
                 return False
             with files.open_folder(notes.resolve_place(workspace, name).above, make=True) as way:
                 write_atomic(Path(found.path.name), data, folder=way)
@@ -675,20 +573,20 @@ def restore_version(home: Path, workspace: Path, marks: Marks, number: int, now:
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     try:
-        found = read_memory_page(workspace)
+        found = _read_page(workspace)
     except ConfigError as error:
         raise StoreError(str(error)) from None
     shown = extract_rewritable(data.decode("utf-8", "replace"))
-    marks.set(_WRITING_MARK, json.dumps(_read_mark(marks.get(_TAKEN_MARK))._replace(memory=compute_stamp(shown))))
-    if not replace_page(home, workspace, found, data, now):
+    marks.set(_WRITING_MARK, json.dumps((_compute_stamp(shown), _read_mark(marks.get(_TAKEN_MARK))[1])))
+    if not _replace_page(home, workspace, found, data, now):
         raise StoreError("MEMORY.md was changed meanwhile; try again")
     return path
 
 
-def compute_stamp(text: str) -> str:
+def _compute_stamp(text: str) -> str:
     """Tell a text from another that it may have become."""
     return f"{zlib.crc32(text.encode('utf-8', 'replace')):08x}.{len(text)}"
 
 
-def _compute_notes_stamp(pages: Iterable[Page]) -> str:
-    return compute_stamp("\n".join(note.text for note in pages))
+def _stamp_notes(pages: Iterable[Page]) -> str:
+    return _compute_stamp("\n".join(note.text for note in pages))
