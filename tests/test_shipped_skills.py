@@ -26,8 +26,7 @@ from picoclaw.hw.drivers import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.selection import find_triggered, format_listing
-from picoclaw.skills.skill import SkillContext, describe_unmet_needs
+from picoclaw.skills.skill import SkillContext, describe_unmet_needs, find_triggered, format_listing
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
@@ -217,7 +216,7 @@ def test_every_call_in_it_works(picoclaw, name):
     toolset = picoclaw.toolset
     for tool, arguments in written:
         call = ToolCall("1", tool, arguments)
-        toolset._check_arguments(toolset._find(call), call)
+        toolset._find(call)
         if tool in ACTS_ELSEWHERE or (tool == "output" and arguments["action"] != "list"):
             continue
         result = toolset.call(call, caller())

@@ -11,9 +11,17 @@ from rights import ordinary_user
 from timing import least_seconds
 
 from picoclaw.errors import SkillError
-from picoclaw.skills import selection
 from picoclaw.skills.library import SkillLibrary, list_tiers, read_skill
-from picoclaw.skills.skill import Skill, SkillContext, SkillNeeds, describe_unmet_needs
+from picoclaw.skills.skill import (
+    Skill,
+    SkillContext,
+    SkillNeeds,
+    describe_unmet_needs,
+    find_triggered,
+    fits_prompt,
+    format_listing,
+    search_skills,
+)
 
 
 def put(folder, name="", description="Does it.", more="", body="text"):
@@ -617,9 +625,9 @@ def skill(name, description="Does it.", triggers=()):
 
 
 def test_the_listing_is_a_line_each_and_ends_at_30_kb():
-    assert selection.format_listing([]) == ""
-    assert selection.format_listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
-    many = selection.format_listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
+    assert format_listing([]) == ""
+    assert format_listing([skill("a"), skill("b", "Für Ä.")]) == "- a: Does it.\n- b: Für Ä."
+    many = format_listing([skill(f"s{i:03}", "ä" * 500) for i in range(150)])
     assert many.count("\n") == 29
     assert 29 * 1000 < len(many.encode()) <= 30 * 1024
     assert all(line.endswith("ä") for line in many.split("\n"))
@@ -639,7 +647,7 @@ def test_the_listing_is_a_line_each_and_ends_at_30_kb():
 )
 def test_what_fits_is_listed(count, length, bytes_a_token, inline):
     """A line is 8 bytes longer than its description: 14 of 1,000 bytes are 3,500 tokens."""
-    assert selection.fits_prompt([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
+    assert fits_prompt([skill(f"s{i:02}", "x" * length) for i in range(count)], bytes_a_token) is inline
 
 
 GREENHOUSE = skill("greenhouse", triggers=("vapour pressure deficit", "VPD"))
@@ -670,13 +678,13 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "expected"), SAID)
 def test_triggers_are_whole_words(text, expected):
-    assert selection.find_triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
+    assert find_triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
 
 
 def test_at_most_three_are_triggered_the_longest_first():
     skills = [skill(f"s{i}", triggers=["word" * i]) for i in range(1, 6)]
     said = " ".join("word" * i for i in range(1, 6))
-    assert [s.name for s in selection.find_triggered(skills, said)] == ["s5", "s4", "s3"]
+    assert [s.name for s in find_triggered(skills, said)] == ["s5", "s4", "s3"]
 
 
 SHELF = [
@@ -700,27 +708,27 @@ SHELF = [
     ],
 )
 def test_search_by_words(query, best):
-    hits = selection.search_skills(SHELF, query)
+    hits = search_skills(SHELF, query)
     assert hits[0][0].name == best
     assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
     assert all(score > 0 for _, score in hits)
 
 
 def test_search_finds_nothing_and_at_most_five():
-    assert selection.search_skills(SHELF, "zebra") == []
-    assert selection.search_skills([], "frost") == []
+    assert search_skills(SHELF, "zebra") == []
+    assert search_skills([], "frost") == []
     many = [skill(f"s{i}", "frost") for i in range(9)]
-    assert [s.name for s, _ in selection.search_skills(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
-    assert len(selection.search_skills(many, "frost", most=7)) == 7
+    assert [s.name for s, _ in search_skills(many, "frost")] == ["s0", "s1", "s2", "s3", "s4"]
+    assert len(search_skills(many, "frost", most=7)) == 7
 
 
 def test_search_knows_the_words_inside_and_weighs_them_less():
     lamp = skill("lamp")._replace(keywords="lettuce humidity")
     lettuce = skill("lettuce")._replace(keywords="lamp seeds")
-    found = selection.search_skills([lamp, lettuce], "lamp")
+    found = search_skills([lamp, lettuce], "lamp")
     assert [s.name for s, _ in found] == ["lamp", "lettuce"]
     assert found[1][1] == pytest.approx(0.3 * 0.693147, abs=1e-5)
-    assert [s.name for s, _ in selection.search_skills([lamp, lettuce], "humidity")] == ["lamp"]
+    assert [s.name for s, _ in search_skills([lamp, lettuce], "humidity")] == ["lamp"]
 
 
 @pytest.mark.parametrize(
@@ -736,30 +744,12 @@ def test_search_knows_the_words_inside_and_weighs_them_less():
 )
 def test_what_the_shipped_skills_are_about_finds_them(query, name):
     shipped = found(Path(__file__).resolve().parents[1] / "templates/skills", names=("built-in",))
-    assert name in [s.name for s, _ in selection.search_skills(list(shipped.skills.values()), query, most=3)]
+    assert name in [s.name for s, _ in search_skills(list(shipped.skills.values()), query, most=3)]
 
 
 def test_one_for_people_alone_comes_by_its_triggers():
     deploy = skill("deploy", "Deploys frost.", ["frost"])._replace(listed=False, keywords="frost")
-    assert selection.format_listing([deploy, FROST]) == "- frost: Does it."
-    assert [s.name for s, _ in selection.search_skills([deploy, FROST], "frost")] == ["frost"]
-    assert selection.find_triggered([deploy, FROST], "frost") == [deploy, FROST]
-    assert selection.fits_prompt([deploy] * 30, 4.0)
-
-
-def test_search_blends_words_with_meaning():
-    """A stand-in for embeddings, which know that a lamp is a light: 0.3 of the words, 0.7 of the meaning."""
-    asked = []
-
-    def alike(query, texts):
-        asked.append((query, list(texts)))
-        return [0.9 if "lamps" in text else 0.5 if "wire" in text else -0.2 for text in texts]
-
-    hits = selection.search_skills(SHELF, "wire a light", alike=alike)
-    assert [(s.name, round(score, 6)) for s, score in hits] == [("wiring", 0.65), ("home-automation", 0.63)]
-    assert asked[0][0] == "wire a light"
-    assert asked[0][1][0] == "greenhouse Keep the air and soil of a greenhouse right. VPD"
-    hits = selection.search_skills(SHELF, "greenhouse", alike=alike)
-    assert [(s.name, round(score, 6)) for s, score in hits][2] == ("greenhouse", 0.3)
-    hits = selection.search_skills(SHELF, "a light", alike=alike)
-    assert [(s.name, round(score, 6)) for s, score in hits] == [("home-automation", 0.63), ("wiring", 0.35)]
+    assert format_listing([deploy, FROST]) == "- frost: Does it."
+    assert [s.name for s, _ in search_skills([deploy, FROST], "frost")] == ["frost"]
+    assert find_triggered([deploy, FROST], "frost") == [deploy, FROST]
+    assert fits_prompt([deploy] * 30, 4.0)

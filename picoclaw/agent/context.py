@@ -23,9 +23,15 @@ from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.security import untrusted
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.rights import PolicyLoader
-from picoclaw.skills import selection
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs
+from picoclaw.skills.skill import (
+    Skill,
+    SkillContext,
+    describe_unmet_needs,
+    find_triggered,
+    fits_prompt,
+    format_listing,
+)
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores
 from picoclaw.text import pattern
@@ -205,7 +211,7 @@ class ContextBuilder:
         heartbeat = inbound.origin == "heartbeat"
         pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
         sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        brought = selection.find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
+        brought = find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
         skills, unread = self._blocks(brought)
         told = (
             _HeaderTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
@@ -246,7 +252,7 @@ class ContextBuilder:
             name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
             first_run=_get_page_text(pages, ONBOARDING_PAGE),
             tools=bool(tools),
-            skills=selection.format_listing(skills) if short and "read_file" in tools else "",
+            skills=format_listing(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
@@ -272,10 +278,8 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
-        listing = prompts.count_bytes(selection.format_listing(skills))
-        return (
-            selection.fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
-        )
+        listing = prompts.count_bytes(format_listing(skills))
+        return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
 
     def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
         """The tools that the window has room for, and the bytes that the system text then may have."""

@@ -14,8 +14,7 @@ from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
-from picoclaw.skills.selection import search_skills
-from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs
+from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
 from picoclaw.text import escape_unprintable, format_json
 
 

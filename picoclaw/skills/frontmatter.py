@@ -6,6 +6,7 @@ Imports yaml, which costs 4 MB and 20 ms; import this module late.
 import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def parse_front_matter(text: str) -> tuple[dict[str, Any], list[str]]:
     return front, notes
 
 
-def parse_json(text: str) -> Any:
-    """Read JSON as front matter may hold it. Raises SkillError for what is refused, ValueError for what is no JSON."""
+def _parse_json(text: str) -> Any:
+    """Read JSON; raises SkillError for what is refused, ValueError for what is no JSON."""
     try:
         return _stringify(json.loads(text, object_pairs_hook=_require_unique_keys))
     except RecursionError:
@@ -52,26 +53,24 @@ class _StrictHandler(YAMLHandler):
         return skills_skill.split_skill(text)
 
     def load(self, fm: str, **_: object) -> Any:
-        found = self._loaded(_TABS.sub(lambda tabs: "  " * len(tabs[0]), fm))
+        front, found = _TABS.sub(lambda tabs: "  " * len(tabs[0]), fm), None
+        if front.lstrip().startswith("{"):
+            with suppress(ValueError):
+                found = _parse_json(front)
+        if found is None:
+            try:
+                found = _parse_yaml(front)
+            except _InvalidYaml as error:
+                try:
+                    found = _parse_yaml(_VALUE.sub(_quote_value, front))
+                except _InvalidYaml:
+                    raise SkillError(f"the front matter is not YAML: {error}") from None
+                self._notes.append(
+                    f"its front matter is not YAML ({error}); what stands behind a key was read as it is"
+                )
         if not isinstance(found, dict):
             raise SkillError("the front matter is not a list of `key: value` lines")
         return found
-
-    def _loaded(self, front: str) -> Any:
-        if front.lstrip().startswith("{"):
-            try:
-                return parse_json(front)
-            except ValueError:
-                pass
-        try:
-            return _parse_yaml(front)
-        except _InvalidYaml as error:
-            try:
-                found = _parse_yaml(_VALUE.sub(_quote_value, front))
-            except _InvalidYaml:
-                raise SkillError(f"the front matter is not YAML: {error}") from None
-            self._notes.append(f"its front matter is not YAML ({error}); what stands behind a key was read as it is")
-            return found
 
 
 class _InvalidYaml(Exception):
@@ -156,15 +155,13 @@ def _quote_value(found: re.Match[str]) -> str:
 
 
 # From front matter to a skill: what its keys mean, in our form and in that of other projects.
-#
-# Imports yaml through `front`; import this module late.
 
-MAX_NAME_CHARS = 64
-MAX_DESCRIPTION_CHARS = 1024
-MAX_TRIGGERS = 20
-MAX_TRIGGER_CHARS = 60
-MAX_REMARK_CHARS = 300
-SEARCHED_CHARS = 2000
+_MAX_NAME_CHARS = 64
+_MAX_DESCRIPTION_CHARS = 1024
+_MAX_TRIGGERS = 20
+_MAX_TRIGGER_CHARS = 60
+_MAX_REMARK_CHARS = 300
+_SEARCHED_CHARS = 2000
 
 # Keys that mean nothing are common and harmless, but for those by which somebody meant one of ours.
 _MISTAKEN_KEYS = {
@@ -213,7 +210,16 @@ def parse_skill(text: str, folder: Path) -> Skill:
     blocks = list(_find_need_blocks(front, notes))
     triggers = tuple(_read_triggers(front, notes))
     listed = not _is_yes(front.get("disable-model-invocation"))
-    notes += _list_remarks(front, blocks, triggers, listed=listed)
+    mistaken = ((key, _MISTAKEN_KEYS[key]) for key in front if key in _MISTAKEN_KEYS)
+    notes += [f"its key {key!r} means nothing; did you mean {meant}?" for key, meant in mistaken]
+    if any(_is_yes(block.get("always")) for block in blocks):
+        notes.append("its `always` is not followed: a skill is read when it is needed")
+    if not listed:
+        way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
+        notes.append(f"it is neither listed nor found, {way} (disable-model-invocation)")
+    for trigger in triggers:
+        if fold_case(trigger) in _EVERYDAY_WORDS.split() or not list_query_terms(trigger):
+            notes.append(f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything")
     if unseen := skills_skill.describe_left_out(text):
         notes.append(f"left out of its text: {unseen}")
     body = skills_skill.extract_body(text, Path())
@@ -228,27 +234,10 @@ def parse_skill(text: str, folder: Path) -> Skill:
         needs=_read_needs(blocks),
         tools=tuple(_read_list(front, "tools", notes)),
         model=_read_model(front, notes),
-        notes=tuple(note[:MAX_REMARK_CHARS] for note in notes),
-        keywords=reduce_to_vocabulary(body[:SEARCHED_CHARS]),
+        notes=tuple(note[:_MAX_REMARK_CHARS] for note in notes),
+        keywords=reduce_to_vocabulary(body[:_SEARCHED_CHARS]),
         listed=listed,
     )
-
-
-def _list_remarks(
-    front: dict[str, Any], blocks: Sequence[dict[str, Any]], triggers: Sequence[str], *, listed: bool
-) -> Iterator[str]:
-    """Say what the writer may have meant otherwise."""
-    yield from (
-        f"its key {key!r} means nothing; did you mean {_MISTAKEN_KEYS[key]}?" for key in front if key in _MISTAKEN_KEYS
-    )
-    if any(_is_yes(block.get("always")) for block in blocks):
-        yield "its `always` is not followed: a skill is read when it is needed"
-    if not listed:
-        way = "only its triggers bring it into a turn" if triggers else "and without triggers nothing brings it in"
-        yield f"it is neither listed nor found, {way} (disable-model-invocation)"
-    for trigger in triggers:
-        if fold_case(trigger) in _EVERYDAY_WORDS.split() or not list_query_terms(trigger):
-            yield f"its trigger {trigger!r} is an everyday word, which brings it into turns about anything"
 
 
 def _is_yes(value: object) -> bool:
@@ -263,9 +252,9 @@ def _read_name(front: dict[str, Any], folder: Path, notes: list[str]) -> str:
     if ".." in given or "/" in given or "\\" in given:
         raise SkillError(f"the name {given[:80]!r} is a path; use letters, digits, - and _")
     handle = re.sub(r"[^a-z0-9_-]+", "-", given.lower()).strip("-_")
-    if not handle or len(handle) > MAX_NAME_CHARS:
+    if not handle or len(handle) > _MAX_NAME_CHARS:
         raise SkillError(
-            f"the name {given[:80]!r} has {len(handle)} letters and digits; it takes 1 to {MAX_NAME_CHARS}"
+            f"the name {given[:80]!r} has {len(handle)} letters and digits; it takes 1 to {_MAX_NAME_CHARS}"
         )
     if handle != given:
         notes.append(f"its name {given!r} is written {handle}")
@@ -280,21 +269,21 @@ def _read_description(front: dict[str, Any], notes: list[str]) -> str:
         raise SkillError(why)
     if unseen := describe_hidden(given):
         notes.append(f"left out of its description: {', '.join(unseen)}")
-    if len(clean) > MAX_DESCRIPTION_CHARS:
-        notes.append(f"its description of {len(clean)} characters is cut after {MAX_DESCRIPTION_CHARS}")
-    return clean[:MAX_DESCRIPTION_CHARS].rstrip()
+    if len(clean) > _MAX_DESCRIPTION_CHARS:
+        notes.append(f"its description of {len(clean)} characters is cut after {_MAX_DESCRIPTION_CHARS}")
+    return clean[:_MAX_DESCRIPTION_CHARS].rstrip()
 
 
 def _read_triggers(front: dict[str, Any], notes: list[str]) -> Iterator[str]:
     given = _read_list(front, "triggers", notes)
-    if len(given) > MAX_TRIGGERS:
-        notes.append(f"of its {len(given)} triggers the first {MAX_TRIGGERS} are used")
-    for trigger in given[:MAX_TRIGGERS]:
-        if len(trigger) <= MAX_TRIGGER_CHARS and any(char.isalnum() for char in trigger):
+    if len(given) > _MAX_TRIGGERS:
+        notes.append(f"of its {len(given)} triggers the first {_MAX_TRIGGERS} are used")
+    for trigger in given[:_MAX_TRIGGERS]:
+        if len(trigger) <= _MAX_TRIGGER_CHARS and any(char.isalnum() for char in trigger):
             yield trigger
         else:
             notes.append(
-                f"its trigger {trigger[:80]!r} is left out: it takes words, at most {MAX_TRIGGER_CHARS} letters"
+                f"its trigger {trigger[:80]!r} is left out: it takes words, at most {_MAX_TRIGGER_CHARS} letters"
             )
 
 
@@ -334,7 +323,7 @@ def _find_need_blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[
     metadata = front.get("metadata")
     if isinstance(metadata, str) and metadata:
         try:
-            metadata = parse_json(metadata)
+            metadata = _parse_json(metadata)
         except ValueError:
             notes.append("its metadata is neither a mapping nor JSON, and was not read")
     if isinstance(metadata, dict):

@@ -1,14 +1,16 @@
-"""What a skill is, what it needs, and whether this machine has that."""
+"""What a skill is, whether this machine has what it needs, and which skills a turn is shown."""
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
 from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden
+from picoclaw.prompts import count_bytes, estimate_tokens
+from picoclaw.text import bm25, fold_case
 
 
 class SkillNeeds(NamedTuple):
@@ -64,12 +66,7 @@ class SkillContext(NamedTuple):
 
 def describe_unmet_needs(skill: Skill, here: SkillContext) -> str:
     """Say what the skill needs and this machine lacks; '' when it can be used."""
-    lacking = list(_list_unmet_needs(skill.needs, here))
-    return f"needs {', '.join(lacking)}" if lacking else ""
-
-
-def _list_unmet_needs(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
-    path, root = here.environment.get("PATH", os.defpath), Path(here.root)
+    needs, path, root = skill.needs, here.environment.get("PATH", os.defpath), Path(here.root)
     programs = tuple("|".join(names) for names in needs.programs)
     kinds: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
         ("the tool", needs.tools, here.tools.__contains__),
@@ -79,18 +76,21 @@ def _list_unmet_needs(needs: SkillNeeds, here: SkillContext) -> Iterator[str]:
         ("the environment variable", needs.environment, here.environment.get),
         ("the system", ("|".join(needs.systems),) if needs.systems else (), "linux".__eq__),
     )
-    for kind, names, there in kinds:
-        for name in names:
-            if not any(there(choice) for choice in name.split("|")):
-                yield f"{kind} {name.replace('|', ' or ')}"
-    if needs.programs and not {"exec"} & (here.tools | set(needs.tools)):
-        yield "the tool exec to run programs with"
-    yield from needs.others
+    lacking = [
+        f"{kind} {name.replace('|', ' or ')}"
+        for kind, names, there in kinds
+        for name in names
+        if not any(there(choice) for choice in name.split("|"))
+    ]
+    if needs.programs and "exec" not in here.tools and "exec" not in needs.tools:
+        lacking.append("the tool exec to run programs with")
+    lacking += needs.others
+    return f"needs {', '.join(lacking)}" if lacking else ""
 
 
-# A SKILL.md as text: where its front matter ends, and what of the rest a model reads. Pure, and without YAML.
+# A SKILL.md as text: where its front matter ends, and what of the rest a model reads.
 
-MAX_FRONT_CHARS = 16_384
+_MAX_FRONT_CHARS = 16_384
 
 _OPENING = re.compile(r"---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -108,8 +108,8 @@ def split_skill(text: str) -> tuple[str, str]:
     if not closing:
         raise SkillError("the front matter has no closing line ---")
     front = text[opening.end() : closing.start()]
-    if len(front) > MAX_FRONT_CHARS:
-        raise SkillError(f"the front matter has {len(front)} characters; at most {MAX_FRONT_CHARS} are read")
+    if len(front) > _MAX_FRONT_CHARS:
+        raise SkillError(f"the front matter has {len(front)} characters; at most {_MAX_FRONT_CHARS} are read")
     return front, text[closing.end() :]
 
 
@@ -121,3 +121,81 @@ def extract_body(text: str, folder: Path) -> str:
 def describe_left_out(text: str) -> str:
     """Say what `body` leaves out because a person would not see it; '' for nothing."""
     return ", ".join(describe_hidden(split_skill(text)[1]))
+
+
+# Which skills a turn is shown: a listing of all, those whose trigger was said, or the best of a search.
+
+_MAX_LISTING_BYTES = 30_720
+_MAX_LISTED = 20
+_MAX_LISTING_TOKENS = 3_500
+_MAX_TRIGGERED = 3
+_TEXT_WEIGHT = 0.3
+
+_FIRST_UNSPACED_CHAR = "\u2e80"  # from here on are scripts that do not put spaces between words
+
+
+def format_listing(skills: Iterable[Skill]) -> str:
+    """List the skills a line each, as many as go into 30 KB."""
+    lines: list[str] = []
+    room = _MAX_LISTING_BYTES
+    for line in _list_lines(skills):
+        room -= count_bytes(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _list_lines(skills: Iterable[Skill]) -> list[str]:
+    return [f"- {skill.name}: {skill.description}" for skill in skills if skill.listed]
+
+
+def fits_prompt(skills: Sequence[Skill], bytes_a_token: float) -> bool:
+    """Tell whether the listing may stand in the prompt; otherwise skills are searched for."""
+    lines = _list_lines(skills)
+    whole = sum(count_bytes(line) + 1 for line in lines)
+    few = len(lines) <= _MAX_LISTED and whole <= _MAX_LISTING_BYTES
+    return few and estimate_tokens(whole, bytes_a_token) <= _MAX_LISTING_TOKENS
+
+
+def find_triggered(skills: Iterable[Skill], text: str) -> list[Skill]:
+    """Find the skills of which a trigger is in the text in whole words; the longest trigger first, at most 3."""
+    said = _fold_text(text)
+    found = {
+        skill: length
+        for skill in skills
+        if (length := max((len(one) for one in skill.triggers if _has_phrase(_fold_text(one), said)), default=0))
+    }
+    return sorted(found, key=lambda skill: (-found[skill], skill.name))[:_MAX_TRIGGERED]
+
+
+def _fold_text(text: str) -> str:
+    return " ".join(fold_case(text).split())
+
+
+def _has_phrase(trigger: str, text: str) -> bool:
+    at = text.find(trigger) if trigger else -1
+    while at >= 0:
+        end = at + len(trigger)
+        if not _is_one_word(text[at - 1 : at], trigger[0]) and not _is_one_word(trigger[-1], text[end : end + 1]):
+            return True
+        at = text.find(trigger, at + 1)
+    return False
+
+
+def _is_one_word(before: str, after: str) -> bool:
+    """Tell whether two neighbouring characters belong to one word."""
+    return all(char.isalnum() and char < _FIRST_UNSPACED_CHAR for char in (before, after))
+
+
+def search_skills(skills: Iterable[Skill], query: str, most: int = 5) -> list[tuple[Skill, float]]:
+    """Find the listed skills that fit a query, the best first, with their scores.
+
+    The words of a skill's text count for 0.3 of those of its name, description and triggers.
+    """
+    listed = [skill for skill in skills if skill.listed]
+    heads = bm25(query, [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in listed])
+    texts = bm25(query, [skill.keywords for skill in listed])
+    scores = [head + _TEXT_WEIGHT * text for head, text in zip(heads, texts, strict=True)]
+    ranked = sorted(zip(listed, scores, strict=True), key=lambda pair: (-pair[1], pair[0].name))
+    return [pair for pair in ranked if pair[1] > 0][:most]

@@ -39,8 +39,8 @@ class SensorHistory:
             raise ToolError(str(error)) from None
         try:
             samples = self._samples()
-            series = self._find_wanted(samples, sensor, quantity)
-            found = [look_ for one in series if (look_ := summarize_series(samples, one, wanted, _MAX_SPANS))]
+            series = _find_wanted(samples, sensor, quantity)
+            found = [look for one in series if (look := summarize_series(samples, one, wanted, _MAX_SPANS))]
             if not found:
                 raise ToolError(
                     f"nothing was measured {when}; " + "; ".join(list_newest(samples.known(), caller.now.tzinfo))
@@ -48,33 +48,31 @@ class SensorHistory:
             before = {f.series: summarize_series(samples, f.series, other, _MAX_SPANS) for f in found} if other else {}
         except StoreError as error:
             raise ToolError(f"the measurements cannot be read: {error}") from None
-        return "\n".join(
-            row for look in found for row in _format_rows(look, before.get(look.series), len(found) == 1, compare)
+        rows: list[str] = []
+        for look in found:
+            rows += format_summary(look)
+            if len(found) == 1 and look.whole.good:
+                means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
+                rows.append(f"mean every {times.format_exact_duration(look.step_s)}: {', '.join(means)}")
+            if compare:
+                past = before.get(look.series)
+                rows.append(_format_comparison(look, past) if past else f"nothing was measured {compare}")
+        return "\n".join(rows)
+
+
+def _find_wanted(samples: Samples, sensor: str, quantity: str) -> list[Series]:
+    known = samples.known()
+    series = find_series(list(known), sensor, quantity)
+    names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
+    if not known:
+        raise ToolError(
+            "nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs"
         )
-
-    def _find_wanted(self, samples: Samples, sensor: str, quantity: str) -> list[Series]:
-        known = samples.known()
-        series = find_series(list(known), sensor, quantity)
-        names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
-        if not known:
-            raise ToolError(
-                "nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs"
-            )
-        if not series:
-            raise ToolError(f"nothing was kept of that; kept are: {names}")
-        if len(series) > _MAX_SERIES:
-            raise ToolError(f"that is too much at once: name a sensor; kept are: {names}")
-        return series
-
-
-def _format_rows(look: "SeriesSummary", before: "SeriesSummary | None", alone: bool, compare: str) -> list[str]:  # noqa: FBT001
-    rows = list(format_summary(look))
-    if alone and look.whole.good:
-        means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
-        rows.append(f"mean every {times.format_exact_duration(look.step_s)}: {', '.join(means)}")
-    if compare:
-        rows.append(format_comparison(look, before) if before else f"nothing was measured {compare}")
-    return rows
+    if not series:
+        raise ToolError(f"nothing was kept of that; kept are: {names}")
+    if len(series) > _MAX_SERIES:
+        raise ToolError(f"that is too much at once: name a sensor; kept are: {names}")
+    return series
 
 
 # What sensors said in some time, in figures and in words: for the tool, for the command line, for a picture.
@@ -110,10 +108,14 @@ def summarize_series(samples: Samples, series: Series, when: TimeRange, most: in
         return None
     low_at = min(good, key=lambda s: s.low).at if good else 0.0
     high_at = max(good, key=lambda s: s.high).at if good else 0.0
-    troubles = samples.troubles(series.sensor, begin, end)
-    doubt = samples.undated(begin, end)
-    coarse = _merge_steps(fine, begin, step_s)
-    return SeriesSummary(series, when, whole, low_at, high_at, coarse, step_s, fit_trend(coarse), troubles, doubt)
+    steps: dict[int, SampleSpan] = {}
+    for span in fine:
+        index = max(0, int((span.at - begin) // step_s))
+        start = span._replace(at=begin + index * step_s)
+        steps[index] = steps[index] | start if index in steps else start
+    coarse = [steps[index] for index in sorted(steps)]
+    troubles, undated = samples.troubles(series.sensor, begin, end), samples.undated(begin, end)
+    return SeriesSummary(series, when, whole, low_at, high_at, coarse, step_s, _fit_trend(coarse), troubles, undated)
 
 
 def choose_step(seconds: float, most: int) -> float:
@@ -121,16 +123,7 @@ def choose_step(seconds: float, most: int) -> float:
     return float(next((nice for nice in _NICE_S if seconds / nice <= most), seconds / most))
 
 
-def _merge_steps(spans: Sequence[SampleSpan], begin: float, step_s: float) -> list[SampleSpan]:
-    found: dict[int, SampleSpan] = {}
-    for span in spans:
-        index = max(0, int((span.at - begin) // step_s))
-        start = span._replace(at=begin + index * step_s)
-        found[index] = found[index] | start if index in found else start
-    return [found[index] for index in sorted(found)]
-
-
-def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
+def _fit_trend(spans: Sequence[SampleSpan]) -> float | None:
     """The slope of the least-squares line, in units per hour."""
     points = [((span.at - spans[0].at) / 3600, span.total / span.good) for span in spans if span.good]
     if len(points) < _MIN_TREND_POINTS:
@@ -140,7 +133,7 @@ def fit_trend(spans: Sequence[SampleSpan]) -> float | None:
     return float(sum((x - middle_x) * (y - middle_y) for x, y in points) / below)
 
 
-def format_value(value: float, series: Series) -> str:
+def _format_value(value: float, series: Series) -> str:
     known = QUANTITIES.get(series.quantity.partition(" ")[0])
     return f"{value:.{known.digits if known else 2}f} {get_unit(series)}".rstrip()
 
@@ -157,13 +150,16 @@ def format_summary(past: SeriesSummary) -> Iterator[str]:
     yield f"{series.sensor} {series.quantity}, {begin} to {end} ({length}), {_count_readings(whole.good)}:"
     if whole.good:
         yield (
-            f"min {format_value(whole.low, series)} at {format_time(past.low_at, past.range)},"
-            f" max {format_value(whole.high, series)} at {format_time(past.high_at, past.range)},"
-            f" mean {format_value(whole.total / whole.good, series)}{_format_trend(past)}"
+            f"min {_format_value(whole.low, series)} at {format_time(past.low_at, past.range)},"
+            f" max {_format_value(whole.high, series)} at {format_time(past.high_at, past.range)},"
+            f" mean {_format_value(whole.total / whole.good, series)}{_format_trend(past)}"
         )
     if whole.failed:
         yield f"{_count_readings(whole.failed)} failed"
-    yield from (_format_failure(trouble, past.range) for trouble in past.troubles[-_MAX_TROUBLES:])
+    for trouble in past.troubles[-_MAX_TROUBLES:]:
+        often = f", {trouble.times} times" if trouble.times > 1 else ""
+        first, last = format_time(trouble.began, past.range), format_time(trouble.ended, past.range)
+        yield f"failed {first} to {last}{often}: {trouble.problem}"
     if past.undated:
         yield "some of it was measured before the clock was set: its times are estimates"
 
@@ -178,32 +174,22 @@ def _format_trend(past: SeriesSummary) -> str:
         return "; too little for a trend"
     if not spread or abs(past.trend) * past.range.seconds / 3600 < 0.1 * spread:
         return ", steady"
-    return f", {'rising' if past.trend > 0 else 'falling'} {format_value(abs(past.trend), past.series)} an hour"
+    return f", {'rising' if past.trend > 0 else 'falling'} {_format_value(abs(past.trend), past.series)} an hour"
 
 
-def _format_failure(trouble: SensorFailure, when: TimeRange) -> str:
-    times = f", {trouble.times} times" if trouble.times > 1 else ""
-    return f"failed {format_time(trouble.began, when)} to {format_time(trouble.ended, when)}{times}: {trouble.problem}"
-
-
-def format_comparison(past: SeriesSummary, other: SeriesSummary) -> str:
+def _format_comparison(past: SeriesSummary, other: SeriesSummary) -> str:
     if not (past.whole.good and other.whole.good):
         return "nothing to compare"
-    pairs = [
+    figures = []
+    for name, now, was in (
         ("min", past.whole.low, other.whole.low),
         ("max", past.whole.high, other.whole.high),
         ("mean", past.whole.total / past.whole.good, other.whole.total / other.whole.good),
-    ]
-    figures = ", ".join(
-        f"{name} {format_value(was, past.series)} ({_format_difference(now - was, past.series)})"
-        for name, now, was in pairs
-    )
-    return f"compared with {other.range.begin:%Y-%m-%d %H:%M} to {other.range.end:%Y-%m-%d %H:%M}: {figures}"
-
-
-def _format_difference(difference: float, series: Series) -> str:
-    sign = "+" if difference >= 0 else "-"
-    return f"now {sign}{format_value(abs(difference), series)}"
+    ):
+        difference = f"{'+' if now >= was else '-'}{_format_value(abs(now - was), past.series)}"
+        figures.append(f"{name} {_format_value(was, past.series)} (now {difference})")
+    begin, end = (f"{moment:%Y-%m-%d %H:%M}" for moment in (other.range.begin, other.range.end))
+    return f"compared with {begin} to {end}: {', '.join(figures)}"
 
 
 def list_newest(known: dict[Series, float], zone: tzinfo | None) -> Iterator[str]:

@@ -31,9 +31,7 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 class MemoryTools:
     def __init__(self, workspace: Path, recollection: MemoryIndex, *, past: bool = False) -> None:
         """`recollection` is the index of the workspace's notes; `past`: it also holds past messages."""
-        self._workspace = workspace
-        self._index = recollection
-        self._past = past
+        self._workspace, self._index, self._past = workspace, recollection, past
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         return guard.is_stated_fact(arguments["text"], caller)
@@ -55,7 +53,7 @@ class MemoryTools:
             raise ToolError("query is empty; say what to look for")
         try:
             if hits := self._index.search(query, caller.now):
-                return _taint_foreign(caller, "memory_search", "\n".join(map(self._format_hit, hits)))
+                return _taint_foreign(caller, "memory_search", "\n".join(map(_format_hit, hits)))
             count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
@@ -73,14 +71,13 @@ class MemoryTools:
         """Read lines of a note."""
         if number := _parse_id(path):
             row = self._index.row(number)
-            texts = row.text.split("\n")
-            return _taint_foreign(
-                caller, row.path, _number_lines(texts, row.start, row.end + 1 - row.start, f"{row.path}\n")
-            )
+            lines_ = _number_lines(row.text.split("\n"), row.start, row.end + 1 - row.start, f"{row.path}\n")
+            return _taint_foreign(caller, row.path, lines_)
         place = notes.parse_entry_place(path)
         found = MemoryFiles(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
-            raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(self._list_paths()))}")
+            known = sorted(one.path for _, sources in MemoryFiles.of(self._workspace).folders() for one in sources)
+            raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(known))}")
         if found.problem and not found.text:
             raise ToolError(f"{place[0]}: {found.problem}")
         first = place[1] or line or 1
@@ -94,10 +91,8 @@ class MemoryTools:
     def memory_update(self, old: str, new: str, caller: Caller) -> str:
         """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
         try:
-            home = self._index.home
-            done = notes.replace_note(
-                home, self._workspace, _require_words(old), new, caller.now, describe_origin(caller)
-            )
+            words, origin = _require_words(old), describe_origin(caller)
+            done = notes.replace_note(self._index.home, self._workspace, words, new, caller.now, origin)
         except notes.UnknownNote as error:
             raise self._add_nearest(error, old, caller) from None
         return f"changed {_format_places(done.places)}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
@@ -150,16 +145,14 @@ class MemoryTools:
             hits = self._index.search(text, caller.now, 2)
         except StoreError:
             hits = []
-        return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(self._format_hit, hits)]))
+        return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(_format_hit, hits)]))
 
-    def _format_hit(self, hit: MemoryHit) -> str:
-        lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
-        about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
-        head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
-        return remove_invisible(f"{head} {hit.snippet}")
 
-    def _list_paths(self) -> list[str]:
-        return sorted(source.path for _, sources in MemoryFiles(self._workspace).folders() for source in sources)
+def _format_hit(hit: MemoryHit) -> str:
+    lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
+    about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
+    head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
+    return remove_invisible(f"{head} {hit.snippet}")
 
 
 def describe_origin(caller: Caller) -> str:

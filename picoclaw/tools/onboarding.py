@@ -88,50 +88,39 @@ class FirstRunTool:
             raise ToolError(f"{self._workspace} cannot be read or written: {explain_os_error(error)}") from None
 
     def _save_answers(self, given: Mapping[str, str], agent_name: str, *, done: bool) -> str:
+        """Save new answers, and return what was noted, with the next question."""
         page = self._read_page("USER.md")
         values = {label: _clean_answer(label, text) for label, text in given.items()}
         undone = {label: _get_field(page, label) for label, text in values.items() if text == _UNDO}
         new = {label: text for label, text in values.items() if text and label not in undone}
         new = {label: text for label, text in new.items() if not (text == "-" and _get_field(page, label))}
-        remarks = self._resolve_zone(new)
+        remarks = []
+        if new.get("Time zone", "-") != "-":
+            try:
+                zone = parse_zone(new["Time zone"])
+            except ValueError as error:
+                raise ToolError(f"time_zone: {error}; nothing was noted") from None
+            new["Time zone"] = str(zone)
+            remarks = _compare_zones(zone, self._clock())
         agent = {"Name": text} if (text := _clean_answer("agent_name", agent_name)) not in {"", "-"} else {}
         agent = {"Name": ""} if text == _UNDO else agent
         own_page = self._read_page("IDENTITY.md") if agent else b""
         self._write_page("USER.md", page, dict.fromkeys(undone, "") | new)
         self._write_page("IDENTITY.md", own_page, agent)
-        remarks += self._move_jobs(page)
+        old_zone, zone = read_zone(page), read_zone(self._read_page("USER.md"))
+        if self._jobs and old_zone != zone and not (old_zone and zone):  # a later change of zone is a journey
+            remarks += move_jobs_to_zone(self._jobs(), old_zone, zone, self._clock())
         noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
         noted += [f"my name is {text}" if text else "my name is picoclaw again" for text in agent.values()]
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []
         back = [f"{label} {'left out' if text == '-' else text}" for label, text in undone.items() if text]
         lines += [f"Taken back: {'; '.join(back)}."] if back else []
         known = {label: "" if label in undone else _get_field(page, label) for label in QUESTIONS}
-        if done or ("" in known.values() and all({**known, **new}.values())):
-            return "\n".join([*lines, *remarks, *self._finish()])
-        return "\n".join([*lines, *remarks, *_format_next_question({**known, **new}, begun=bool(lines))])
-
-    def _finish(self) -> list[str]:
-        remove_file(self._workspace / "BOOTSTRAP.md")
-        return [_OVER]
-
-    def _resolve_zone(self, new: dict[str, str]) -> list[str]:
-        """Replace what was said by the zone's name; returns what the owner should know about it."""
-        text = new.get("Time zone", "-")
-        if text == "-":
-            return []
-        try:
-            zone = parse_zone(text)
-        except ValueError as error:
-            raise ToolError(f"time_zone: {error}; nothing was noted") from None
-        new["Time zone"] = str(zone)
-        return _compare_zones(zone, self._clock())
-
-    def _move_jobs(self, before: bytes) -> list[str]:
-        """Move jobs when the zone is first known or taken back; a later change is a journey."""
-        old, new = read_zone(before), read_zone(self._read_page("USER.md"))
-        if self._jobs is None or old == new or (old and new):
-            return []
-        return move_jobs_to_zone(self._jobs(), old, new, self._clock())
+        now_known = {**known, **new}
+        if done or ("" in known.values() and all(now_known.values())):
+            remove_file(self._workspace / "BOOTSTRAP.md")
+            return "\n".join([*lines, *remarks, _OVER])
+        return "\n".join([*lines, *remarks, *_format_next_question(now_known, begun=bool(lines))])
 
     def _read_page(self, name: str) -> bytes:
         place = self._find_page(name)
@@ -203,9 +192,9 @@ def _find_field(page: bytes, label: str) -> re.Match[bytes] | None:
     lines = re.finditer(rb"^(%s)((?:(?!<!--)[^\r\n])*)" % head, page, re.IGNORECASE | re.MULTILINE)
     plain = page.replace(b"\r\n", b" \n").decode("latin-1")  # a character a byte
     hidden = find_hidden(plain, trusting=True)
-    behind = [comment.start for comment in hidden]
+    starts = [comment.start for comment in hidden]
     for line in lines:
-        before = bisect_left(behind, line.start()) - 1
+        before = bisect_left(starts, line.start()) - 1
         if before < 0 or hidden[before].end <= line.start():
             return line
     return None

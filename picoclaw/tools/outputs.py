@@ -22,9 +22,7 @@ class OutputSwitch:
     """Switches a GPIO line that is a declared output through the output supervisor."""
 
     def __init__(self, client: OutputsClient, board: Board, home: Path) -> None:
-        self._client = client
-        self._board = board
-        self._home = home
+        self._client, self._board, self._home = client, board, home
 
     def names(self) -> Mapping[tuple[str, int], str]:
         """Declared outputs by chip path and line offset; those whose line is missing are left out."""

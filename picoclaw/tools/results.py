@@ -1,28 +1,20 @@
 """`read_result`: reads on in a tool's result that was cut for the conversation. `message`: tells the user something now."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Protocol
 
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, Message
+from picoclaw.store.conversations import Results
 from picoclaw.tools.registry import tool
 from picoclaw.window import READ_ON_TOOL, find_result_number, get_result_part
-
-
-class ResultStore(Protocol):
-    def keep(self, session: str, tool: str, text: str, at: datetime) -> int: ...
-
-    def read(self, session: str, number: int) -> str | None: ...
 
 
 class ResultTool:
     """Stores results that are shown cut, and reads on in them."""
 
-    def __init__(self, store: Callable[[], ResultStore], longest: int) -> None:
+    def __init__(self, store: Callable[[], Results], longest: int) -> None:
         """`longest` is in characters, of what is shown at once."""
-        self._store = store
-        self._longest = longest
+        self._store, self._longest = store, longest
 
     def keep(self, tool: str, text: str, caller: Caller) -> int:
         """Store a result; returns its number, 0 if the disk fails."""

@@ -17,7 +17,6 @@ from picoclaw.messages import Caller
 from picoclaw.outputs import config
 from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
-from picoclaw.store.samples import Series
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
 
@@ -35,9 +34,7 @@ _OPTIONS = (
 class RuleTool:
     def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
         """`measured()` gives the sensors and their quantities, `zone()` the owner's time zone."""
-        self._home = home
-        self._measured = measured
-        self._zone = zone
+        self._home, self._measured, self._zone = home, measured, zone
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         action = arguments["action"]
@@ -45,7 +42,10 @@ class RuleTool:
             return "read"
         try:
             if action == "add":
-                self._check_new(arguments, datetime.now().astimezone())
+                name, _, made = self._parse(arguments, datetime.now().astimezone())
+                _require_measured(made, self._measured())
+                if name in self._list_names():
+                    raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
             else:
                 self._find_name(arguments["name"])
         except ConfigError as error:
@@ -58,8 +58,7 @@ class RuleTool:
             name = self._find_name(arguments["name"])
             gone = self._load(now).rules.get(name)
             return f"no longer: {rules.explain_rule(gone)}" if gone else f"{name}, which is not followed, goes"
-        table = self._build_table(arguments)
-        made = rules.parse_rule(self._pick_name(arguments["name"], table), table, now, self._zone())
+        made = self._parse(arguments, now)[2]
         return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
@@ -78,16 +77,19 @@ class RuleTool:
     ) -> str:
         """Have something done without a model."""
         if action == "list":
-            return "\n".join(number_rules(self._load(caller.now))) or "no rules"
+            found, rows, number = self._load(caller.now), [], 0
+            for known, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):
+                number += bool(known)
+                rows.append(f"{number}. {row}" if known else row)
+            return "\n".join(rows) or "no rules"
         try:
             if action == "remove":
                 name = self._find_name(name)
                 rules.remove_rule(self._home, name)
                 wake_all(self._home)
                 return f"rule {name} is removed"
-            table = self._build_table({"when": when, "notify": notify, "output": output, "options": options})
-            name = self._pick_name(name, table)
-            require_measured(rules.parse_rule(name, table, caller.now, self._zone()), self._measured())
+            name, table, made = self._parse(locals(), caller.now)
+            _require_measured(made, self._measured())
             made = rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
@@ -95,30 +97,20 @@ class RuleTool:
         doubts = "".join(f"\nbut {doubt}" for doubt in list_doubts(made, self._home, self._measured()))
         return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
 
-    def _check_new(self, arguments: Mapping[str, Any], now: datetime) -> None:
-        table = self._build_table(arguments)
-        name = self._pick_name(arguments["name"], table)
-        require_measured(rules.parse_rule(name, table, now, self._zone()), self._measured())
-        if name in self._list_names():
-            raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
-
-    def _build_table(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Build the rule's table from the arguments; a bare quantity gets its only sensor."""
-        every = {key: given[key] for key in ("when", "notify", "output")} | (given["options"] or {})
+    def _parse(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, Any], rules.Rule]:
+        """The rule's name, its table and the rule itself; a bare quantity gets its only sensor."""
+        every = {key: arguments[key] for key in ("when", "notify", "output")} | (arguments["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
             table["when"] = complete_sensor(table["when"], self._measured)
-        return table
-
-    def _pick_name(self, name: str, table: Mapping[str, Any]) -> str:
-
-        return name.strip() or make_rule_name(table, self._list_names())
+        name = arguments["name"].strip() or make_rule_name(table, self._list_names())
+        return name, table, rules.parse_rule(name, table, now, self._zone())
 
     def _find_name(self, name: str) -> str:
         """Find a rule by its name, or by its number in the list."""
         names = self._list_names()
-        if meant_ := match_rule_name(name, names):
-            return meant_
+        if meant := match_rule_name(name, names):
+            return meant
         raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
 
     def _list_names(self) -> list[str]:
@@ -141,13 +133,6 @@ def explain_rules(found: rules.RuleSet) -> Iterator[str]:
     """Explain every rule, and say which are not followed."""
     yield from (rules.explain_rule(one) for one in found.rules.values())
     yield from (f"not followed: {problem}" for problem in found.problems.values())
-
-
-def number_rules(found: rules.RuleSet) -> Iterator[str]:
-    number = 0
-    for name, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):
-        number += bool(name)
-        yield f"{number}. {row}" if name else row
 
 
 def match_rule_name(name: str, names: Sequence[str]) -> str:
@@ -188,7 +173,7 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
 
 
-def require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
+def _require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
     """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError."""
     if problem := next(_list_unmeasured(made, measured), ""):
         raise ToolError(f"{problem.partition('; known:')[0]}; {_describe_measured(measured)}".replace("?; ", "? "))
@@ -223,16 +208,12 @@ def _describe_measured(measured: Mapping[str, Sequence[str]]) -> str:
 
 
 def _list_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    return (problem for series in made.series if (problem := _explain_unmeasured(series, measured)))
-
-
-def _explain_unmeasured(series: Series, measured: Mapping[str, Sequence[str]]) -> str:
-    if series.sensor not in measured:
-        return f"there is no sensor {series.sensor!r}{find_nearest(series.sensor, dict.fromkeys(measured)) if measured else ''}"
-    quantities = measured[series.sensor]
-    if quantities and series.quantity not in quantities:
-        return f"{series.sensor} does not measure {series.quantity}; it measures {', '.join(quantities)}"
-    return ""
+    for sensor, quantity in made.series:
+        quantities = measured.get(sensor)
+        if quantities is None:
+            yield f"there is no sensor {sensor!r}{find_nearest(sensor, dict.fromkeys(measured)) if measured else ''}"
+        elif quantities and quantity not in quantities:
+            yield f"{sensor} does not measure {quantity}; it measures {', '.join(quantities)}"
 
 
 def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:

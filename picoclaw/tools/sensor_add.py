@@ -33,13 +33,8 @@ class SensorAddTool:
 
         `owned` names the declared output at a bus and address, which is left alone; `ring()` wakes what samples.
         """
-        self._owned = owned
-        self._wake = ring
-        self._board = board
-        self._wired = wired
-        self._drivers = drivers
-        self._where = where
-        self._save = keep
+        self._board, self._wired, self._drivers, self._where = board, wired, drivers, where
+        self._save, self._owned, self._wake = keep, owned, ring
 
     @tool(effect="actuate", later=("bus", "chip", "port", "options"))
     def sensor_add(
@@ -53,7 +48,12 @@ class SensorAddTool:
         options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
     ) -> str:
         """Add a wired part, after checking that it is there."""
-        self._check_name(name)
+        if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable() or name != name.strip():
+            raise ToolError(f"name must be 1 to {_MAX_NAME_CHARS} printable characters, such as porch")
+        if name in self._wired:
+            raise ToolError(
+                f"there is a sensor {name!r} already: {drivers.describe_part(self._wired[name])}; choose another name"
+            )
         if address and address < detect.FIRST_ADDRESS:
             raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")
         if not part:
@@ -64,12 +64,17 @@ class SensorAddTool:
             wired = drivers.resolve_part(sensor, self._where)
         except ConfigError as error:
             raise ToolError(str(error)) from None
-        self._check_place(wired)
+        for known, other in self._wired.items():
+            if drivers.format_location(other) == drivers.format_location(wired):
+                raise ToolError(f"{drivers.format_location(wired)} is taken: {known} is {drivers.describe_part(other)}")
         if wired.route == "i2c":
             self._check_bus(wired.bus, wired.address)
         seen = self._verify_part(name, wired)
         try:
-            self._save(name, _pin_location(sensor, wired))
+            # the full location, so that another driver's default cannot move the part
+            self._save(
+                name, replace(sensor, bus=wired.bus if wired.route in {"i2c", "spi"} else None, address=wired.address)
+            )
         except ConfigError as error:
             raise ToolError(str(error)) from None
         except OSError as error:
@@ -77,19 +82,6 @@ class SensorAddTool:
         self._wired[name] = wired
         self._wake()
         return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"
-
-    def _check_name(self, name: str) -> None:
-        if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable() or name != name.strip():
-            raise ToolError(f"name must be 1 to {_MAX_NAME_CHARS} printable characters, such as porch")
-        if name in self._wired:
-            raise ToolError(
-                f"there is a sensor {name!r} already: {drivers.describe_part(self._wired[name])}; choose another name"
-            )
-
-    def _check_place(self, wired: WiredPart) -> None:
-        for name, other in self._wired.items():
-            if drivers.format_location(other) == drivers.format_location(wired):
-                raise ToolError(f"{drivers.format_location(wired)} is taken: {name} is {drivers.describe_part(other)}")
 
     def _check_bus(self, bus: int, address: int) -> None:
         """Refuse buses of the board itself and declared outputs: even a probe writes to a part."""
@@ -131,9 +123,7 @@ class SensorAddTool:
                 with self._drivers.opened(wired, chip) as handle:
                     said = identify(handle)
                 if not said:
-                    raise ToolError(
-                        f"what is on {drivers.format_location(wired)} is no {wired.part}{self._suggest_part(wired)}"
-                    )
+                    raise ToolError(self._explain_other_part(wired))
         except (HardwareError, ValueError) as error:
             raise ToolError(str(error)) from None
         except drivers.DRIVER_ERRORS as error:
@@ -143,14 +133,8 @@ class SensorAddTool:
             raise ToolError(f"{drivers.describe_part(wired)} was not added: {readings[0].problem}")
         return ", ".join(format_reading(reading) for reading in readings if reading.value is not None)
 
-    def _suggest_part(self, wired: WiredPart) -> str:
-        if wired.route != "i2c":
-            return ""
-        others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified
-        return f": it says that it is {' or '.join(others.values())}" if others else ""
-
-
-def _pin_location(sensor: SensorConfig, wired: WiredPart) -> SensorConfig:
-    """Store the full location, so that another driver's default cannot move the part."""
-    bus = wired.bus if wired.route in {"i2c", "spi"} else None
-    return replace(sensor, bus=bus, address=wired.address)
+    def _explain_other_part(self, wired: WiredPart) -> str:
+        problem, others = f"what is on {drivers.format_location(wired)} is no {wired.part}", {}
+        if wired.route == "i2c":
+            others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified
+        return f"{problem}: it says that it is {' or '.join(others.values())}" if others else problem

@@ -23,16 +23,13 @@ class SensorTools:
 
     def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers, home: str) -> None:
         """`wired` are the configured parts by name; looked up at each call, because parts are added."""
-        self._board = board
-        self._wired = wired
-        self._drivers = drivers
-        self._home = home
+        self._board, self._wired, self._drivers, self._home = board, wired, drivers, home
 
     @tool(effect="read", opens=_FOLLOWED)
     def sensor_list(self) -> str:
         """List sensors, what they measure; opens history, rules."""
         found = sensors.list_sensors(self._board, self._wired)
-        rows = [f"{s.name}: {'' if s.part else s.kernel[0].quantity + ' '}{_format_source(s)}" for s in found]
+        rows = [f"{s.name}: {s.source if s.part else f'{s.kernel[0].quantity} ({s.source})'}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
 
     def _check_reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
@@ -127,10 +124,6 @@ _NO_SENSOR = (
 )
 
 
-def _format_source(found: sensors.Sensor) -> str:
-    return found.source if found.part else f"({found.source})"
-
-
 _WORD = pattern(r"[^\s,;/()_-]+")
 _SAYS_NOTHING = frozenset(
     {"a", "all", "an", "and", "any", "at", "each", "every", "everything", "in", "my", "of", "on", "or", "the"}
@@ -197,12 +190,8 @@ def _format_readings(readings: Iterable[Reading], now: float) -> Iterable[str]:
         doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
         notes = "".join(f"; {note}" for note in dict.fromkeys(r.note for r in group if r.value is not None and r.note))
         doubtful = f"; doubtful: {doubts}" if doubts else ""
-        yield f"{name}: {values} ({group[0].source}{_format_age(group, now)}{doubtful}{notes})"
-
-
-def _format_age(group: Iterable[Reading], now: float) -> str:
-    moments = [r.at for r in group if r.value is not None]
-    if not moments:
-        return ""
-    seconds = max(0.0, now - min(moments))
-    return ", read just now" if seconds < _JUST_NOW_S else f", read {format_duration(seconds)} ago"
+        age, moments = "", [r.at for r in group if r.value is not None]
+        if moments:
+            seconds = max(0.0, now - min(moments))
+            age = ", read just now" if seconds < _JUST_NOW_S else f", read {format_duration(seconds)} ago"
+        yield f"{name}: {values} ({group[0].source}{age}{doubtful}{notes})"

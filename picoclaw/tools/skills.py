@@ -15,8 +15,7 @@ from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
 from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary
-from picoclaw.skills.selection import search_skills
-from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs
+from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs, search_skills
 from picoclaw.tools.registry import tool
 
 Values = Mapping[str, str | list[str]]
@@ -25,89 +24,87 @@ Values = Mapping[str, str | list[str]]
 _MAX_DESCRIPTION_CHARS = 1024
 _BASE_FOLDER = "{baseDir}"
 _FENCE = "---"
+_OWN_TIER = "workspace"
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def build_front_matter(description: str, triggers: str) -> Values:
+def _build_front_matter(description: str, triggers: str) -> Values:
     """Take the arguments that belong in the front matter, without empty ones."""
+    values: dict[str, str | list[str]] = {}
+    if description:
+        line = " ".join(description.split())
+        if not 1 <= len(line) <= _MAX_DESCRIPTION_CHARS:
+            raise ToolError(
+                f"description has {len(line)} characters; say in 1 to {_MAX_DESCRIPTION_CHARS} when to read it"
+            )
+        if remove_invisible(line) != line:
+            raise ToolError("description holds invisible characters; leave them out")
+        values["description"] = line
     # a small model writes a list even where a text with commas is asked for
     listed = [" ".join(trigger.split()).strip("[]\"' ") for trigger in triggers.split(",")]
-    said: Values = {"description": _clean_description(description)} if description else {}
-    return {**said, "triggers": [trigger for trigger in listed if trigger]} if any(listed) else said
+    if any(listed):
+        values["triggers"] = [trigger for trigger in listed if trigger]
+    return values
 
 
-def _clean_description(description: str) -> str:
-    line = " ".join(description.split())
-    if not 1 <= len(line) <= _MAX_DESCRIPTION_CHARS:
-        raise ToolError(f"description has {len(line)} characters; say in 1 to {_MAX_DESCRIPTION_CHARS} when to read it")
-    if remove_invisible(line) != line:
-        raise ToolError("description holds invisible characters; leave them out")
-    return line
-
-
-def build_skill(given: Values, text: str, folder: Path) -> bytes:
+def _build_skill(given: Values, text: str, folder: Path) -> bytes:
     front = "".join([f"{_FENCE}\n", *(_format_field(key, value, "\n") for key, value in given.items()), _FENCE])
     data = _join_file(front, _format_body(text, folder), "\n")
     _check_skill(data, folder, given)
     return data
 
 
-def update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
+def _update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
     """Replace the text and the given front matter of a skill, keeping the owner's other lines and comments."""
-    old, before = found.decode(), _get_facts(_parse_skill(found, folder))
-    front, newline = _find_front_matter(old, folder)
+    hint = f"the owner can change {folder / SKILL_FILE} in an editor"
+    old, before = found.decode(), _read_facts(found, folder)[0]
+    matched = _FRONT.match(old)
+    if matched is None or "\r" in matched[1].replace("\r\n", ""):
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {hint}")
+    front, newline = matched[1], "\r\n" if "\r\n" in matched[1] else "\n"
     for key, value in given.items():
-        front = _set_field(front, key, _format_field(key, value, newline), folder, known=bool(before[key]))
-    body = _format_body(text, folder)
-    data = _join_file(front, _keep_comments(old, body), newline)
+        row = _format_field(key, value, newline)
+        rows = re.search(rf"^{key}[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*(?:[ \t]+\S|-[ \t]).*\n)*", front, re.MULTILINE)
+        if before[key] and not rows:
+            raise ToolError(f"the {key} of {folder.name} cannot be replaced; {hint}")
+        fence = front.rindex("\n") + 1
+        start, end = rows.span() if rows else (fence, fence)
+        front = front[:start] + row + front[end:]
+    body, old_body = _format_body(text, folder), skill.split_skill(old)[1]
+    # the owner's comments, which no model is shown, stay at the head
+    comments = (old_body[start:end] for start, end, _ in find_hidden(old_body, trusting=False))
+    data = _join_file(front, "\n".join([*(comment for comment in comments if comment not in body), body]), newline)
     if skill.extract_body(data.decode(), folder) != skill.extract_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
-        raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {_get_edit_hint(folder)}")
+        raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {hint}")
     if data == found:
         raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")
     if _check_skill(data, folder, given) != {**before, **given}:
-        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_get_edit_hint(folder)}")
+        raise ToolError(f"the front matter of {folder.name} cannot be kept; {hint}")
     return data
 
 
 def _check_skill(data: bytes, folder: Path, given: Values) -> Mapping[str, object]:
     """Parse the new file; returns its front matter."""
-    skill = _parse_skill(data, folder)
-    facts = _get_facts(skill)
+    facts, notes = _read_facts(data, folder)
     for key in given:
         if facts[key] != given[key]:
-            raise ToolError(f"{key} cannot be used as it is: {'; '.join(skill.notes)}")
+            raise ToolError(f"{key} cannot be used as it is: {'; '.join(notes)}")
     return facts
 
 
-def _get_facts(skill: Skill) -> Mapping[str, object]:
-    return skill._replace(notes=(), keywords="")._asdict() | {"triggers": list(skill.triggers)}
+def _read_facts(data: bytes, folder: Path) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    from picoclaw.skills import frontmatter
 
-
-def _get_edit_hint(folder: Path) -> str:
-    return f"the owner can change {folder / SKILL_FILE} in an editor"
+    try:
+        found = frontmatter.parse_skill(data.decode(), folder)
+    except SkillError as error:
+        raise ToolError(f"the skill would be of no use: {error}") from None
+    return found._replace(notes=(), keywords="")._asdict() | {"triggers": list(found.triggers)}, found.notes
 
 
 def _format_field(key: str, value: str | list[str], newline: str) -> str:
     return f"{key}: {json.dumps(value, ensure_ascii=False)}{newline}"
-
-
-def _find_front_matter(text: str, folder: Path) -> tuple[str, str]:
-    """The front matter with its fences, and its line ending."""
-    found = _FRONT.match(text)
-    if found is None or "\r" in found[1].replace("\r\n", ""):
-        raise ToolError(f"the front matter of {folder.name} cannot be kept; {_get_edit_hint(folder)}")
-    return found[1], "\r\n" if "\r\n" in found[1] else "\n"
-
-
-def _set_field(front: str, key: str, row: str, folder: Path, *, known: bool) -> str:
-    """Replace the rows of a key, or add one; touch nothing else."""
-    there = re.compile(rf"^{key}[ \t]*:.*\n(?:(?:[ \t]*\r?\n)*(?:[ \t]+\S|-[ \t]).*\n)*", re.MULTILINE)
-    if there.search(front):
-        return there.sub(lambda _: row, front, count=1)
-    if known:
-        raise ToolError(f"the {key} of {folder.name} cannot be replaced; {_get_edit_hint(folder)}")
-    before, newline, fence = front.rpartition("\n")
-    return f"{before}{newline}{row}{fence}"
 
 
 def _format_body(text: str, folder: Path) -> str:
@@ -119,13 +116,6 @@ def _format_body(text: str, folder: Path) -> str:
     return re.sub(rf"{re.escape(str(folder))}(?![\w-])", _BASE_FOLDER, text.strip())
 
 
-def _keep_comments(old: str, body: str) -> str:
-    """Keep the owner's comments, which no model is shown, at the head."""
-    before = skill.split_skill(old)[1]
-    comments = (before[start:end] for start, end, _ in find_hidden(before, trusting=False))
-    return "\n".join([*(comment for comment in comments if comment not in body), body])
-
-
 def _join_file(front: str, body: str, newline: str) -> bytes:
     data = f"{front}{newline}{newline}{body}\n".encode("utf-8", "replace")
     if len(data) > MAX_SKILL_BYTES:
@@ -133,24 +123,6 @@ def _join_file(front: str, body: str, newline: str) -> bytes:
             f"the skill would have {len(data)} bytes, at most {MAX_SKILL_BYTES}: put a part into other files"
         )
     return data
-
-
-def _parse_skill(data: bytes, folder: Path) -> Skill:
-    from picoclaw.skills import frontmatter
-
-    try:
-        return frontmatter.parse_skill(data.decode(), folder)
-    except SkillError as error:
-        raise ToolError(f"the skill would be of no use: {error}") from None
-
-
-# `skill_search`, `skill_create` and `skill_update`: written instructions that the model finds, and may write.
-#
-# What is written becomes an instruction of later turns, so that a person has to agree to the exact call. A call that
-# could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
-
-_OWN_TIER = "workspace"
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
 class _SkillWrite(NamedTuple):
@@ -163,11 +135,15 @@ class _SkillWrite(NamedTuple):
 
 
 class SkillTools:
+    """Finds and writes skills.
+
+    What is written becomes an instruction of later turns, so that a person has to agree to the exact call. A call that
+    could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
+    """
+
     def __init__(self, library: SkillLibrary, here: Callable[[], SkillContext], workspace: Path) -> None:
         """`here` tells what this machine has."""
-        self._library = library
-        self._here = here
-        self._workspace = workspace
+        self._library, self._here, self._workspace = library, here, workspace
         self._asked: _SkillWrite | None = None
 
     @tool(effect="read", private=True)
@@ -175,9 +151,9 @@ class SkillTools:
         """Find skills by what they are about."""
         self._library.look()
         here = self._here()
-        usable = [skill for skill in self._library.skills.values() if not describe_unmet_needs(skill, here)]
-        found = (skill for skill, _ in search_skills(usable, query))
-        lines = (f"{skill.name}: {skill.description} (read skills/{skill.name}/{SKILL_FILE})" for skill in found)
+        usable = [one for one in self._library.skills.values() if not describe_unmet_needs(one, here)]
+        found = (one for one, _ in search_skills(usable, query))
+        lines = (f"{one.name}: {one.description} (read skills/{one.name}/{SKILL_FILE})" for one in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
     def _get_create_effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -226,7 +202,10 @@ class SkillTools:
                 f"{name!r} cannot name a skill; use small letters, digits and hyphens, at most 64, such as water-tank"
             )
         self._library.look()
-        self._refuse_taken(name)
+        if same := self._library.skills.get(name):
+            if same.tier == _OWN_TIER:
+                raise ToolError(f"the skill {name} exists already; skill_update rewrites it")
+            raise ToolError(f"{name} would hide the {same.tier} skill of that name; choose another name")
         folder = self._workspace / "skills" / name
         target = self._find_target(folder)
         with _explain_errors(name):
@@ -234,37 +213,28 @@ class SkillTools:
                 raise ToolError(
                     f"skills/{name}/{SKILL_FILE} exists already; write_file with overwrite=true replaces it"
                 )
-        given = {"name": name, **build_front_matter(description or " ", triggers)}
-        return _SkillWrite(folder, target, None, build_skill(given, text, folder))
+        given = {"name": name, **_build_front_matter(description or " ", triggers)}
+        return _SkillWrite(folder, target, None, _build_skill(given, text, folder))
 
     def _plan_update(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
         self._library.look()
-        folder = self._find_own(name).folder
-        target = self._find_target(folder)
+        known = self._library.skills.get(name)
+        if known is None or known.tier != _OWN_TIER:
+            raise self._make_unknown_error(name, known)
+        target = self._find_target(known.folder)
         with _explain_errors(name), os.fdopen(files.open_rooted(target), "rb") as file:
             found = file.read(MAX_SKILL_BYTES + 1)
-        data = update_skill(found, build_front_matter(description, triggers), text, folder)
-        return _SkillWrite(folder, target, found, data)
+        data = _update_skill(found, _build_front_matter(description, triggers), text, known.folder)
+        return _SkillWrite(known.folder, target, found, data)
 
-    def _refuse_taken(self, name: str) -> None:
-        """Refuse a name that exists, or that would hide a shared skill."""
-        same = self._library.skills.get(name)
-        if same is not None and same.tier == _OWN_TIER:
-            raise ToolError(f"the skill {name} exists already; skill_update rewrites it")
-        if same is not None:
-            raise ToolError(f"{name} would hide the {same.tier} skill of that name; choose another name")
-
-    def _find_own(self, name: str) -> Skill:
-        found = self._library.skills.get(name)
-        if found is not None and found.tier == _OWN_TIER:
-            return found
+    def _make_unknown_error(self, name: str, shared: Skill | None) -> ToolError:
         folder = self._workspace / "skills" / name
         if problem := next((broken.problem for broken in self._library.broken if broken.folder == folder), ""):
             mended = f"write_file skills/{name}/{SKILL_FILE} with overwrite=true replaces it"
-            raise ToolError(f"the skill {name} cannot be used: {problem}; {mended}")
-        if found is not None:
-            raise ToolError(f"{name} is a {found.tier} skill; copy it under another name with skill_create")
-        raise ToolError(f"there is no skill {name!r}; skill_create adds one")
+            return ToolError(f"the skill {name} cannot be used: {problem}; {mended}")
+        if shared:
+            return ToolError(f"{name} is a {shared.tier} skill; copy it under another name with skill_create")
+        return ToolError(f"there is no skill {name!r}; skill_create adds one")
 
     def _find_target(self, folder: Path) -> RootedPath:
         """The skill's file, links followed; refused where they lead out of the workspace's skills."""

@@ -38,12 +38,8 @@ class SubagentTools:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`tools()` names all tools; `do` runs a task until it is stopped (None without a model); `ring` wakes the workers."""
-        self._tasks = tasks
-        self._tools = tools
-        self._settings = settings
-        self._run_task = do
-        self._wake = ring
-        self._clock = clock
+        self._tasks, self._tools, self._settings = tasks, tools, settings
+        self._run_task, self._wake, self._clock = do, ring, clock
 
     @tool(effect="write", opens=("spawn_status", "spawn_cancel"), later=_LATER)
     def spawn(
@@ -61,7 +57,9 @@ class SubagentTools:
     ) -> str:
         """Have a helper do a task in the background; it sees only that text, and reports to the user."""
         wanted = workflow.parse_steps(tasks or ())
-        known = self._list_known(caller)
+        listed = self._tasks().newest(_get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
+        known = {task.name: task.number for task in listed if task.name}  # of two with one name the newer counts
+        known |= {str(task.number): task.number for task in listed}
         found = workflow.resolve_needs(wanted, known)
         if task.strip() or not wanted:
             last = workflow.make_step(name, task, needs or ())
@@ -71,17 +69,12 @@ class SubagentTools:
             found[-1] = tuple(dict.fromkeys((*found[-1], *ends)))
         self._check_room(caller, len(wanted))
         plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
-        added = self._tasks().add(
-            [
-                plain._replace(name=step.name, text=step.text, needs=need)
-                for step, need in zip(wanted, found, strict=True)
-            ],
-            self._clock(),
-        )
+        pairs = zip(wanted, found, strict=True)
+        each = [plain._replace(name=step.name, text=step.text, needs=need) for step, need in pairs]
+        added = self._tasks().add(each, self._clock())
         self._wake()
-        return (
-            f"given to helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}; {_REPORT_NOTE}"
-        )
+        helpers = f"helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
+        return f"given to {helpers}; the report comes into the chat by itself"
 
     @tool(effect="write", brings=True, later=_BESIDES)
     def subagent(
@@ -110,12 +103,13 @@ class SubagentTools:
         """Show how far a helper is, with its report; without a number all of them in a line each."""
         if number:
             task = self._find_task(number, caller)
-            rows = [workflow.describe_task(task, self._clock())]
-            rows += [workflow.describe_task(child, self._clock()) for child in self._tasks().children(number)]
+            rows = [workflow.describe_task(one, self._clock()) for one in (task, *self._tasks().children(number))]
             return "\n".join([*rows, *([] if task.status in OPEN_STATUSES else [workflow.render_report(task)])])
-        return (
-            "\n".join(workflow.describe_task(task, self._clock()) for task in self._list_tasks(caller)) or "no helpers"
-        )
+        chat = _get_chat(caller)
+        both = {task.number: task for task in self._tasks().newest(chat, _MAX_LISTED)}
+        both |= {task.number: task for task in self._tasks().unfinished(chat)}
+        listed = (one for one in both.values() if not caller.task or self._is_below(one, caller.task))
+        return "\n".join(workflow.describe_task(task, self._clock()) for task in listed) or "no helpers"
 
     @tool(effect="write")
     def spawn_cancel(self, number: Annotated[int, Span(1, _MAX_NUMBER)], caller: Caller) -> str:
@@ -139,7 +133,7 @@ class SubagentTools:
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
-            self._get_chat(caller),
+            _get_chat(caller),
             "",
             "",
             workflow.cap_limits(limits, self._get_limits(asker, caller, number)),
@@ -166,27 +160,11 @@ class SubagentTools:
             raise ToolError("the helpers of this heartbeat may take no more tokens")
         return TaskUsage(settings.steps, settings.seconds, share)
 
-    def _get_chat(self, caller: Caller) -> str:
-        chat = caller.reply_to or caller.session
-        return DEFAULT_SESSION if chat == HEARTBEAT else chat
-
-    def _list_known(self, caller: Caller) -> dict[str, int]:
-        """Tasks by number and by name; of two with one name the newer counts."""
-        listed = self._tasks().newest(self._get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
-        named = {task.name: task.number for task in listed if task.name}
-        return named | {str(task.number): task.number for task in listed}
-
     def _check_room(self, caller: Caller, more: int) -> None:
-        if len(self._tasks().unfinished(self._get_chat(caller))) + more > workflow.MAX_OPEN_TASKS:
+        if len(self._tasks().unfinished(_get_chat(caller))) + more > workflow.MAX_OPEN_TASKS:
             raise ToolError(
                 f"this chat may have {workflow.MAX_OPEN_TASKS} tasks that are not done; cancel some, or wait"
             )
-
-    def _list_tasks(self, caller: Caller) -> list[Task]:
-        chat = self._get_chat(caller)
-        both = {task.number: task for task in self._tasks().newest(chat, _MAX_LISTED)}
-        both |= {task.number: task for task in self._tasks().unfinished(chat)}
-        return [task for task in both.values() if not caller.task or self._is_below(task, caller.task)]
 
     def _is_below(self, task: Task | None, number: int) -> bool:
         while task and task.parent != number:
@@ -195,11 +173,13 @@ class SubagentTools:
 
     def _find_task(self, number: int, caller: Caller) -> Task:
         found = self._tasks().get(number)
-        if found is None or found.session != self._get_chat(caller):
+        if found is None or found.session != _get_chat(caller):
             raise ToolError(f"this chat has no helper {number}; spawn_status shows them")
         if caller.task and not self._is_below(found, caller.task):
             raise ToolError(f"helper {found.label} is not yours: you may see and end what you have given to others")
         return found
 
 
-_REPORT_NOTE = "the report comes into the chat by itself"
+def _get_chat(caller: Caller) -> str:
+    chat = caller.reply_to or caller.session
+    return DEFAULT_SESSION if chat == HEARTBEAT else chat
