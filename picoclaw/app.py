@@ -48,8 +48,7 @@ from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import load_intent_tables
-from picoclaw.workspace.pages import PAGES, Pages
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
 if TYPE_CHECKING:

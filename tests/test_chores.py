@@ -30,7 +30,7 @@ from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import Prompts
 
 BERLIN = ZoneInfo("Europe/Berlin")
 EVENING = datetime(2026, 3, 1, 20, 0, tzinfo=BERLIN)

@@ -37,7 +37,7 @@ from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Us
 from picoclaw.prompts import count_bytes, cut_bytes
 from picoclaw.store.pulse import PulseAuthor, PulseChange
 from picoclaw.store.sessions import strip_context_header
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import Prompts
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 USED = Usage(3, 4)

@@ -516,8 +516,8 @@ def test_a_part_that_was_not_added_leaves_no_file(home, tmp_path):
 def test_a_register_of_a_part_that_was_named_is_read_without_asking_after_a_restart(home):
     call(home(), "sensor_add", name="porch", address="0x76")
     tool = home().toolset._tools["i2c"]
-    assert tool.effect({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == "read"
-    assert tool.effect({"action": "read", "bus": 1, "address": 0x48, "register": 0xD0}) == "actuate"
+    assert tool.effects({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == ("read",)
+    assert tool.effects({"action": "read", "bus": 1, "address": 0x48, "register": 0xD0}) == ("actuate",)
 
 
 # --- parts that the kernel reads ---
@@ -716,7 +716,7 @@ def test_a_register_of_a_part_that_was_named_is_read_without_asking_at_once(home
     app = home()
     call(app, "sensor_add", name="porch", address="0x76")
     tool = app.toolset._tools["i2c"]
-    assert tool.effect({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == "read"
+    assert tool.effects({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == ("read",)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import Prompts
 
 NIGHT = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
 DAY = timedelta(days=1)

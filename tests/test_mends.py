@@ -474,7 +474,7 @@ def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked
     known = RegisterAddresses(NAMED, lambda part: hw_drivers.load_driver(part, HW))
     (tool,) = toolset(hw_drivers.load_module("i2c", HW).I2C(SimBoard(), known))._tools.values()
     usual = {"action": "read", "bus": 1, "register": None, "wide": False}
-    assert tool.effect(usual | asked) == effect
+    assert tool.effects(usual | asked) == (effect,)
 
 
 @pytest.mark.parametrize("flag", ["1", "'yes'", "False", "None"])

@@ -13,8 +13,7 @@ from timing import least_seconds
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import examine_workspace, load_intent_tables, prepare_home, reading
-from picoclaw.workspace.pages import Pages, clean_page, read_fields
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import Pages, Prompts, clean_page, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
 
 TEMPLATES = find_shipped("templates") / "workspace"

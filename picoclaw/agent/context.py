@@ -39,8 +39,7 @@ from picoclaw.times import find_zone
 from picoclaw.tools.registry import Toolset
 from picoclaw.window import count_tool_bytes
 from picoclaw.wiring import Wiring
-from picoclaw.workspace.pages import PAGES, Pages, read_fields
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:

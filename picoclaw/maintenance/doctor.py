@@ -61,8 +61,7 @@ from picoclaw.store.database import run_quick_check
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.tools.exec import ExecTools
 from picoclaw.workspace import examine_workspace, find_outputs_file
-from picoclaw.workspace.pages import get_owner_time
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import Prompts, get_owner_time
 
 _Rows = Iterator[CheckResult]
 

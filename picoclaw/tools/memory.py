@@ -71,12 +71,12 @@ class MemoryTools:
         """Read lines of a note."""
         if number := _parse_id(path):
             row = self._index.row(number)
-            lines_ = _number_lines(row.text.split("\n"), row.start, row.end + 1 - row.start, f"{row.path}\n")
-            return _taint_foreign(caller, row.path, lines_)
+            shown = _number_lines(row.text.split("\n"), row.start, row.end + 1 - row.start, f"{row.path}\n")
+            return _taint_foreign(caller, row.path, shown)
         place = notes.parse_entry_place(path)
         found = MemoryFiles(self._workspace).read(place[0]) if place else None
         if place is None or found is None:
-            known = sorted(one.path for _, sources in MemoryFiles.of(self._workspace).folders() for one in sources)
+            known = sorted(one.path for _, sources in MemoryFiles(self._workspace).folders() for one in sources)
             raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(known))}")
         if found.problem and not found.text:
             raise ToolError(f"{place[0]}: {found.problem}")

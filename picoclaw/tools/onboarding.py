@@ -107,9 +107,11 @@ class FirstRunTool:
         own_page = self._read_page("IDENTITY.md") if agent else b""
         self._write_page("USER.md", page, dict.fromkeys(undone, "") | new)
         self._write_page("IDENTITY.md", own_page, agent)
-        old_zone, zone = read_zone(page), read_zone(self._read_page("USER.md"))
-        if self._jobs and old_zone != zone and not (old_zone and zone):  # a later change of zone is a journey
-            remarks += move_jobs_to_zone(self._jobs(), old_zone, zone, self._clock())
+        old_zone, new_zone = read_zone(page), read_zone(self._read_page("USER.md"))
+        if (
+            self._jobs and old_zone != new_zone and (old_zone is None or new_zone is None)
+        ):  # a later change of zone is a journey
+            remarks += move_jobs_to_zone(self._jobs(), old_zone, new_zone, self._clock())
         noted = [f"{label} {'left out' if text == '-' else text}" for label, text in new.items()]
         noted += [f"my name is {text}" if text else "my name is picoclaw again" for text in agent.values()]
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []

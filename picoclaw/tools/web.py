@@ -37,7 +37,8 @@ class WebFetchTool:
 
         url = normalize_url(arguments["url"])
         chats = (caller.session, caller.reply_to)
-        linked = not _has_read_private(caller) and any(self.linked.has(chat, url) for chat in chats)
+        only_web = not caller.private and all(name.startswith(_PUBLIC_SOURCES) for name in caller.taints)
+        linked = only_web and any(self.linked.has(chat, url) for chat in chats)
         if linked or any(self.known.has(chat, url) for chat in chats):
             return True
         mixed = any(name.startswith(GUEST_PREFIX) for name in caller.taints)  # who said what before is not kept
@@ -57,12 +58,12 @@ class WebFetchTool:
     @tool(effect="network", brings=True, later=("links",), means=_explain, is_requested=_is_requested)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
-        from picoclaw.web.address import normalize_url
+        from picoclaw.web.address import normalize_url, parse_url
 
         page = self.web.get(normalize_url(url), caller.stop)
         text, found = _extract_text(page, links=links)
-        host = page.place.host
-        self.linked.add(caller.session, [page.place.url, *(one for one in found if _get_host(one) == host)])
+        own = [one for one in found if parse_url(one).host == page.place.host]
+        self.linked.add(caller.session, [page.place.url, *own])
         more = " The page is longer; the rest was not read." if page.cut else ""
         return f"{page.place.url}{more}\n\n{text}"
 
@@ -93,7 +94,7 @@ class WebSearchTool:
 
     def __init__(self, pages: WebFetchTool, name: str, searxng_url: str = "", key: str = "") -> None:
         """`pages` learns the results; `name` is the engine's."""
-        self._pages, self._engine = pages, (name, searxng_url, key)
+        self._pages, self._engine, self._searxng_url, self._key = pages, name, searxng_url, key
 
     def _always(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
         """The engine is the owner's choice, whatever is searched."""
@@ -102,12 +103,13 @@ class WebSearchTool:
     @tool(effect="network", brings=True, is_requested=_always)
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web; read a hit by web_fetch."""
-        from picoclaw.web.search import SearchEngine, search_web
+        from picoclaw.web.search import search_web
 
         query = " ".join(query.split())
         if not 0 < len(query) <= _MAX_QUERY_CHARS:
             raise ToolError(f"query must have 1 to {_MAX_QUERY_CHARS} characters, not {len(query)}")
-        found = search_web(self._pages.web, SearchEngine(*self._engine), query, caller.stop)
+        settings = {"searxng_url": self._searxng_url, "key": self._key}
+        found = search_web(self._pages.web, self._engine, query, caller.stop, **settings)
         self._pages.known.add(caller.session, [one.url for one in found])
         lines = [f"{number}. {one.title}\n{one.url}\n{one.snippet}" for number, one in enumerate(found, 1)]
         return "\n\n".join(lines) or "nothing was found; try other words"
@@ -123,14 +125,3 @@ def _extract_text(page: "WebPage", *, links: bool) -> tuple[str, tuple[str, ...]
 
     title, text, found = extract_text(page.text, page.place.url, links=links)
     return (f"{title}\n\n{text}" if title and not text.startswith(f"# {title}") else text), found
-
-
-def _has_read_private(caller: Caller) -> bool:
-    """Whether a conversation has read more than the web."""
-    return bool(caller.private) or not all(name.startswith(_PUBLIC_SOURCES) for name in caller.taints)
-
-
-def _get_host(url: str) -> str:
-    from picoclaw.web.address import parse_url
-
-    return parse_url(url).host

@@ -8,7 +8,8 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from picoclaw.errors import ToolError
 
 Network = IPv4Network | IPv6Network
 
-_NOT_PUBLIC_4 = {
+_NOT_PUBLIC = {
     "0.0.0.0/8": "this network",
     "10.0.0.0/8": "a private network",
     "100.64.0.0/10": "shared by a provider's customers",
@@ -36,8 +37,6 @@ _NOT_PUBLIC_4 = {
     "203.0.113.0/24": "for documentation",
     "224.0.0.0/4": "multicast",
     "240.0.0.0/4": "reserved",
-}
-_NOT_PUBLIC_6 = {
     "2001::/23": "reserved, or a tunnel",
     "2001:db8::/32": "for documentation",
     "2002::/16": "a tunnel",
@@ -45,8 +44,7 @@ _NOT_PUBLIC_6 = {
     "3ffe::/16": "reserved",
     "3fff::/20": "for documentation",
 }
-_TABLE_4 = tuple((IPv4Network(block), why) for block, why in _NOT_PUBLIC_4.items())
-_TABLE_6 = tuple((IPv6Network(block), why) for block, why in _NOT_PUBLIC_6.items())
+_SPECIAL_BLOCKS = tuple((ip_network(block), why) for block, why in _NOT_PUBLIC.items())
 _GLOBAL_6 = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _MAPPED = IPv6Network("::ffff:0:0/96")
@@ -117,12 +115,20 @@ def parse_url(url: str, *, own: bool = False) -> WebAddress:
     where = _WHERE.fullmatch(parts["where"])
     if not where:
         raise ToolError(f"the address {_quote(url)} has no host that can be read; write https://HOST/PATH")
+    from urllib.parse import quote
+
+    path = quote((parts["path"] or "/") + (parts["query"] or ""), safe="/?&=%#:@!$'()*+,;~[]|-._")
     port = int(where["port"] or _DEFAULT_PORTS[scheme])
-    found = WebAddress(
-        scheme, _normalize_host(where["host"]), port, _escape_path((parts["path"] or "/") + (parts["query"] or ""))
-    )
-    if not own:
-        _require_public(found)
+    found = WebAddress(scheme, _normalize_host(where["host"]), port, path)
+    if own:
+        return found
+    if port not in _PORTS:
+        raise ToolError(f"port {port} is none of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
+    if found.is_number:
+        if why := explain_refusal(found.host):
+            raise ToolError(f"{found.host} is not a public address ({why}); only the public web is read")
+    elif "." not in found.host or found.host.rpartition(".")[2] in _PRIVATE_SUFFIXES:
+        raise ToolError(f"{found.host} is a name of a private network; only the public web is read")
     return found
 
 
@@ -132,37 +138,16 @@ def explain_refusal(number: str, near: Iterable[Network] = ()) -> str:
         address = ip_address(number)
     except ValueError:
         return "no address"
-    while isinstance(address, IPv6Address) and (inner := _get_embedded_ipv4(address)):
-        address = inner
-    why = _explain_special_range(address)
-    if not why and any(address in network for network in near):
-        why = "in this board's own network"
-    return why
-
-
-def _explain_special_range(address: IPv4Address | IPv6Address) -> str:
-    if isinstance(address, IPv4Address):
-        return next((why for block, why in _TABLE_4 if address in block), "")
-    if address.scope_id or address not in _GLOBAL_6:
-        return "not of the global range"
-    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
-        return "a tunnel"
-    return next((why for block, why in _TABLE_6 if address in block), "")
-
-
-def _get_embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that a NAT64 or IPv4-mapped address leads to."""
-    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 or address in _MAPPED else None
-
-
-def _require_public(found: WebAddress) -> None:
-    if found.port not in _PORTS:
-        raise ToolError(f"port {found.port} is none of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
-    if found.is_number:
-        if why := explain_refusal(found.host):
-            raise ToolError(f"{found.host} is not a public address ({why}); only the public web is read")
-    elif "." not in found.host or found.host.rpartition(".")[2] in _PRIVATE_SUFFIXES:
-        raise ToolError(f"{found.host} is a name of a private network; only the public web is read")
+    if isinstance(address, IPv6Address) and (address in _NAT64 or address in _MAPPED):
+        address = IPv4Address(int(address) & 0xFFFFFFFF)  # the IPv4 address that it leads to
+    if isinstance(address, IPv6Address):
+        if address.scope_id or address not in _GLOBAL_6:
+            return "not of the global range"
+        if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+            return "a tunnel"
+    if why := next((why for block, why in _SPECIAL_BLOCKS if address in block), ""):
+        return why
+    return "in this board's own network" if any(address in network for network in near) else ""
 
 
 def _normalize_host(host: str) -> str:
@@ -171,7 +156,14 @@ def _normalize_host(host: str) -> str:
             return IPv6Address(host[1:-1]).compressed
         except ValueError:
             raise ToolError(f"{host} is no IPv6 address") from None
-    host = (host if host.isascii() else _encode_idna(host)).lower().removesuffix(".")
+    if not host.isascii():
+        import idna
+
+        try:
+            host = idna.encode(host, uts46=True).decode()
+        except idna.IDNAError as error:
+            raise ToolError(f"{_quote(host)} is no name of a host: {error}") from None
+    host = host.lower().removesuffix(".")
     labels = host.split(".")
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ToolError(f"{_quote(host)} is no name of a host")
@@ -183,30 +175,14 @@ def _normalize_host(host: str) -> str:
     return host
 
 
-def _encode_idna(host: str) -> str:
-    import idna
-
-    try:
-        return idna.encode(host, uts46=True).decode()
-    except idna.IDNAError as error:
-        raise ToolError(f"{_quote(host)} is no name of a host: {error}") from None
-
-
-def _escape_path(path: str) -> str:
-    from urllib.parse import quote
-
-    return quote(path, safe="/?&=%#:@!$'()*+,;~[]|-._")
-
-
 def _quote(text: str) -> str:
     """Quote the beginning of a bad address, without what precedes an @ (it may be a password)."""
     text = re.sub(r"//[^/@]*@", "//…@", text)
     return ascii(text[:80]) if not text.isprintable() else repr(text[:80])
 
 
-# The networks that this board is in, as the kernel's tables of routes tell them: nobody's web page lives there.
-#
-# A flat's IPv6 addresses are global ones, so that no table of special addresses knows the router and the printer.
+# The networks that this board is in, by the kernel's routing tables. The IPv6 addresses of a home are global ones, so
+# that no table of special addresses has its router and printer.
 
 _GATEWAY = 0x0002
 _LARGEST = 16  # bits; a VPN's halves of the whole world are no neighbourhood
@@ -216,8 +192,13 @@ _FILES = Path("/proc/net/route"), Path("/proc/net/ipv6_route")
 
 def list_local_networks() -> list[Network]:
     """The networks that are reached without a gateway."""
-    four, six = (_read_text(path) for path in _FILES)
-    return [*parse_routes_4(four), *parse_routes_6(six)]
+    tables = []
+    for path in _FILES:
+        try:
+            tables.append(path.read_text("ascii"))
+        except OSError:
+            tables.append("")
+    return [*parse_routes_4(tables[0]), *parse_routes_6(tables[1])]
 
 
 def parse_routes_4(table: str) -> list[Network]:
@@ -244,14 +225,7 @@ def parse_routes_6(table: str) -> list[Network]:
     return found
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text("ascii")
-    except OSError:
-        return ""
-
-
-# Which addresses somebody's word leads to: what a person wrote, what a search found, what a page links to.
+# Addresses in what a person wrote, what a search found, what a page links to.
 
 _MOST_SESSIONS, _MOST_EACH = 32, 1000
 _WRITTEN = re.compile(r"(?:https?://)?[^\s<>\"'`|]{1,2048}", re.IGNORECASE)
@@ -267,9 +241,12 @@ def normalize_url(url: str) -> str:
 def find_urls(texts: Iterable[str]) -> set[str]:
     """Find addresses in texts; one without http:// counts as both kinds."""
     found: set[str] = set()
-    for text in texts:
-        for match in _WRITTEN.finditer(text):
-            found.update(*(_list_url_variants(one) for one in {match[0].strip(_AROUND), match[0]}))
+    for word in (match[0] for text in texts for match in _WRITTEN.finditer(text)):
+        for one in {word.strip(_AROUND), word}:
+            whole = one.lower().startswith(("http://", "https://"))
+            for url in (one,) if whole else (f"https://{one}", f"http://{one}") if _HOST_LIKE.fullmatch(one) else ():
+                with suppress(ToolError):
+                    found.add(parse_url(url).url)
     return found
 
 
@@ -290,16 +267,3 @@ class KnownUrls:
 
     def has(self, session: str, url: str) -> bool:
         return url in self._of.get(session, ())
-
-
-def _list_url_variants(word: str) -> set[str]:
-    whole = word.lower().startswith(("http://", "https://"))
-    if not whole and not _HOST_LIKE.fullmatch(word):
-        return set()
-    found = set()
-    for url in (word,) if whole else (f"https://{word}", f"http://{word}"):
-        try:
-            found.add(parse_url(url).url)
-        except ToolError:
-            continue
-    return found

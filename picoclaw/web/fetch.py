@@ -60,9 +60,12 @@ class PinnedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """See httpcore. Raises ToolError for a host that is not public."""
+        """See httpcore. Raises ToolError for a host of which any address is not public."""
         problem: Exception = httpcore.ConnectError("it has no address")
-        numbers = self.addresses(host)
+        numbers = self._resolve_in_thread(host)
+        for number in numbers if host != self._own else ():
+            if why := explain_refusal(number, self._local_networks):
+                raise ToolError(f"{host} leads to {number}, which is not public ({why}); only the public web is read")
         for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
             wait = min(_NEXT_S if left else timeout or _CONNECT_S, self._time_left())
             try:
@@ -73,16 +76,6 @@ class PinnedBackend(httpcore.NetworkBackend):
                 self._streams.append(_DeadlineStream(stream, self._time_left))
                 return self._streams[-1]
         raise problem
-
-    def addresses(self, host: str) -> list[str]:
-        """Resolve a host; raises ToolError if any of its addresses is not public."""
-        found = self._resolve_in_thread(host)
-        if host == self._own:
-            return found
-        for number in found:
-            if why := explain_refusal(number, self._local_networks):
-                raise ToolError(f"{host} leads to {number}, which is not public ({why}); only the public web is read")
-        return found
 
     def cut(self) -> None:
         """Close all connections; from another thread."""
@@ -152,18 +145,15 @@ class _DeadlineStream(httpcore.NetworkStream):
         return left if timeout is None else min(timeout, left)
 
 
-# Which proxy the environment names for an address, by the rules that curl and Python share.
+def _find_proxy(wanted: WebAddress, environment: Mapping[str, str]) -> tuple[WebAddress, tuple[str, str] | None] | None:
+    """Find the proxy and its login by the rules that curl and Python share; None for a direct connection.
 
-
-class Proxy(NamedTuple):
-    place: WebAddress
-    login: tuple[str, str] | None
-
-
-def find_proxy(wanted: WebAddress, environment: Mapping[str, str]) -> Proxy | None:
-    """Find the proxy for an address, None for a direct connection; raises ToolError for an unusable one."""
+    Raises ToolError for an unusable one.
+    """
     named = {name.lower(): value for name, value in sorted(environment.items()) if value}
-    if _is_exempt(wanted.host, named.get("no_proxy", "")):
+    exempt = named.get("no_proxy", "").split(",")
+    hosts = [name.strip().lower().removeprefix("*").removeprefix(".") for name in exempt]
+    if "*" in exempt or any(wanted.host == name or wanted.host.endswith(f".{name}") for name in hosts if name):
         return None
     url = named.get(f"{wanted.scheme}_proxy") or named.get("all_proxy") or ""
     if not url:
@@ -176,22 +166,16 @@ def find_proxy(wanted: WebAddress, environment: Mapping[str, str]) -> Proxy | No
         if parts.scheme not in {"http", "https"}:
             raise ToolError(f"the proxy of the environment is of kind {parts.scheme!r}; http and https are understood")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return Proxy(parse_url(f"{parts.scheme}://{host}{port}/", own=True), login)
+        return parse_url(f"{parts.scheme}://{host}{port}/", own=True), login
     except ValueError:
         raise ToolError(
             f"the variable {wanted.scheme}_proxy or all_proxy does not hold the address of a proxy"
         ) from None
 
 
-def _is_exempt(host: str, no_proxy: str) -> bool:
-    names = [name.strip().lower().removeprefix("*").removeprefix(".") for name in no_proxy.split(",") if name.strip()]
-    return "*" in no_proxy.split(",") or any(host == name or host.endswith(f".{name}") for name in names if name)
-
-
-# One GET of the public web: every hop checked, every size and time bounded, nothing of ours sent along.
-#
-# No cookies, no referrer, and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy
-# is what is connected to: a name is looked up by the proxy then, and only its spelling can be checked here.
+# One GET of the public web: every redirect is checked, size and time are limited. No cookies and no referrer are sent,
+# and no header that a caller gives goes on to where a redirect leads. Behind a proxy, the proxy looks up a name, so that
+# only its spelling can be checked here.
 
 MAX_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at the very worst
 _MAX_REDIRECTS = 5
@@ -206,6 +190,7 @@ _DECLARED_CHARSET = re.compile(
     rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w-]{1,20})", re.IGNORECASE
 )
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_HTTP_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _TEXT = re.compile(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javascript|x-ndjson|xhtml)", re.IGNORECASE)
 
 
@@ -213,7 +198,6 @@ class WebPage(NamedTuple):
     """A response. `kind` is the media type, '' if unknown; `cut` when there was more of it."""
 
     place: WebAddress
-    status: int
     kind: str
     text: str
     cut: bool
@@ -239,7 +223,7 @@ class WebClient:
         """Fetch a page of text, following redirects; raises ToolError."""
         deadline, place = time.monotonic() + self._seconds, parse_url(url)
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = self._send(place, deadline, {}, Stop() if stop is None else stop, own=False)
+            answer = self._send(place, deadline, {}, stop)
             if isinstance(answer, WebPage):
                 return answer
             place = parse_url(answer)
@@ -248,21 +232,22 @@ class WebClient:
     def ask(self, url: str, headers: Mapping[str, str], stop: Stop | None = None, *, own: bool = False) -> WebPage:
         """Query a service without following redirects, since its key is in `headers`; `own`: the owner's host."""
         place = parse_url(url, own=own)
-        answer = self._send(place, time.monotonic() + self._seconds, headers, Stop() if stop is None else stop, own=own)
+        answer = self._send(place, time.monotonic() + self._seconds, headers, stop, own=own)
         if not isinstance(answer, WebPage):
             raise ToolError(f"{place.origin} redirects; configure the address that it has now")
         return answer
 
     def _send(
-        self, place: WebAddress, deadline: float, headers: Mapping[str, str], stop: Stop, *, own: bool
+        self, place: WebAddress, deadline: float, headers: Mapping[str, str], stop: Stop | None, *, own: bool = False
     ) -> WebPage | str:
         """Make one request; returns the page, or the address it redirects to."""
-        proxy = find_proxy(place, self._environment)
-        free = proxy.place.host if proxy else place.host if own else ""
+        stop = Stop() if stop is None else stop
+        proxy = _find_proxy(place, self._environment)
+        free = proxy[0].host if proxy else place.host if own else ""
         backend = PinnedBackend(deadline, self._local_networks(), resolve=self._resolve, dial=self._backend, own=free)
         tls = get_ssl_context() if place.scheme == "https" else None
         pool = (
-            httpcore.HTTPProxy(_make_core_url(proxy.place), proxy.login, ssl_context=tls, network_backend=backend)
+            httpcore.HTTPProxy(_make_core_url(proxy[0]), proxy[1], ssl_context=tls, network_backend=backend)
             if proxy
             else httpcore.ConnectionPool(ssl_context=tls, network_backend=backend)
         )
@@ -279,9 +264,8 @@ class WebClient:
             pool,
             pool.stream("GET", _make_core_url(place), headers=sent, extensions={"timeout": waits}) as response,
         ):
-            given = {
-                name.decode("latin-1").lower(): value.decode("utf-8", "replace") for name, value in response.headers
-            }
+            pairs = response.headers
+            given = {name.decode("latin-1").lower(): value.decode("utf-8", "replace") for name, value in pairs}
             if response.status in _REDIRECTS and "location" in given:
                 return urljoin(place.url, given["location"])
             return _parse_response(place, response.status, given, response.iter_stream())
@@ -303,7 +287,7 @@ def _parse_response(place: WebAddress, status: int, given: Mapping[str, str], pi
     data, cut = _read_body(pieces, given.get("content-encoding", "").strip().lower())
     if b"\0" in data[:1024] and not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ToolError(f"{place.url} is not text; only text is read")
-    return WebPage(place, status, kind, _decode_text(data, rest), cut)
+    return WebPage(place, kind, _decode_text(data, rest), cut)
 
 
 def _read_body(pieces: Iterator[bytes], coding: str) -> tuple[bytes, bool]:
@@ -341,16 +325,12 @@ def _decode_text(data: bytes, parameters: str) -> str:
 def _explain_errors(place: WebAddress, stop: Stop) -> Iterator[None]:
     try:
         yield
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
-        if stop:
+    except (*_HTTP_ERRORS, OSError, ValueError) as error:
+        if stop and isinstance(error, _HTTP_ERRORS):
             raise TurnStopped("interrupted") from None
-        raise ToolError(f"{place.origin} could not be read: {_explain_error(error)}") from None
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{place.origin} could not be read: {_explain_error(error)}") from None
-
-
-def _explain_error(error: Exception) -> str:
-    if isinstance(error, httpcore.TimeoutException) and "time" not in str(error):
-        return f"it stayed silent, or took too long ({type(error).__name__})"
-    said = str(error) or type(error).__name__
-    return f"{said}: this board's clock is wrong; see `picoclaw doctor`" if "not yet valid" in said else said
+        why = str(error) or type(error).__name__
+        if isinstance(error, httpcore.TimeoutException) and "time" not in why:
+            why = f"it stayed silent, or took too long ({type(error).__name__})"
+        elif "not yet valid" in why:
+            why += ": this board's clock is wrong; see `picoclaw doctor`"
+        raise ToolError(f"{place.origin} could not be read: {why}") from None

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
 from urllib.parse import urljoin
 
 from lxml import etree, html  # type: ignore[import-untyped]
@@ -35,25 +35,26 @@ _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 _HEADING = re.compile("h[1-6]")
 
 
-class ReadableText(NamedTuple):
-    title: str
-    text: str
-    links: tuple[str, ...]
+def extract_text(page: str, url: str, *, links: bool = False) -> tuple[str, str, tuple[str, ...]]:
+    """Extract title, text and links of HTML; with `links`, each is shown as text (address).
 
-
-def extract_text(page: str, url: str, *, links: bool = False) -> ReadableText:
-    """Extract the text of HTML; with `links`, each is shown as text (address). Raises ToolError if there is none."""
+    Raises ToolError if there is no text.
+    """
     root = parse_html(page)
-    base = _find_base(root, url)
+    base, given = url, root.find(".//base[@href]")
+    if given is not None:
+        with suppress(ValueError):
+            base = urljoin(url, given.get("href"))
     title = " ".join((root.findtext(".//title") or "").split())[:300]
     _drop_hidden_elements(root)
-    found = dict.fromkeys(_find_links(root, base))
+    addresses = (_resolve_link(link.get("href"), base) for link in islice(root.iterfind(".//a[@href]"), _MOST_SHOWN))
+    found = dict.fromkeys(filter(None, addresses))
     for element in [e for e in root.iter() if _DROPPED.fullmatch(str(e.tag)) and e is not root]:
         _drop_element(element)
     text = _render_text(_find_content(root), base if links else "")
     if not text and not title:
         raise ToolError(f"{url} holds no text that could be read without running its scripts")
-    return ReadableText(title, text, tuple(found)[:_MOST_LINKS])
+    return title, text, tuple(found)[:_MOST_LINKS]
 
 
 def parse_html(page: str) -> html.HtmlElement:
@@ -64,14 +65,6 @@ def parse_html(page: str) -> html.HtmlElement:
         return html.document_fromstring((page or " ").encode(), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
         return html.document_fromstring(b"<p></p>", parser=parser)
-
-
-def _find_base(root: html.HtmlElement, url: str) -> str:
-    given = root.find(".//base[@href]")
-    try:
-        return urljoin(url, given.get("href")) if given is not None else url
-    except ValueError:
-        return url
 
 
 def _drop_hidden_elements(root: html.HtmlElement) -> None:
@@ -103,12 +96,6 @@ def _is_hidden(given: Mapping[str, str], names: set[str]) -> bool:
     return bool(names) and not names.isdisjoint(
         [f"#{given.get('id', '')}", *(f".{one}" for one in given.get("class", "").split())]
     )
-
-
-def _find_links(root: html.HtmlElement, base: str) -> Iterator[str]:
-    for link in islice(root.iterfind(".//a[@href]"), _MOST_SHOWN):
-        if url := _resolve_link(link.get("href"), base):
-            yield url
 
 
 def _resolve_link(href: str, base: str) -> str:

@@ -7,7 +7,8 @@ DuckDuckGo has no API; its page without scripts is read, which it may refuse at 
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
@@ -16,7 +17,7 @@ from picoclaw.messages import Stop
 from picoclaw.web.address import parse_url
 from picoclaw.web.fetch import WebClient, WebPage
 
-MAX_RESULTS = 10
+_MAX_RESULTS = 10
 _BRAVE = "https://api.search.brave.com/res/v1/web/search"
 _DUCKDUCKGO = "https://html.duckduckgo.com/html/"
 _TITLE, _SNIPPET = 150, 300  # characters
@@ -28,45 +29,41 @@ class SearchResult(NamedTuple):
     snippet: str
 
 
-class SearchEngine(NamedTuple):
-    """`name` as in [web]: search, the address of a SearXNG, and Brave's key."""
-
-    name: str
-    searxng_url: str = ""
-    key: str = ""
-
-
-def search_web(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None = None) -> list[SearchResult]:
-    """Query an engine; raises ToolError."""
-    raw = _ENGINES[engine.name](web, engine, query, stop)
-    found = dict.fromkeys(
-        SearchResult(_clean_text(one.title, _TITLE), url, _clean_text(one.snippet, _SNIPPET))
-        for one in raw
-        if (url := _get_public_url(one.url))
-    )
-    return list(found)[:MAX_RESULTS]
+def search_web(
+    web: WebClient, engine: str, query: str, stop: Stop | None = None, *, searxng_url: str = "", key: str = ""
+) -> list[SearchResult]:
+    """Query an engine, named as in [web]: search; `key` is Brave's. Raises ToolError."""
+    if engine == "searxng":
+        raw = _search_searxng(web, searxng_url, query, stop)
+    else:
+        raw = _search_brave(web, key, query, stop) if engine == "brave" else _search_duckduckgo(web, query, stop)
+    found: dict[SearchResult, None] = {}
+    for one in raw:
+        with suppress(ToolError):
+            url = parse_url(one.url).url
+            found[SearchResult(_clean_text(one.title, _TITLE), url, _clean_text(one.snippet, _SNIPPET))] = None
+    return list(found)[:_MAX_RESULTS]
 
 
-def _search_searxng(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
-    if not engine.searxng_url:
+def _search_searxng(web: WebClient, searxng_url: str, query: str, stop: Stop | None) -> Iterator[SearchResult]:
+    if not searxng_url:
         raise ToolError("there is no SearXNG to ask: searxng_url is missing under [web] in config.toml")
-    asked = f"{engine.searxng_url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}"
-    answer = _parse_json(
-        web.ask(asked, {}, stop, own=True), "SearXNG", "allow `json` under search: formats in its settings"
-    )
+    asked = f"{searxng_url.rstrip('/')}/search?{urlencode({'q': query, 'format': 'json'})}"
+    page = web.ask(asked, {}, stop, own=True)
+    answer = _parse_json(page, "SearXNG", "allow `json` under search: formats in its settings")
     return _parse_results(answer.get("results"), "content")
 
 
-def _search_brave(web: WebClient, engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
-    if not engine.key:
+def _search_brave(web: WebClient, key: str, query: str, stop: Stop | None) -> Iterator[SearchResult]:
+    if not key:
         raise ToolError('Brave wants a key: put brave_key = "..." into secrets.toml')
-    url = f"{_BRAVE}?{urlencode({'q': query, 'count': MAX_RESULTS, 'text_decorations': 'false'})}"
-    answer = _parse_json(web.ask(url, {"X-Subscription-Token": engine.key}, stop), "Brave", "try again later")
+    url = f"{_BRAVE}?{urlencode({'q': query, 'count': _MAX_RESULTS, 'text_decorations': 'false'})}"
+    answer = _parse_json(web.ask(url, {"X-Subscription-Token": key}, stop), "Brave", "try again later")
     pages = answer.get("web")
     return _parse_results(pages.get("results") if isinstance(pages, dict) else None, "description")
 
 
-def _search_duckduckgo(web: WebClient, _engine: SearchEngine, query: str, stop: Stop | None) -> Iterator[SearchResult]:
+def _search_duckduckgo(web: WebClient, query: str, stop: Stop | None) -> Iterator[SearchResult]:
     from picoclaw.web.readable import parse_html
 
     page = web.ask(f"{_DUCKDUCKGO}?{urlencode({'q': query})}", {"Accept-Language": "en"}, stop)
@@ -81,14 +78,12 @@ def _search_duckduckgo(web: WebClient, _engine: SearchEngine, query: str, stop: 
         around = next(link.iterancestors("div"), None)
         snippets = [] if around is None else around.getparent().findall(".//*[@class='result__snippet']")
         said = snippets[0].text_content() if snippets else ""
-        yield SearchResult(link.text_content(), _unwrap_redirect(link.get("href") or ""), said)
-
-
-_ENGINES: dict[str, Callable[[WebClient, SearchEngine, str, Stop | None], Iterator[SearchResult]]] = {
-    "searxng": _search_searxng,
-    "brave": _search_brave,
-    "duckduckgo": _search_duckduckgo,
-}
+        try:
+            address = urlsplit(urljoin(_DUCKDUCKGO, link.get("href") or ""))
+        except ValueError:
+            continue
+        url = parse_qs(address.query).get("uddg", [address.geturl()])[0]  # what its redirector leads to
+        yield SearchResult(link.text_content(), url, said)
 
 
 def _parse_json(page: WebPage, name: str, remedy: str) -> dict[str, Any]:
@@ -105,22 +100,6 @@ def _parse_results(results: Any, snippet: str) -> Iterator[SearchResult]:
     for one in results if isinstance(results, list) else ():
         if isinstance(one, dict):
             yield SearchResult(str(one.get("title") or ""), str(one.get("url") or ""), str(one.get(snippet) or ""))
-
-
-def _unwrap_redirect(href: str) -> str:
-    """The address behind a link of DuckDuckGo's redirector."""
-    try:
-        parts = urlsplit(urljoin(_DUCKDUCKGO, href))
-    except ValueError:
-        return ""
-    return parse_qs(parts.query).get("uddg", [parts.geturl()])[0]
-
-
-def _get_public_url(url: str) -> str:
-    try:
-        return parse_url(url).url
-    except ToolError:
-        return ""
 
 
 def _clean_text(text: str, most: int) -> str:

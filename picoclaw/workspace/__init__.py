@@ -7,8 +7,7 @@ from typing import Any
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
-from picoclaw.workspace.pages import PAGES, Pages
-from picoclaw.workspace.prompts import Prompts
+from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.reading import read_bytes
 from picoclaw.workspace.templates import (
     ONBOARDING_PAGE,
@@ -33,7 +32,16 @@ def prepare_home(
     without them works, and starts faster. `meeting` brings the first meeting back. Raises ConfigError when there can be
     no home or no workspace; where only pages cannot be made, the templates serve and the problem is returned.
     """
-    made = [folder for folder in (home, home / "workspace") if _make_folder(folder)]
+    made = []
+    for folder in (home, home / "workspace"):
+        try:
+            if not folder.is_dir():
+                make_folder(folder)
+                made.append(folder)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder} cannot be made: {explain_os_error(error)}; or set PICOCLAW_HOME to another folder"
+            ) from None
     seeds = _open_templates(home, templates)
     try:
         names = list(TEMPLATE_PAGES) if restore else seeds.waiting()
@@ -44,31 +52,14 @@ def prepare_home(
     if meeting or (names and seeds.fresh()):
         names.insert(0, ONBOARDING_PAGE)  # as long as it alone is there, the home is still a fresh one
     sown = seeds.sow(names) if names else CreatedFiles([], "")
-    settings, problem = _make_settings(home) if restore else ([], "")
-    return CreatedFiles([*made, *sown.made, *settings], sown.problem or problem)
-
-
-def _make_folder(folder: Path) -> bool:
-    try:
-        if folder.is_dir():
-            return False
-        make_folder(folder)
-    except OSError as error:
-        raise ConfigError(
-            f"{folder} cannot be made: {explain_os_error(error)}; or set PICOCLAW_HOME to another folder"
-        ) from None
-    return True
-
-
-def _make_settings(home: Path) -> tuple[list[Path], str]:
-    made = []
-    for path in (home / "config.toml", home / "policy.toml"):
+    made += sown.made
+    for path in (home / "config.toml", home / "policy.toml") if restore else ():
         try:
             if create_file(path, (find_shipped("templates") / path.name).read_bytes()):
                 made.append(path)
         except OSError as error:
-            return made, f"{path} cannot be made: {explain_os_error(error)}"
-    return made, ""
+            return CreatedFiles(made, sown.problem or f"{path} cannot be made: {explain_os_error(error)}")
+    return CreatedFiles(made, sown.problem)
 
 
 def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:

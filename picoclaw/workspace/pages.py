@@ -1,4 +1,4 @@
-"""The owner's pages as a model is shown them: without comments, without what was never filled in."""
+"""What a model is told of the owner's files: the pages without what was never filled in, and the prompts."""
 
 import re
 from bisect import bisect_left
@@ -13,8 +13,7 @@ from picoclaw.prompts import Page
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 from picoclaw.times import find_zone
-from picoclaw.workspace import reading
-from picoclaw.workspace.reading import TextFiles
+from picoclaw.workspace.reading import TextFiles, read_text
 from picoclaw.workspace.templates import (
     MAX_PAGE_BYTES,
     ONBOARDING_PAGE,
@@ -26,7 +25,10 @@ from picoclaw.workspace.templates import (
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
-MAX_VALUE_CHARS = 200
+_MAX_VALUE_CHARS = 200
+_MAX_PROMPT_BYTES = 64_000
+_PROMPT_NAME = re.compile(r"[a-z_0-9]+")
+_TOOL_PROMPT = re.compile(r"tool_([a-z_0-9]+)\.md")
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md", "memory.md")}
 _HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")
@@ -43,9 +45,8 @@ class Pages:
     def __init__(self, home: Path, templates: Path | None = None) -> None:
         """Reads nothing yet. `templates` are seeds other than the shipped ones."""
         workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
-        self._home, self._source = home, source
+        self._home, self._workspace, self._source = home, workspace, source
         self._seeds = WorkspaceTemplates(home, source)
-        self._workspace = workspace
         self._own = TextFiles(workspace, MAX_PAGE_BYTES, workspace, self._clean)
         self._templates = TextFiles(source, MAX_PAGE_BYTES, clean=self._clean)
         self._problems: dict[str, str] = {}
@@ -79,7 +80,7 @@ class Pages:
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         for name in places:
             try:
-                text = reading.read_text(self._workspace / name, MAX_PAGE_BYTES, self._workspace)
+                text = read_text(self._workspace / name, MAX_PAGE_BYTES, self._workspace)
             except ConfigError:
                 continue  # which `problems` says
             found += [f"{name} {what}" for what in _describe_left_out(text or "", self._fields(name, text or ""))]
@@ -112,6 +113,69 @@ class Pages:
         return text or ""
 
 
+class Prompts:
+    """The owner's wording where there is one (`prompts/NAME.md` in the workspace), else the shipped one.
+
+    Comments are for people and left out. A file that changes is seen the next time it is asked for. In the place of one
+    that cannot be read the shipped wording serves, so that no slip of the owner's ends a turn.
+    """
+
+    def __init__(self, workspace: Path, templates: Path | None = None) -> None:
+        """Reads nothing yet. `templates` are others than the shipped ones."""
+        self._folder = workspace / "prompts"
+        self._source = templates or find_shipped("templates") / "prompts"
+        self._own = TextFiles(self._folder, _MAX_PROMPT_BYTES, workspace, _clean_prompt)
+        self._shipped = TextFiles(self._source, _MAX_PROMPT_BYTES, clean=_clean_prompt)
+        self._problems: dict[str, str] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        """Why files of the owner's that were asked for are not used, as far as they still are not."""
+        return list(self._problems.values())
+
+    def __getitem__(self, name: str) -> str:
+        """Return a template's text; raises ConfigError when there is none."""
+        found = self.get(name)
+        if found is None:
+            raise ConfigError(f"the prompt template {name}.md is missing; reinstall picoclaw")
+        return found
+
+    def get(self, name: str) -> str | None:
+        """Return a template's text, None when there is none of that name; raises ConfigError for what is no name."""
+        if not _PROMPT_NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be a prompt template's name; use small letters, digits and _")
+        self._problems.pop(name, None)
+        try:
+            own = self._own.get(f"{name}.md")
+        except ConfigError as error:
+            own = None
+            self._problems[name] = f"{error}; until then picoclaw's own wording is used"
+        return self._shipped.get(f"{name}.md") if own is None else own
+
+    def overridden(self) -> list[Path]:
+        """List the owner's files; raises ConfigError when the folder cannot be read."""
+        try:
+            return sorted(path for path in self._folder.iterdir() if not path.name.startswith("."))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise ConfigError(f"{self._folder} cannot be read: {explain_os_error(error)}") from None
+
+    def unknown(self, tools: Collection[str] | None = None) -> list[Path]:
+        """List those of the owner's files that nothing asks for: no template has that name, and none of the tools."""
+        names = {path.name for path in self._source.iterdir()}
+        others = [path for path in self.overridden() if path.name not in names]
+        return [
+            path
+            for path in others
+            if not (tool := _TOOL_PROMPT.fullmatch(path.name)) or (tools is not None and tool[1] not in tools)
+        ]
+
+
+def _clean_prompt(_: str, text: str) -> str:
+    return remove_hidden(text, trusting=True).strip("\n")
+
+
 def read_fields(text: str) -> dict[str, str]:
     """Read the lines `- Name: Ada` of a page; values are cut to 200 characters, those that say nothing left out."""
     found: dict[str, str] = {}
@@ -119,7 +183,7 @@ def read_fields(text: str) -> dict[str, str]:
         match = _FIELD.fullmatch(line.strip())
         value = " ".join(match[2].split()) if match else ""
         if match and value not in _EMPTY_VALUES:
-            found.setdefault(match[1].rstrip(), value[:MAX_VALUE_CHARS])
+            found.setdefault(match[1].rstrip(), value[:_MAX_VALUE_CHARS])
     return found
 
 

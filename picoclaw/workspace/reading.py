@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
@@ -15,14 +14,6 @@ MAX_WHOLE_BYTES = 1_000_000
 
 _HEAD_BYTES, _TAIL_BYTES = 600_000, 200_000
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
-
-StatStamp = tuple[int, ...]
-
-
-class _CachedText(NamedTuple):
-    marks: StatStamp
-    text: str
-    problem: str
 
 
 class TextFiles:
@@ -40,11 +31,8 @@ class TextFiles:
         clean: Callable[[str, str], str] = lambda _, text: text,
     ) -> None:
         """Reads nothing yet."""
-        self._folder = folder
-        self._largest = largest
-        self._inside = inside
-        self._clean = clean
-        self._kept: dict[str, _CachedText] = {}
+        self._folder, self._largest, self._inside, self._clean = folder, largest, inside, clean
+        self._kept: dict[str, tuple[tuple[int, ...], str | ConfigError]] = {}
         self._paths: dict[str, Path] = {}
 
     def get(self, name: str) -> str | None:
@@ -55,18 +43,17 @@ class TextFiles:
             self._kept.pop(name, None)
             return None
         marks = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
-        kept = self._kept.get(name)
-        if kept is None or kept.marks != marks:
-            kept = self._kept[name] = self._read(name, path, marks)
-        if kept.problem:
-            raise ConfigError(kept.problem)
-        return kept.text
-
-    def _read(self, name: str, path: Path, marks: StatStamp) -> _CachedText:
-        try:
-            return _CachedText(marks, self._clean(name, read_text(path, self._largest, self._inside) or ""), "")
-        except ConfigError as error:
-            return _CachedText(marks, "", str(error))
+        if name not in self._kept or self._kept[name][0] != marks:
+            text: str | ConfigError
+            try:
+                text = self._clean(name, read_text(path, self._largest, self._inside) or "")
+            except ConfigError as error:
+                text = error
+            self._kept[name] = marks, text
+        kept = self._kept[name][1]
+        if isinstance(kept, ConfigError):
+            raise ConfigError(str(kept))
+        return kept
 
 
 def read_text(path: Path, largest: int, inside: Path | None = None) -> str | None:
@@ -96,7 +83,7 @@ def _read_parts(path: Path, largest: int, inside: Path | None) -> list[bytes] | 
         return None
     _check_file(path, found, largest, inside)
     try:
-        with open(path, "rb", opener=_open_nonblocking) as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
             status = os.fstat(file.fileno())
             _check_file(path, status, largest, None)
             if status.st_size <= MAX_WHOLE_BYTES:
@@ -134,10 +121,6 @@ def _check_file(path: Path, found: os.stat_result, largest: int, inside: Path | 
         raise _make_read_error(path, "it is not a regular file; move it aside")
     if found.st_size > largest:
         raise _make_read_error(path, f"it is larger than {largest // 1000} kB; shorten it")
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _make_read_error(path: Path, why: str) -> ConfigError:

@@ -18,7 +18,7 @@ from picoclaw.workspace.reading import MAX_WHOLE_BYTES, read_bytes, read_text
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 
 
-def merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
+def _merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     """Bring into a page what a template has gained, and take out of it what the template has lost.
 
     Lines of the owner's own stay, also where the template says something else now, and blank ones; what the page has
@@ -44,20 +44,13 @@ def merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join(kept) + (b"\n" if kept and (page.endswith(b"\n") or not page) else b"")
 
 
-def make_diff(name: str, before: bytes, after: bytes) -> bytes:
+def _make_diff(name: str, before: bytes, after: bytes) -> bytes:
     """Show the way from one text to another, as `patch -p0` takes it."""
     import difflib
 
-    shown = difflib.diff_bytes(
-        difflib.unified_diff, _split_with_ends(before), _split_with_ends(after), name.encode(), name.encode()
-    )
+    old, new = (re.findall(rb"[^\n]*\n|[^\n]+", text) for text in (before, after))  # the last line may have no end
+    shown = difflib.diff_bytes(difflib.unified_diff, old, new, name.encode(), name.encode())
     return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
-
-
-def _split_with_ends(text: bytes) -> list[bytes]:
-    """The lines, each but perhaps the last with its end."""
-    lines = [line + b"\n" for line in _split_lines(text)]
-    return lines if text.endswith(b"\n") or not text else [*lines[:-1], lines[-1][:-1]]
 
 
 def _find_position(place: Mapping[int, int], start: int, end: int, length: int) -> int:
@@ -81,8 +74,6 @@ def _split_lines(text: bytes) -> list[bytes]:
     """The lines as patch counts them, by nothing but line feeds."""
     return text.removesuffix(b"\n").split(b"\n") if text else []
 
-
-# The pages that every workspace begins with: made once, never overwritten, and what has become of their templates.
 
 TEMPLATE_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md", "memory/MEMORY.md")
 ONBOARDING_PAGE = "BOOTSTRAP.md"
@@ -129,8 +120,10 @@ class WorkspaceTemplates:
     def sow(self, names: Iterable[str]) -> CreatedFiles:
         """Make those of the pages whose name is not taken, up to the first that cannot be made."""
         made: list[Path] = []
-        known = self._known_or_nothing()
-        after, problem = dict(known), ""
+        known, problem = {}, ""
+        with suppress(ConfigError):
+            known = self._known()
+        after = dict(known)
         try:
             for name in names:
                 path = self._page(name)
@@ -156,7 +149,7 @@ class WorkspaceTemplates:
     def diff(self, name: str) -> bytes:
         """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
         own = self._own(name) or b""
-        return make_diff(name, own, self._merged(own, name, self._known()[name]))
+        return _make_diff(name, own, self._merged(own, name, self._known()[name]))
 
     def settle(self, names: Iterable[str]) -> CreatedFiles:
         """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
@@ -188,7 +181,7 @@ class WorkspaceTemplates:
         return None if own is None else self._merged(own, name, known) == own
 
     def _merged(self, own: bytes, name: str, known: str) -> bytes:
-        return merge_template(
+        return _merge_template(
             own, known.encode(errors="surrogateescape"), self._template(name).encode(errors="surrogateescape")
         )
 
@@ -221,12 +214,6 @@ class WorkspaceTemplates:
         ]
         return known | {name: self._template(name) for name in digests}  # an older list, which does not have the texts
 
-    def _known_or_nothing(self) -> dict[str, str]:
-        try:
-            return self._known()
-        except ConfigError:
-            return {}
-
 
 def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
     """Return what the first meeting is held by, '' when it is over; raises ConfigError for a page that is none.
@@ -240,7 +227,12 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
         found = read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES)
     said = remove_hidden(found or "", trusting=True).strip()
     if found is not None and tidy and not said:
-        _delete_page(path)
+        # Where the disk does not let us, an empty page says as much as none. One that nobody may write keeps a command
+        # that runs from making another, and goes with it.
+        with suppress(OSError):
+            if path.stat().st_mode & 0o200:
+                path.unlink()
+                sync_folder(path.parent)
     return said
 
 
@@ -257,14 +249,3 @@ def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
     source = templates or find_shipped("templates") / "workspace"
     usual = remove_hidden(read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES) or "", trusting=True).strip()
     return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
-
-
-def _delete_page(path: Path) -> None:
-    """Delete a page where the disk lets us; where it does not, an empty one says as much as none.
-
-    One that nobody may write keeps a command that runs from making another, and goes with it.
-    """
-    with suppress(OSError):
-        if path.stat().st_mode & 0o200:
-            path.unlink()
-            sync_folder(path.parent)
