@@ -8,10 +8,11 @@ import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
+from picoclaw.channels.telegram.api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
-from picoclaw.channels.telegram.connection import Timing
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import MAYBE_REPEATED, parse_place
+from picoclaw.channels.telegram.sender import MAYBE_REPEATED
+from picoclaw.channels.telegram.updates import parse_place
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
@@ -237,7 +238,7 @@ def test_a_photo_is_kept_in_the_workspace_before_it_is_posted(bench, server):
 
 def test_an_album_is_one_message(bench, server):
     server.files |= {"a.jpg": b"\xff\xd8a", "b.jpg": b"\xff\xd8b"}
-    server.wait(lambda: bench.channel._poll._waits)
+    server.wait(lambda: bench.channel._may_hold)
     for name in server.files:
         server.says(OWNER, photo=[{"file_id": name, "file_size": 3}], media_group_id="5", caption=name[:1])
         time.sleep(0.05)  # the poll that waits ends with the first
@@ -692,7 +693,7 @@ def test_what_the_owner_has_to_mend_is_named(bench, server, fault, word):
 
 def test_a_poll_that_is_answered_and_deaf_is_noticed(bench, server):
     server.wait(lambda: bench.channel.status().up)
-    bench.channel._poll._empty = 8
+    bench.channel._empty_rounds = 8
     server.deaf = True
     server.says(OWNER, "can you hear me?")
     server.wait(lambda: "deaf" in bench.channel.status().error)

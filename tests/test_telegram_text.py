@@ -6,8 +6,7 @@ import time
 import pytest
 from telegram_server import KINDS
 
-from picoclaw.channels.telegram.api import Unreachable
-from picoclaw.channels.telegram.connection import TelegramConnection, Timing
+from picoclaw.channels.telegram.api import TelegramConnection, Timing, Unreachable
 from picoclaw.channels.telegram.sender import RichText, count_units, encode_entities, render_rich, split_message
 from picoclaw.channels.telegram.updates import (
     BotIdentity,

@@ -191,7 +191,7 @@ def telegram(house, user=1, **message):
     who = {"id": user, "is_bot": False, "first_name": "Ada"}
     channel._receive(parse_update({"update_id": 1, "message": about | {"from": who} | message}, BotIdentity(9, "bot")))
     end = time.monotonic() + 10
-    while not (came and not channel._downloads._chats) and time.monotonic() < end:
+    while not (came and not channel._downloads._busy) and time.monotonic() < end:
         time.sleep(0.01)
     channel._pairing.close()
     assert came, "nothing has come in"

@@ -7,19 +7,22 @@ Source: https://core.telegram.org/bots/api, "Making requests".
 
 import json
 import os
+import random
 import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 from picoclaw import files as picoclaw_files
+from picoclaw.channels.channel import ChannelStatus
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.files import RootedPath, explain_os_error
 from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
+from picoclaw.times import format_duration
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
 _MAX_PENDING_CALLS = 4
@@ -82,9 +85,11 @@ class _ApiAnswer(NamedTuple):
 class _ApiConnection:
     """A client with one connection, and the stream below it once it is connected."""
 
-    def __init__(self, client: Client) -> None:
-        """It connects with its first call."""
-        self.client = client
+    def __init__(self) -> None:
+        try:
+            self.client = Client({"Content-Type": "application/json"}, kept_s=_IDLE_CONNECTION_S)
+        except ValueError as error:
+            raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
         self.stream: Any = None
 
 
@@ -94,22 +99,22 @@ class _PendingCall:
     def __init__(self, connection: _ApiConnection | None) -> None:
         """`connection` is one that is there already, if there is one."""
         self.done = threading.Event()
-        self.sent = False
+        self.is_sent = False
         self.answer: _ApiAnswer | ChannelError | None = None
         self.connection = connection
-        self.ended = False
+        self.is_cut = False
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
         """Hear how far the request is."""
-        self.sent = self.sent or event.endswith(".send_request_body.complete")
+        self.is_sent = self.is_sent or event.endswith(".send_request_body.complete")
         if self.connection and event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self.connection.stream = told["return_value"]
-            if self.ended:
+            if self.is_cut:
                 self.cut()
 
     def cut(self) -> None:
         """Wake the thread that reads, now or as soon as it is connected."""
-        self.ended = True
+        self.is_cut = True
         if self.connection and (stream := self.connection.stream):
             with suppress(OSError):
                 socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
@@ -138,15 +143,15 @@ class TelegramApi:
     def call(self, method: str, fields: Mapping[str, Any], wait: float = 20.0, upload: Upload | None = None) -> Any:
         """Call a method and return its result; over after `wait` seconds.
 
-        Raises Unreachable, Busy, BadToken, Conflict or NotDone.
+        Raises Unreachable, Busy, BadToken, Conflict or CallRefused.
         """
-        answer = self._asked(f"/bot{self._token}/{method}", dict(fields), wait, upload, _MAX_RESPONSE_BYTES)
+        answer = self._request(f"/bot{self._token}/{method}", dict(fields), wait, upload, _MAX_RESPONSE_BYTES)
         self.date = answer.date
         return _parse_result(answer)
 
     def fetch(self, path: str, most: int, wait: float) -> bytes:
         """Fetch a file of at most `most` bytes by the path that getFile gave. Raises as `call`."""
-        answer = self._asked(f"/file/bot{self._token}/{path}", None, wait, None, most)
+        answer = self._request(f"/file/bot{self._token}/{path}", None, wait, None, most)
         if answer.status != OK:
             raise CallRefused(f"Telegram does not give the file (HTTP {answer.status})")
         return answer.data
@@ -169,13 +174,7 @@ class TelegramApi:
             one.done.set()
         self.rebuild()
 
-    def _made(self) -> _ApiConnection:
-        try:
-            return _ApiConnection(Client({"Content-Type": "application/json"}, kept_s=_IDLE_CONNECTION_S))
-        except ValueError as error:
-            raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
-
-    def _asked(
+    def _request(
         self, path: str, fields: dict[str, Any] | None, wait: float, upload: Upload | None, most: int
     ) -> _ApiAnswer:
         self.check()
@@ -186,55 +185,66 @@ class TelegramApi:
                 raise Unreachable("Telegram's name cannot be looked up: the calls before still wait for that")
             pending, era = _PendingCall(self._idle.pop() if self._idle else None), self._era
             self._pending.add(pending)
-        work = partial(self._work, pending, era, lambda: self._request(pending, path, fields, wait, upload, most))
+        # a large file may take long, each piece of it may not
+        quiet = wait if fields is not None and not upload else min(_QUIET_S if upload else _STALLED_S, wait)
+
+        def work() -> None:
+            try:
+                pending.answer = self._exchange(pending, path, fields, quiet, upload, most)
+            except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError) as error:
+                reason = (str(error) or type(error).__name__).replace(self._token, "TOKEN")
+                if "not yet valid" in reason or "has expired" in reason:
+                    reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
+                pending.answer = Unreachable(f"Telegram cannot be reached ({reason})", unsure=pending.is_sent)
+            except OSError as error:
+                pending.answer = CallRefused(f"the file cannot be sent: {explain_os_error(error)}")
+            except ChannelError as error:
+                pending.answer = error
+            finally:
+                self._release(pending, era)
+                pending.done.set()
+
         threading.Thread(target=work, name="telegram-call", daemon=True).start()
         pending.done.wait(wait)
         if pending.answer is None:
             pending.cut()
-            raise Unreachable(f"Telegram stayed silent for {wait:g} s", unsure=pending.sent)
+            raise Unreachable(f"Telegram stayed silent for {wait:g} s", unsure=pending.is_sent)
         if isinstance(pending.answer, ChannelError):
             raise pending.answer
         return pending.answer
 
-    def _work(self, pending: _PendingCall, era: int, request: Callable[[], _ApiAnswer]) -> None:
-        try:
-            with _translate_errors(pending, self._token):
-                pending.answer = request()
-        except ChannelError as error:
-            pending.answer = error
-        finally:
-            used, good = pending.connection, isinstance(pending.answer, _ApiAnswer) and not pending.ended
-            with self._guard:
-                self._pending.discard(pending)
-                if used and good and era == self._era and not self._closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
-                    self._idle.append(used)
-                    used = None
-            if used:
-                used.client.close()
-            pending.done.set()
+    def _release(self, pending: _PendingCall, era: int) -> None:
+        """Keep the connection of a call that has ended well for the next; close any other."""
+        used, good = pending.connection, isinstance(pending.answer, _ApiAnswer) and not pending.is_cut
+        with self._guard:
+            self._pending.discard(pending)
+            if used and good and era == self._era and not self._closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
+                self._idle.append(used)
+                return
+        if used:
+            used.client.close()
 
-    def _request(
+    def _exchange(
         self,
         pending: _PendingCall,
         path: str,
         fields: dict[str, Any] | None,
-        wait: float,
+        quiet: float,
         upload: Upload | None,
         most: int,
     ) -> _ApiAnswer:
-        # a large file may take long, each piece of it may not
-        quiet = wait if fields is not None and not upload else min(_QUIET_S if upload else _STALLED_S, wait)
-        told: dict[str, Any] = {
-            "timeout": Timeout(quiet, min(_CONNECT_S, quiet)),
-            "trace": pending.trace,
-        }
-        how, url = "GET" if fields is None else "POST", f"{self._base}{path}"
-        if pending.connection is None:
-            pending.connection = self._made()
-        http = pending.connection.client
-        with _encode_body(fields, upload) as body, http.stream(how, url, **told, **body) as response:
-            data = _read_bounded(response.iter_bytes(), most)
-            return _ApiAnswer(response.status_code, data, response.headers.get("date", ""))
+        pending.connection = pending.connection or _ApiConnection()
+        stream, timeout = pending.connection.client.stream, Timeout(quiet, min(_CONNECT_S, quiet))
+        method, data = "GET" if fields is None else "POST", bytearray()
+        with (
+            _encode_body(fields, upload) as body,
+            stream(method, f"{self._base}{path}", timeout=timeout, trace=pending.trace, **body) as response,
+        ):
+            for piece in response.iter_bytes():
+                data += piece
+                if len(data) > most:
+                    raise CallRefused(f"Telegram sent more than {most} bytes")
+            return _ApiAnswer(response.status_code, bytes(data), response.headers.get("date", ""))
 
 
 @contextmanager
@@ -252,29 +262,6 @@ def _encode_body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterat
             yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}
 
 
-def _read_bounded(pieces: Iterator[bytes], most: int) -> bytes:
-    data = bytearray()
-    for piece in pieces:
-        data += piece
-        if len(data) > most:
-            raise CallRefused(f"Telegram sent more than {most} bytes")
-    return bytes(data)
-
-
-@contextmanager
-def _translate_errors(pending: _PendingCall, token: str) -> Iterator[None]:
-    """Put what can go wrong on the way into words."""
-    try:
-        yield
-    except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError) as error:
-        reason = (str(error) or type(error).__name__).replace(token, "TOKEN")
-        if "not yet valid" in reason or "has expired" in reason:
-            reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
-        raise Unreachable(f"Telegram cannot be reached ({reason})", unsure=pending.sent) from None
-    except OSError as error:
-        raise CallRefused(f"the file cannot be sent: {explain_os_error(error)}") from None
-
-
 def _parse_result(answer: _ApiAnswer) -> Any:
     """Read an answer of the API; anything that is none comes from something in the way."""
     try:
@@ -290,25 +277,109 @@ def _parse_result(answer: _ApiAnswer) -> Any:
         raise Unreachable(f"Telegram's answer (HTTP {answer.status}) is not one of its API", unsure=True)
     if told["ok"]:
         return told.get("result")
-    raise _make_error(told, answer.status)
-
-
-def _make_error(told: dict[str, Any], status: int) -> ChannelError:
-    code = told.get("error_code") if isinstance(told.get("error_code"), int) else status
+    code = told.get("error_code") if isinstance(told.get("error_code"), int) else answer.status
     said = " ".join(str(told.get("description") or f"error {code}").split())[:300]
     more: dict[str, Any] = told["parameters"] if isinstance(told.get("parameters"), dict) else {}
     match code:
         case 401 | 404:
-            return BadToken(f"Telegram does not know the token ({said}): ask @BotFather, then mend secrets.toml")
+            raise BadToken(f"Telegram does not know the token ({said}): ask @BotFather, then mend secrets.toml")
         case 409 if "webhook" in said.lower():
-            return Conflict("this bot's messages go to a webhook: `picoclaw telegram unhook` takes it off")
+            raise Conflict("this bot's messages go to a webhook: `picoclaw telegram unhook` takes it off")
         case 409:
-            return Conflict("another program polls this bot: end it, or give each its own bot")
+            raise Conflict("another program polls this bot: end it, or give each its own bot")
         case 429:
             seconds = more.get("retry_after")
             pause = float(min(max(seconds, 0), 3600)) if isinstance(seconds, int) else 5.0
-            return Busy(f"Telegram wants a pause ({said})", pause)
+            raise Busy(f"Telegram wants a pause ({said})", pause)
         case int() if code >= _SERVER_ERROR:
-            return Unreachable(f"Telegram is out of order ({code}: {said})", unsure=True)
+            raise Unreachable(f"Telegram is out of order ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
-    return CallRefused(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)
+    raise CallRefused(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)
+
+
+# How the connection is, for those who ask: up or down since when, what is wrong, when Telegram was last heard.
+
+_BAD_TOKEN_S, _CONFLICT_S = 600.0, 30.0
+_SHORT_OUTAGE_S = 30.0
+
+
+class Timing(NamedTuple):
+    """How long things take, in seconds.
+
+    `hold`: for how long Telegram may keep a poll that brings nothing, `grace`: how much later it is given up. `first`
+    and `longest`: between two tries when it cannot be reached. `wait`: the longest of any other call. `between` and
+    `in_groups`: from one message to the next to a person, and to a group (https://core.telegram.org/bots/faq, "My bot
+    is hitting limits"). `album`: for the rest of the files that were sent together.
+    """
+
+    hold: int = 30
+    grace: float = 10.0
+    first: float = 1.0
+    longest: float = 60.0
+    wait: float = 20.0
+    between: float = 1.0
+    in_groups: float = 3.0
+    album: float = 1.0
+
+
+DEFAULT_TIMING = Timing()
+
+
+class TelegramConnection:
+    """The state of one bot's connection; any thread may ask and tell.
+
+    Moments are kept by the monotonic clock: a board without a battery learns the date from the network that is down.
+    """
+
+    def __init__(
+        self,
+        timing: Timing,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Not connected yet. `wall` gives seconds since 1970, `clock` seconds; `note` hears of an outage in a line."""
+        self._timing, self._wall, self._clock, self._note = timing, wall, clock, note
+        self._guard = threading.Lock()
+        self._error = "not connected yet"
+        self._since = clock()
+        self._contact: float | None = None
+        self._noted: type[Exception] | None = None
+        self._pause = self._timing.first
+
+    @property
+    def status(self) -> ChannelStatus:
+        with self._guard:
+            begun = self._wall() - self._clock()
+            contact = 0.0 if self._contact is None else begun + self._contact
+            return ChannelStatus(not self._error, begun + self._since, self._error, contact)
+
+    def heard(self) -> None:
+        """Telegram has answered as it should."""
+        with self._guard:
+            now, noted, self._noted = self._clock(), self._noted, None
+            down = now - self._since
+            if self._error:
+                self._error, self._since = "", now
+            self._contact, self._pause = now, self._timing.first
+        if noted:
+            self._note(f"telegram: back after {format_duration(down)}")
+
+    def failed(self, error: Exception) -> float:
+        """Note what went wrong; returns how long to wait before the next try, in seconds."""
+        with self._guard:
+            now = self._clock()
+            if not self._error:
+                self._since = now
+            self._error = str(error)
+            lasts = now - self._since >= _SHORT_OUTAGE_S or not isinstance(error, Unreachable)
+            new = lasts and self._noted is not type(error)
+            if new:
+                self._noted = type(error)
+            pause, self._pause = self._pause, min(self._pause * 2, self._timing.longest)
+        if new:
+            self._note(f"telegram: down: {error}")
+        if isinstance(error, Busy):
+            return error.seconds
+        fixed = _BAD_TOKEN_S if isinstance(error, BadToken) else _CONFLICT_S if isinstance(error, Conflict) else pause
+        return fixed * random.uniform(0.7, 1.0)  # noqa: S311 - many boards behind one router should not call at once

@@ -1,6 +1,9 @@
-"""Shows calls that need the owner's yes, each with three buttons, and writes below it how it has ended.
+"""The Telegram channel: what a bot's updates bring is posted, what is to be told is sent, questions get buttons.
 
-Which message asks what is kept in `state.db`: the answer may come after a restart, and from somewhere else.
+Updates are taken by one long poll after the other, and each is acknowledged when it has been kept. A poll that goes
+silent is given up a little after Telegram would have ended it. One that stays empty is held against what Telegram says
+is waiting, asked over another connection: a poll can be answered and deaf. Which message asks a question is kept in
+`state.db`: the answer may come after a restart, and from somewhere else.
 """
 
 import json
@@ -22,17 +25,18 @@ from picoclaw.channels.channel import (
     make_answer_command,
 )
 from picoclaw.channels.telegram import updates
-from picoclaw.channels.telegram.api import TelegramApi
-from picoclaw.channels.telegram.connection import DEFAULT_TIMING, TelegramConnection, Timing
+from picoclaw.channels.telegram.api import DEFAULT_TIMING, TelegramApi, TelegramConnection, Timing, Unreachable
 from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Button, ChatPlace, Sender, parse_place, split_answer
+from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Sender
 from picoclaw.channels.telegram.updates import (
+    BotIdentity,
     ButtonPress,
-    EmptyUpdate,
+    ChatPlace,
     TelegramFile,
     TelegramMessage,
     Update,
-    UpdatePoller,
+    parse_place,
+    parse_update,
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
@@ -46,23 +50,15 @@ from picoclaw.times import format_duration
 
 _QUESTIONS_KEY, _MAX_QUESTIONS = "telegram.questions", 100
 _DATA = re.compile(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
-_WORDS: dict[str, ApprovalAnswer] = {"y": "yes", "n": "no", "a": "always"}
-_LABELS = {"y": "✅ Yes", "n": "❌ No", "a": "♾ Always"}
-_CONFIRMATIONS: dict[ApprovalAnswer, str] = {
-    "yes": "Yes, this once.",
-    "no": "No.",
-    "always": "Yes, and always for exactly this.",
+_BUTTONS: dict[str, tuple[str, ApprovalAnswer, str]] = {
+    "y": ("✅ Yes", "yes", "Yes, this once."),
+    "n": ("❌ No", "no", "No."),
+    "a": ("♾ Always", "always", "Yes, and always for exactly this."),
 }
+"""By the letter in a button's data: what is on it, what the owner says by it, and what they are told."""
+
 QUESTION_CLOSED = "This question is no longer open."
 NOT_OWNER = "Only the owner can answer this."
-
-
-class ButtonAnswer(NamedTuple):
-    """What to say to whoever has pressed a button, and what the owner has said by it, if that counts."""
-
-    text: str
-    approval: Approval | None = None
-    word: ApprovalAnswer = "no"
 
 
 class _ShownQuestion(NamedTuple):
@@ -87,49 +83,49 @@ class TelegramQuestions:
             ended = describe_outcome(approval) if approval else ""
             self._sender.plain(place, "\n\n".join(filter(None, [text, ended])))
             return
-        buttons = [Button(label, f"{sign}{number}:{approval.nonce}") for sign, label in _LABELS.items()]
-        message, last = self._sender.plain(place, _describe_length(text), buttons)
+        if len(text) > MAX_EXTENDABLE_UNITS:
+            text = f"(A long question: {len(text):,} characters.)\n{text}"
+        buttons = {label: f"{letter}{number}:{approval.nonce}" for letter, (label, *_) in _BUTTONS.items()}
+        message, last = self._sender.plain(place, text, buttons)
         try:
             with self._guard:
-                self._keep(
-                    dict([*self._open().items(), (number, _ShownQuestion(place.chat, message, last))][-_MAX_QUESTIONS:])
-                )
+                shown = self._open() | {number: _ShownQuestion(place.chat, message, last)}
+                self._save(dict(list(shown.items())[-_MAX_QUESTIONS:]))
         except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
             self._note(f"telegram: which message asks about number {number} is not kept: {error}")
         self.settle()  # it may have ended meanwhile
 
-    def pressed(self, button: ButtonPress) -> ButtonAnswer:
-        """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open."""
+    def answer(self, button: ButtonPress) -> tuple[str, Approval | None, ApprovalAnswer]:
+        """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open.
+
+        Returns what to say to whoever has pressed it, and what the owner has answered by it, if that counts.
+        """
         if not button.user or button.user != self._pairing.owner():
-            return ButtonAnswer(NOT_OWNER)
+            return NOT_OWNER, None, "no"
         found = _DATA.fullmatch(button.data)
         approval = self._kept(int(found[2])) if found else None
         if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
-            return ButtonAnswer(QUESTION_CLOSED)
+            return QUESTION_CLOSED, None, "no"
         with self._guard:
             shown = self._open().get(approval.number)
         if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
-            return ButtonAnswer(QUESTION_CLOSED)
-        word = _WORDS[found[1]]
-        return ButtonAnswer(_CONFIRMATIONS[word], approval, word)
+            return QUESTION_CLOSED, None, "no"
+        _, word, text = _BUTTONS[found[1]]
+        return text, approval, word
 
     def settle(self) -> None:
         """Write below the questions that are no longer open how they have ended, as far as Telegram can be reached."""
         with self._guard, suppress(ChannelDown):
             try:
                 for number, shown in list(self._open().items()):
-                    self._settle(number, shown)
+                    approval = self._kept(number)
+                    if ended := describe_outcome(approval) if approval else "This is no longer known.":
+                        self._mark_ended(shown, ended)
+                        self._save({n: one for n, one in self._open().items() if n != number})
             except StoreError as error:
                 self._note(f"telegram: questions cannot be looked up: {error}")
 
-    def _settle(self, number: int, shown: _ShownQuestion) -> None:
-        approval = self._kept(number)
-        ended = describe_outcome(approval) if approval else "This is no longer known."
-        if ended:
-            self._end(shown, ended)
-            self._keep({n: one for n, one in self._open().items() if n != number})
-
-    def _end(self, shown: _ShownQuestion, ended: str) -> None:
+    def _mark_ended(self, shown: _ShownQuestion, ended: str) -> None:
         try:
             self._sender.edit(shown.chat, shown.message, f"{shown.text}\n\n{ended}")
         except ChannelDown:
@@ -140,30 +136,23 @@ class TelegramQuestions:
     def _open(self) -> dict[int, _ShownQuestion]:
         if self._shown is None:
             with self._pairing.marks() as marks:
-                self._shown = _load_shown(marks.get(_QUESTIONS_KEY))
+                text = marks.get(_QUESTIONS_KEY)
+            try:
+                found: Any = json.loads(text or "{}").items()
+                self._shown = {int(n): _ShownQuestion(int(q[0]), int(q[1]), str(q[2])) for n, q in found}
+            except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
+                self._shown = {}
         return self._shown
 
-    def _keep(self, shown: dict[int, _ShownQuestion]) -> None:
+    def _save(self, shown: dict[int, _ShownQuestion]) -> None:
         self._shown = shown
         with self._pairing.marks() as marks:
             marks.set(_QUESTIONS_KEY, json.dumps(shown))
 
 
-def _describe_length(text: str) -> str:
-    """Say of a question that takes several messages how long it is."""
-    return text if len(text) <= MAX_EXTENDABLE_UNITS else f"(A long question: {len(text):,} characters.)\n{text}"
-
-
-def _load_shown(text: str) -> dict[int, _ShownQuestion]:
-    try:
-        found: Any = json.loads(text or "{}")
-        return {int(number): _ShownQuestion(int(one[0]), int(one[1]), str(one[2])) for number, one in found.items()}
-    except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
-        return {}
-
-
-# The channel: what Telegram brings is posted, what is to be told is sent. Joins the modules beside it.
-
+_EMPTY_ROUNDS = 10
+_UPDATES_PER_POLL = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
+_ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 _LATE_S = 600
 _TYPING_S, _MAX_TYPING_S = 4.5, 600.0
 _MAX_STRANGERS = 20
@@ -190,28 +179,29 @@ class TelegramChannel:
         `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
         and `kept` looks up a call that needs a yes.
         """
-        self._config, self._wording, self._stops = config, wording, stops
+        self._wording, self._stops, self._timing, self._note = wording, stops, timing, note
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
-        self._ears, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
-        self._link, self._timing, self._note = TelegramConnection(timing, note=note), timing, note
+        self._poll_api, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
+        self._link = TelegramConnection(timing, note=note)
         self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
-        self._sender = Sender(self._api, partial(split_answer, workspace=self._workspace), self._ending, timing)
-        self._asking = TelegramQuestions(self._sender, self._pairing, kept, note)
-        self._downloads = updates.Downloads(self._pairing, self._fetch, self._post_said, self._ending, timing.first)
-        receive = (self._receive, self._is_urgent)
-        self._poll = UpdatePoller((self._ears, self._api), self._link, *receive, self._ending, timing)
-        self._thread = threading.Thread(target=self._poll.run, name="telegram", daemon=True)
+        self._sender = Sender(self._api, self._workspace, self._ending, timing)
+        self._questions = TelegramQuestions(self._sender, self._pairing, kept, note)
+        self._downloads = updates.Downloads(self._pairing, self._fetch, self._post_message, self._ending, timing.first)
+        self._thread = threading.Thread(target=self._poll, name="telegram", daemon=True)
         self._post: PostMessage = lambda _: None
         self._typing: dict[str, threading.Event] = {}
         self._strangers: set[int] = set()
+        self._me: BotIdentity | None = None
+        self._offset, self._empty_rounds, self._may_hold = 0, 0, False
+        self._kept_early: set[int] = set()
 
     def start(self, post: PostMessage) -> None:
         """See Channel."""
         self._post = post
         try:
-            self._ears.check()
+            self._poll_api.check()
         except ChannelError as error:
             self._link.failed(error)
             raise
@@ -226,7 +216,7 @@ class TelegramChannel:
         self._ending.set()
         for typing in list(self._typing.values()):
             typing.set()
-        for api in (self._ears, self._api, self._files):
+        for api in (self._poll_api, self._api, self._files):
             api.close()
         if self._thread.is_alive():
             self._thread.join(1.5)
@@ -250,10 +240,10 @@ class TelegramChannel:
         if place.chat > 0 and not self._pairing.allows(place.chat):
             raise ChannelError("nobody of that number may talk to this bot any more")
         if letter.approval:
-            self._asking.show(place, letter.approval, letter.text)
+            self._questions.show(place, letter.approval, letter.text)
         else:
             self._sender.letter(letter.number, place, letter.text)
-        self._asking.settle()
+        self._questions.settle()
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
         """See Channel. The sign that somebody is typing lasts until `answered`."""
@@ -271,7 +261,7 @@ class TelegramChannel:
     def changed(self, approval: Approval) -> None:
         """See Channel. What Telegram cannot be told now is written there with the next letter."""
         if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
-            threading.Thread(target=self._asking.settle, name="telegram-asking", daemon=True).start()
+            threading.Thread(target=self._questions.settle, name="telegram-asking", daemon=True).start()
 
     def _type(self, place: ChatPlace, done: threading.Event) -> None:
         until = time.monotonic() + _MAX_TYPING_S
@@ -284,24 +274,64 @@ class TelegramChannel:
         if typing := self._typing.pop(key, None):
             typing.set()
 
-    def _receive(self, update: Update) -> None:
-        """Keep what an update brings, in the poll's thread. Raises StoreError when it could not be kept."""
-        match update:
-            case TelegramMessage() if update.addressed:
-                self._said(update)
-            case ButtonPress():
-                self._pressed(update)
-            case EmptyUpdate() | TelegramMessage():
-                pass
+    # The poll, in a thread of its own.
 
-    def _pressed(self, button: ButtonPress) -> None:
-        """Have the owner's button posted as what they would type. Raises StoreError."""
-        answer = self._asking.pressed(button)
-        if found := answer.approval:
-            who, number = f"telegram:{button.user}", f"button {button.id}"
-            self._post(InboxMessage(found.chat, make_answer_command(found, answer.word), who, external=number))
-        told = {"callback_query_id": button.id, "text": answer.text}
-        self._beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+    def _poll(self) -> None:
+        """Poll until the end; whatever goes wrong, it goes on later."""
+        while not self._ending.is_set():
+            try:
+                self._poll_once()
+            except (ChannelError, StoreError) as error:
+                self._may_hold = False
+                if self._ending.is_set():
+                    return
+                pause = self._link.failed(error)
+                if isinstance(error, Unreachable):
+                    self._poll_api.rebuild()
+                self._ending.wait(pause)
+
+    def _poll_once(self) -> None:
+        """Take what is there; the first time, and after a failure, without waiting for more."""
+        me = self._me = self._me or updates.identify_bot(self._poll_api, self._timing.wait)
+        raws = self._get_updates(self._timing.hold if self._may_hold else 0)
+        self._keep_urgent(raws, me)
+        if raws and isinstance(last := parse_update(raws[-1], me), TelegramMessage) and last.album:
+            self._ending.wait(self._timing.album)  # a poll ends with the first of its files
+            raws = self._get_updates(0)
+            self._keep_urgent(raws, me)
+        found = [update for raw in raws if (update := parse_update(raw, me))]
+        if raws and not found:
+            raise Unreachable("Telegram's updates have no numbers")
+        for update in updates.join_albums(found):
+            if update.update not in self._kept_early:
+                self._receive(update)
+            self._offset = update.update + 1
+        self._kept_early = {number for number in self._kept_early if number >= self._offset}
+        self._may_hold = True
+        self._link.heard()
+        self._empty_rounds = 0 if raws else self._empty_rounds + 1
+        if self._empty_rounds >= _EMPTY_ROUNDS:
+            self._empty_rounds = 0
+            told = self._api.call("getWebhookInfo", {}, self._timing.wait)
+            waiting = told.get("pending_update_count") if isinstance(told, dict) else 0
+            if isinstance(waiting, int) and waiting > 0:
+                raise Unreachable(f"the poll was deaf: {waiting} messages waited at Telegram; it was begun anew")
+
+    def _get_updates(self, hold: int) -> list[Any]:
+        """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""
+        fields = {"offset": self._offset, "timeout": hold, "limit": _UPDATES_PER_POLL}
+        wait = hold + self._timing.grace
+        raws = self._poll_api.call("getUpdates", {**fields, "allowed_updates": _ALLOWED_UPDATES}, wait)
+        if not isinstance(raws, list):
+            raise Unreachable("Telegram's updates are not a list")
+        return raws
+
+    def _keep_urgent(self, raws: list[Any], me: BotIdentity) -> None:
+        """Keep at once what may not wait for the updates before it, of which one may not be kept."""
+        for update in (parse_update(raw, me) for raw in raws):
+            if update and update.update not in self._kept_early and self._is_urgent(update):
+                self._receive(update)
+                self._kept_early.add(update.update)
 
     def _is_urgent(self, update: Update) -> bool:
         """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
@@ -309,69 +339,72 @@ class TelegramChannel:
             return False
         return self._stops_all(update) or update.text.lower() == "/stop"
 
-    def _stops_all(self, said: TelegramMessage) -> bool:
-        return " ".join(said.text.lower().strip(" \t\r\n!.").split()) in self._stops
+    def _stops_all(self, message: TelegramMessage) -> bool:
+        return " ".join(message.text.lower().strip(" \t\r\n!.").split()) in self._stops
 
-    def _said(self, said: TelegramMessage) -> None:
-        if not self._pairing.allows(said.user):
-            self._meet(said, ChatPlace(said.chat, said.thread))
-        elif self._is_urgent(said):
-            left = "I did not take what came with that: send it again." if said.files else ""
-            self._post_said(said, (), [left] if left else [])
-        elif not said.files and not self._downloads.has(said):
-            self._post_said(said, (), [])
-        elif problem := self._not_fetched(said):
-            self._post_said(said, (), [f"I could not take what came with this: {problem}"] if said.files else [])
-
-    def _not_fetched(self, said: TelegramMessage) -> str:
-        """Have the files of a message fetched; returns why that cannot be, '' when it is begun. Raises StoreDamaged."""
-        try:
-            return "" if self._downloads.add(said) else "too many files wait to be fetched"
-        except StoreDamaged:
-            raise
-        except StoreError as error:
-            return str(error)
-
-    def _post_said(self, said: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
-        """Post a message with its files. Raises StoreError when it could not be kept."""
-        place = ChatPlace(said.chat, said.thread)
-        if problems:
-            self._tell(place, "\n".join(problems))
-        if said.text or attached:
-            origin: Origin = "owner" if said.user == self._pairing.owner() else "guest"
-            text, foreign = self._worded(said, origin)
-            who = f"telegram:{said.user}"
-            self._post(InboxMessage(place.key, text, who, origin, said.external, attached, foreign=foreign))
-
-    def _meet(self, said: TelegramMessage, place: ChatPlace) -> None:
-        """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
-        if not said.private:
+    def _receive(self, update: Update) -> None:
+        """Keep what an update brings. Raises StoreError when it could not be kept."""
+        if isinstance(update, ButtonPress):
+            text, approval, word = self._questions.answer(update)
+            if approval:  # the owner's button counts as what they would type
+                command, who = make_answer_command(approval, word), f"telegram:{update.user}"
+                self._post(InboxMessage(approval.chat, command, who, external=f"button {update.id}"))
+            told = {"callback_query_id": update.id, "text": text}
+            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+        if not isinstance(update, TelegramMessage) or not update.addressed:
             return
-        if self._pairing.redeem(said.text, said.user, said.who):
+        if not self._pairing.allows(update.user):
+            self._greet_stranger(update)
+        elif self._is_urgent(update):
+            left = "I did not take what came with that: send it again." if update.files else ""
+            self._post_message(update, (), [left] if left else [])
+        elif not update.files and not self._downloads.has(update):
+            self._post_message(update, (), [])
+        else:
+            try:
+                problem = "" if self._downloads.add(update) else "too many files wait to be fetched"
+            except StoreDamaged:
+                raise
+            except StoreError as error:
+                problem = str(error)
+            if problem:
+                problems = [f"I could not take what came with this: {problem}"] if update.files else []
+                self._post_message(update, (), problems)
+
+    def _greet_stranger(self, message: TelegramMessage) -> None:
+        """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
+        if not message.private:
+            return
+        if self._pairing.redeem(message.text, message.user, message.who):
             text = "Paired. What you write here goes to this board; /help lists the commands."
-        elif said.user in self._strangers or len(self._strangers) >= _MAX_STRANGERS:
+        elif message.user in self._strangers or len(self._strangers) >= _MAX_STRANGERS:
             return
         else:
-            self._strangers.add(said.user)
-            text = f"This bot answers its owner only. Your number is {said.user}; see `picoclaw telegram pair`."
-        self._tell(place, text)
+            self._strangers.add(message.user)
+            text = f"This bot answers its owner only. Your number is {message.user}; see `picoclaw telegram pair`."
+        self._start_beside(lambda: self._sender.say(message.place, text))
 
-    def _tell(self, place: ChatPlace, text: str) -> None:
-        """Say something without keeping the poll waiting: the next message may be the order to stop."""
-
-        self._beside(lambda: self._sender.say(place, text))
+    def _post_message(self, message: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
+        """Post a message with its files. Raises StoreError when it could not be kept."""
+        if problems:
+            self._start_beside(lambda: self._sender.say(message.place, "\n".join(problems)))
+        if message.text or attached:
+            origin: Origin = "owner" if message.user == self._pairing.owner() else "guest"
+            text, foreign = self._format_text(message, origin)
+            who, key = f"telegram:{message.user}", message.place.key
+            self._post(InboxMessage(key, text, who, origin, message.external, attached, foreign=foreign))
 
     @staticmethod
-    def _beside(act: Callable[[], object]) -> None:
-        """Do what may fail without keeping the poll waiting."""
+    def _start_beside(act: Callable[[], object]) -> None:
+        """Do what may fail without keeping the poll waiting: the next message may be the order to stop."""
 
-        def tried() -> None:
+        def run() -> None:
             with suppress(ChannelError):
                 act()
 
-        threading.Thread(target=tried, name="telegram-telling", daemon=True).start()
+        threading.Thread(target=run, name="telegram-telling", daemon=True).start()
 
-    def _fetch(self, said: TelegramMessage, file: TelegramFile, number: int) -> str:
+    def _fetch(self, message: TelegramMessage, file: TelegramFile, number: int) -> str:
         updates.check_room(self._workspace, file.size)
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
@@ -380,35 +413,36 @@ class TelegramChannel:
         data = self._files.fetch(path, updates.MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
         updates.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
-        stored = updates.make_file_name(said.chat, said.message, file.kind, f"{number}_{name}" if number else name)
-        return updates.save_file(self._workspace, stored, data)
+        name = f"{number}_{name}" if number else name
+        name = updates.make_file_name(message.chat, message.message, file.kind, name)
+        return updates.save_file(self._workspace, name, data)
 
-    def _worded(self, said: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    def _format_text(self, message: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """Put beside a text what it does not say itself, and name what of it is not the person's word.
 
         That stands in a block which it cannot close. Commands, and the words that stop, stay bare.
         """
-        text = "/help" if said.text == "/start" else said.text
-        notes = [f"from {said.who}"] if origin == "guest" else []
-        notes += said.notes
-        if (late := _seconds_since(said.date, self._ears.date)) > _LATE_S:
+        text = "/help" if message.text == "/start" else message.text
+        quotes = message.quotes
+        is_bare = text.startswith("/") or self._stops_all(message)
+        if is_bare and not message.strange:
+            return text, ()
+        notes = [f"from {message.who}"] if origin == "guest" else []
+        notes += message.notes
+        if (late := _seconds_since(message.date, self._poll_api.date)) > _LATE_S:
             notes.append(f"sent {format_duration(late)} ago")
-        bare = text.startswith("/") or self._stops_all(said)
-        if (bare or not said.quotes) and not said.strange:
-            return (text if bare else self._noted(notes, text)), ()
-        template = self._wording["untrusted"]
-        blocks = [untrusted.wrap_untrusted(template, f"in reply to {one.whose}", one.text) for one in said.quotes]
-        blocks += [untrusted.wrap_untrusted(template, said.strange, said.text)] if said.strange and said.text else []
-        content = "\n".join(filter(None, ["" if said.strange else text, *blocks]))
-        foreign = [said.strange, *(f"a message of {one.whose} that was answered" for one in said.quotes if not one.own)]
-        return self._noted(notes, content), tuple(filter(None, foreign))
-
-    def _noted(self, notes: list[str], text: str) -> str:
-        return (
-            fill_template(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
-            if notes
-            else text
-        )
+        foreign: tuple[str, ...] = ()
+        if quotes or message.strange:
+            template = self._wording["untrusted"]
+            blocks = [untrusted.wrap_untrusted(template, f"in reply to {one.whose}", one.text) for one in quotes]
+            if message.strange and message.text:
+                blocks.append(untrusted.wrap_untrusted(template, message.strange, message.text))
+            text = "\n".join(filter(None, ["" if message.strange else text, *blocks]))
+            theirs = [f"a message of {one.whose} that was answered" for one in quotes if not one.own]
+            foreign = tuple(filter(None, [message.strange, *theirs]))
+        if notes:
+            text = fill_template(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
+        return text, foreign
 
 
 def _seconds_since(sent: int, told: str) -> float:

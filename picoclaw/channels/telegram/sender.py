@@ -10,14 +10,13 @@ import time
 import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Unreachable, Upload
-from picoclaw.channels.telegram.connection import Timing
-from picoclaw.channels.telegram.updates import Attachment, split_attachments
-from picoclaw.errors import ChannelError
+from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Timing, Unreachable, Upload
+from picoclaw.channels.telegram.updates import Attachment, ChatPlace, split_attachments
 from picoclaw.markdown import remove_invisible
 
 
@@ -58,8 +57,8 @@ def render_rich(markdown: str) -> RichText:
     at = 0
     while at < len(lines):
         at = _write_block(out, lines, at)
-    text = out.text()
-    return RichText(text.rstrip("\n"), tuple(sorted(out.entities, key=lambda e: (e.start, -e.end))))
+        out.add("\n")
+    return RichText("".join(out.parts).rstrip("\n"), tuple(sorted(out.entities, key=lambda e: (e.start, -e.end))))
 
 
 class _Writer:
@@ -67,11 +66,11 @@ class _Writer:
 
     def __init__(self) -> None:
         self.entities: list[Entity] = []
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self.length = 0
 
     def add(self, text: str) -> None:
-        self._parts.append(text)
+        self.parts.append(text)
         self.length += len(text)
 
     def mark(self, kind: str, start: int, more: str = "") -> None:
@@ -79,20 +78,25 @@ class _Writer:
         if self.length > start:
             self.entities.append(Entity(kind, start, self.length, more))
 
-    def text(self) -> str:
-        return "".join(self._parts)
-
 
 def _write_block(out: _Writer, lines: list[str], at: int) -> int:
     """Write the block that begins in a line; returns the line after it."""
-    line = lines[at]
+    line, start = lines[at], out.length
     if fence := _FENCE.match(line):
         return _write_code(out, lines, at + 1, fence)
-    if _TABLE.match(line) and at + 1 < len(lines) and _DIVIDER.match(lines[at + 1]):
-        return _write_run(out, lines, at, _TABLE, "pre")
-    if _QUOTE.match(line):
-        return _write_run(out, lines, at, _QUOTE, "blockquote")
-    start = out.length
+    is_table = bool(_TABLE.match(line)) and at + 1 < len(lines) and bool(_DIVIDER.match(lines[at + 1]))
+    if is_table or _QUOTE.match(line):  # the lines that begin alike are one stretch
+        begun = _TABLE if is_table else _QUOTE
+        while at < len(lines) and (found := begun.match(lines[at])):
+            if out.length > start:
+                out.add("\n")
+            if is_table:
+                out.add(lines[at])
+            else:
+                _write_inline(out, lines[at][found.end() :])
+            at += 1
+        out.mark("pre" if is_table else "blockquote", start)
+        return at
     if heading := _HEADING.match(line):
         _write_inline(out, heading[1].rstrip().rstrip("#").rstrip())
         out.entities[:] = [e for e in out.entities if e.start < start or e.kind != "bold"]
@@ -104,7 +108,6 @@ def _write_block(out: _Writer, lines: list[str], at: int) -> int:
         _write_inline(out, line[bullet.end() :])
     else:
         _write_inline(out, line)
-    out.add("\n")
     return at + 1
 
 
@@ -118,23 +121,6 @@ def _write_code(out: _Writer, lines: list[str], at: int, fence: re.Match[str]) -
         out.add(f"\n{lines[at]}" if out.length > start else lines[at])
         at += 1
     out.mark("pre", start, fence["lang"])
-    out.add("\n")
-    return at
-
-
-def _write_run(out: _Writer, lines: list[str], at: int, begun: re.Pattern[str], kind: str) -> int:
-    """Write the lines that begin alike as one stretch: a table as it is, a quotation without its marks."""
-    start = out.length
-    while at < len(lines) and (found := begun.match(lines[at])):
-        if out.length > start:
-            out.add("\n")
-        if kind == "pre":
-            out.add(lines[at])
-        else:
-            _write_inline(out, lines[at][found.end() :])
-        at += 1
-    out.mark(kind, start)
-    out.add("\n")
     return at
 
 
@@ -147,17 +133,25 @@ def _write_inline(out: _Writer, line: str) -> None:
     for start, end, token, closing in _find_tokens(line):
         pieces.append(line[at:start])
         at = end
-        if closing or token["url"]:
-            shown, kind, more = _parse_whole(line, token, closing)
-            pieces.append(shown)
-            if kind:
-                looks.append((kind, len(pieces) - 1, len(pieces), more))
-            continue
-        pieces.append(token["plain"] or token[0])
-        if mark := token["mark"]:
-            _match_pair(line, token, mark, pieces, looks, opened)
+        if closing:
+            code = line[token.end() : closing]
+            pieces.append(code[1:-1] if code[:1] == code[-1:] == " " and code.strip() else code)
+            looks.append(("code", len(pieces) - 1, len(pieces), ""))
+        elif (url := token["url"]) and _ADDRESS.match(url):
+            pieces.append(token["label"])
+            looks.append(("text_link", len(pieces) - 1, len(pieces), url))
+        elif url:
+            pieces.append(f"{token['label']} ({url})")
+        else:
+            pieces.append(token["plain"] or token[0])
+            if token["mark"]:
+                _match_pair(line, token, pieces, looks, opened)
     pieces.append(line[at:])
-    _write(out, pieces, looks)
+    places = [out.length]
+    for piece in pieces:
+        out.add(piece)
+        places.append(out.length)
+    out.entities += [Entity(kind, places[a], places[b], more) for kind, a, b, more in looks if places[b] > places[a]]
 
 
 def _find_tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
@@ -177,27 +171,16 @@ def _find_tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
         yield token.start(), at, token, closing
 
 
-def _parse_whole(line: str, token: re.Match[str], closing: int) -> tuple[str, str, str]:
-    """Tell how code or a link is shown: text, kind and address."""
-    if closing:
-        code = line[token.end() : closing]
-        return (code[1:-1] if code[:1] == code[-1:] == " " and code.strip() else code), "code", ""
-    label, url = token["label"], token["url"]
-    if _ADDRESS.match(url):
-        return label, "text_link", url
-    return f"{label} ({url})", "", ""
-
-
 def _match_pair(
     line: str,
     token: re.Match[str],
-    mark: str,
     pieces: list[str],
     looks: list[tuple[str, int, int, str]],
     opened: dict[str, int],
 ) -> None:
     """Close what such a mark has opened, or open it; those opened in between are none."""
-    before = line[token.start() - 1 : token.start()] if token.start() else ""
+    mark = token["mark"]
+    before = line[max(0, token.start() - 1) : token.start()]
     after = line[token.end() : token.end() + 1]
     inside = mark in {"*", "_", "__"} and before.isalnum() and after.isalnum()  # 2*3*4, snake_case
     here = len(pieces) - 1
@@ -209,14 +192,6 @@ def _match_pair(
             del opened[other]
     elif after.strip() and not inside:
         opened[mark] = here
-
-
-def _write(out: _Writer, pieces: list[str], looks: list[tuple[str, int, int, str]]) -> None:
-    places = [out.length]
-    for piece in pieces:
-        out.add(piece)
-        places.append(out.length)
-    out.entities += [Entity(kind, places[a], places[b], more) for kind, a, b, more in looks if places[b] > places[a]]
 
 
 # Cuts a text with entities into messages that Telegram takes: 4,096 UTF-16 units each, broken where a reader would.
@@ -314,54 +289,12 @@ MAX_EXTENDABLE_UNITS = 3800
 """UTF-16 units of a message that may have a line added later."""
 
 
-class Button(NamedTuple):
-    """A button under a message: what it says, and what Telegram sends back when it is pressed."""
-
-    label: str
-    data: str
-
-
-class ChatPlace(NamedTuple):
-    """A chat, and a topic in it or 0."""
-
-    chat: int
-    thread: int = 0
-
-    @property
-    def key(self) -> str:
-        """The session of what is said here."""
-        return f"telegram:{self.chat}:{self.thread}" if self.thread else f"telegram:{self.chat}"
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """How a call names it."""
-        return {"chat_id": self.chat} | ({"message_thread_id": self.thread} if self.thread else {})
-
-
-def parse_place(key: str) -> ChatPlace:
-    """Read a session's key. Raises ChannelError for one that names no chat of Telegram's."""
-    try:
-        name, chat, *thread = key.split(":")
-        place = ChatPlace(int(chat), int(thread[0]) if thread else 0)
-    except ValueError:
-        name, place = "", ChatPlace(0)
-    if name != "telegram" or place.key != key or not place.chat:
-        raise ChannelError(f"{key!r} is no chat of Telegram's")
-    return place
-
-
 class Sender:
     """Sends for one bot, one message at a time, from any thread."""
 
-    def __init__(
-        self,
-        api: TelegramApi,
-        parts: Callable[[str], list[RichText | Attachment]],
-        ending: threading.Event,
-        timing: Timing,
-    ) -> None:
-        """`parts` makes of a text what is sent."""
-        self._api, self._parts, self._ending, self._timing = api, parts, ending, timing
+    def __init__(self, api: TelegramApi, workspace: Path, ending: threading.Event, timing: Timing) -> None:
+        """`workspace` is where the files lie that an answer names."""
+        self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
         self._begun: dict[int, tuple[str, list[RichText | Attachment]]] = {}
@@ -373,7 +306,7 @@ class Sender:
         with self._guard:
             begun, left = self._begun.get(number, ("", []))
             if not left or begun != text[:_KNOWN_AGAIN]:
-                left = self._parts(text)
+                left = split_answer(text, self._workspace)
             self._begun = {number: (text[:_KNOWN_AGAIN], left)}
             with self._doubting(place, text):
                 while left:
@@ -386,23 +319,23 @@ class Sender:
     def say(self, place: ChatPlace, text: str) -> None:
         """Send a text that is no letter. Raises ChannelError."""
         with self._guard, self._doubting(place, text):
-            for part in self._parts(text):
+            for part in split_answer(text, self._workspace):
                 self._part(place, part)
 
-    def plain(self, place: ChatPlace, text: str, buttons: Sequence[Button] = ()) -> tuple[int, str]:
+    def plain(self, place: ChatPlace, text: str, buttons: Mapping[str, str] | None = None) -> tuple[int, str]:
         """Send a text as it is, with buttons under its end; returns the last message's number and text.
 
-        Raises ChannelError.
+        `buttons` has by the label of each what Telegram sends back when it is pressed. Raises ChannelError.
         """
-        keys = [{"text": button.label, "callback_data": button.data} for button in buttons]
         with self._guard:
             *before, last = split_message(RichText(text), MAX_EXTENDABLE_UNITS)
             for part in before:
                 self._part(place, part)
             fields = {"text": last.text, "link_preview_options": {"is_disabled": True}}
-            sent = self._put(
-                place, "sendMessage", fields | ({"reply_markup": {"inline_keyboard": [keys]}} if keys else {})
-            )
+            if buttons:
+                row = [{"text": label, "callback_data": data} for label, data in buttons.items()]
+                fields["reply_markup"] = {"inline_keyboard": [row]}
+            sent = self._put(place, "sendMessage", fields)
             return (int(sent.get("message_id", 0)) if isinstance(sent, dict) else 0), last.text
 
     def edit(self, chat: int, message: int, text: str) -> None:
@@ -476,27 +409,25 @@ class Sender:
         wait = self._timing.wait * patient + (upload.size / _UPLOAD_BYTES_S if upload else 0)
         patience = _CALL_TIMEOUT_S
         while True:
-            self._rest(self._next.get(place.chat, 0.0) - time.monotonic())
+            rest = self._next.get(place.chat, 0.0) - time.monotonic()
+            if rest > _CALL_TIMEOUT_S:
+                raise Busy(f"Telegram wants a pause, for {rest:.0f} s more", rest)
+            if rest > 0 and self._ending.wait(rest):
+                raise Unreachable("Telegram was left")
             try:
                 sent = self._api.call(method, fields, wait, upload)
             except Busy as error:
-                self._later(place, error.seconds)
+                self._delay(place, error.seconds)
                 patience -= max(1.0, error.seconds)
                 if patience < 0:
                     raise
             else:
-                self._later(place, self._timing.in_groups if place.chat < 0 else self._timing.between)
+                self._delay(place, self._timing.in_groups if place.chat < 0 else self._timing.between)
                 return sent
 
-    def _later(self, place: ChatPlace, seconds: float) -> None:
+    def _delay(self, place: ChatPlace, seconds: float) -> None:
         now = time.monotonic()
         self._next = {chat: at for chat, at in self._next.items() if at > now} | {place.chat: now + seconds}
-
-    def _rest(self, seconds: float) -> None:
-        if seconds > _CALL_TIMEOUT_S:
-            raise Busy(f"Telegram wants a pause, for {seconds:.0f} s more", seconds)
-        if seconds > 0 and self._ending.wait(seconds):
-            raise Unreachable("Telegram was left")
 
 
 def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any] | None:
@@ -509,15 +440,14 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
     return None
 
 
-def split_answer(text: str, workspace: Any) -> list[RichText | Attachment]:
+def split_answer(text: str, workspace: Path) -> list[RichText | Attachment]:
     """Make of an answer in Markdown the messages that it is sent in."""
     parts: list[RichText | Attachment] = []
     for piece in split_attachments(text, workspace):
-        parts += (
-            [piece]
-            if isinstance(piece, Attachment)
-            else split_message(render_rich(piece), 4096 - len(MAYBE_REPEATED) - 1)
-        )
+        if isinstance(piece, Attachment):
+            parts.append(piece)
+        else:
+            parts += split_message(render_rich(piece), MAX_MESSAGE_UNITS - len(MAYBE_REPEATED) - 1)
     return parts
 
 

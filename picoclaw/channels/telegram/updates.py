@@ -1,6 +1,7 @@
-"""Reads the updates of the Bot API, which may hold anything: what is not as documented is left out, and never an error.
+"""What the Bot API brings: updates, and the files that come with messages; and the files that an answer names.
 
-Pure. Source: https://core.telegram.org/bots/api#update.
+Updates may hold anything: what is not as documented is left out, and never an error.
+Source: https://core.telegram.org/bots/api#update.
 """
 
 import json
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 
 from picoclaw import files
 from picoclaw.channels.telegram.api import TelegramApi, Unreachable
-from picoclaw.channels.telegram.connection import TelegramConnection, Timing
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
@@ -30,6 +30,35 @@ class BotIdentity(NamedTuple):
 
     id: int
     name: str
+
+
+class ChatPlace(NamedTuple):
+    """A chat, and a topic in it or 0."""
+
+    chat: int
+    thread: int = 0
+
+    @property
+    def key(self) -> str:
+        """The session of what is said here."""
+        return f"telegram:{self.chat}:{self.thread}" if self.thread else f"telegram:{self.chat}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """How a call names it."""
+        return {"chat_id": self.chat} | ({"message_thread_id": self.thread} if self.thread else {})
+
+
+def parse_place(key: str) -> ChatPlace:
+    """Read a session's key. Raises ChannelError for one that names no chat of Telegram's."""
+    try:
+        name, chat, *thread = key.split(":")
+        place = ChatPlace(int(chat), int(thread[0]) if thread else 0)
+    except ValueError:
+        name, place = "", ChatPlace(0)
+    if name != "telegram" or place.key != key or not place.chat:
+        raise ChannelError(f"{key!r} is no chat of Telegram's")
+    return place
 
 
 class TelegramFile(NamedTuple):
@@ -54,7 +83,8 @@ class TelegramMessage(NamedTuple):
 
     `who` is how the person calls themselves. `strange` says why the text is not their word, such as "a message that was
     forwarded from Eve", '' when it is. `notes` say what the text alone does not. `addressed` when it is meant for the
-    bot, which in a group not every message is. `album` is the same for files that were sent together.
+    bot, which in a group not every message is. `album` is the same for files that were sent together. Messages that
+    wait for their files are kept as lists in this order.
     """
 
     update: int
@@ -73,6 +103,11 @@ class TelegramMessage(NamedTuple):
     private: bool = False
     addressed: bool = True
     external: str = ""
+
+    @property
+    def place(self) -> ChatPlace:
+        """Where it was said."""
+        return ChatPlace(self.chat, self.thread)
 
 
 class ButtonPress(NamedTuple):
@@ -94,16 +129,26 @@ class EmptyUpdate(NamedTuple):
 Update = TelegramMessage | ButtonPress | EmptyUpdate
 
 
+def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
+    """Ask which bot this is, for at most `wait` seconds. Raises as TelegramApi.call."""
+    told = api.call("getMe", {}, wait)
+    number, name = _get(told, "id"), _get(told, "username")
+    if not isinstance(number, int) or not isinstance(name, str) or not name:
+        raise Unreachable("Telegram does not say which bot this is")
+    return BotIdentity(number, name)
+
+
 def parse_update(raw: Any, me: BotIdentity) -> Update | None:
     """Read one update; None for what has not even a number to acknowledge it by."""
-    update = _as_dict(raw)
-    number = _as_int(update.get("update_id"))
+    number = _as_int(_get(raw, "update_id"))
     if not number:
         return None
-    if query := _as_dict(update.get("callback_query")):
-        return _parse_press(number, query)
-    edited = "edited_message" in update
-    message = _as_dict(update.get("edited_message" if edited else "message"))
+    if query := _as_dict(raw.get("callback_query")):
+        user, name, data = _as_int(_get(query, "from", "id")), _as_text(query.get("id")), _as_text(query.get("data"))
+        chat = _as_int(_get(query, "message", "chat", "id"))
+        return ButtonPress(number, name, user, chat, data) if user and name else EmptyUpdate(number)
+    edited = "edited_message" in raw
+    message = _as_dict(raw.get("edited_message" if edited else "message"))
     return _parse_message(number, message, me, edited=edited) or EmptyUpdate(number)
 
 
@@ -112,7 +157,12 @@ def join_albums(updates: list[Update]) -> list[Update]:
     merged: list[Update] = []
     for one in updates:
         last = merged[-1] if merged else None
-        if isinstance(one, TelegramMessage) and isinstance(last, TelegramMessage) and _is_same_album(one, last):
+        if (
+            isinstance(one, TelegramMessage)
+            and isinstance(last, TelegramMessage)
+            and one.album
+            and (one.album, one.chat, one.user) == (last.album, last.chat, last.user)
+        ):
             text, files = last.text or one.text, last.files + one.files
             addressed, strange = last.addressed or one.addressed, last.strange or one.strange
             merged[-1] = last._replace(update=one.update, text=text, files=files, addressed=addressed, strange=strange)
@@ -121,64 +171,56 @@ def join_albums(updates: list[Update]) -> list[Update]:
     return merged
 
 
-def _is_same_album(one: TelegramMessage, last: TelegramMessage) -> bool:
-    return bool(one.album) and (one.album, one.chat, one.user) == (last.album, last.chat, last.user)
-
-
-def _parse_press(number: int, query: dict[str, Any]) -> ButtonPress | EmptyUpdate:
-    user, chat = _as_int(_as_dict(query.get("from")).get("id")), _as_dict(_as_dict(query.get("message")).get("chat"))
-    name, data = _as_text(query.get("id")), _as_text(query.get("data"))
-    return ButtonPress(number, name, user, _as_int(chat.get("id")), data) if user and name else EmptyUpdate(number)
-
-
 def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edited: bool) -> TelegramMessage | None:
-    chat, sender = _as_dict(message.get("chat")), _as_dict(message.get("from"))
-    ids = _as_int(chat.get("id")), _as_int(message.get("message_id")), _as_int(sender.get("id"))
-    files, text = _list_files(message), _read_words(message)
-    if not all(ids) or not (text or files) or sender.get("is_bot") is True or "sender_chat" in message:
+    chat, message_id, user = (
+        _as_int(_get(message, *keys)) for keys in (("chat", "id"), ("message_id",), ("from", "id"))
+    )
+    text, attached = _read_text(message), _list_files(message)
+    if not (chat and message_id and user and (text or attached)):
+        return None
+    if message["from"].get("is_bot") is True or "sender_chat" in message:
         return None
     if edited and "location" in message:  # a place that is shared live moves every few seconds
         return None
-    private = chat.get("type") == "private"
-    again = f"e{_as_int(message.get('edit_date'))}" if edited else ""
+    private = message["chat"].get("type") == "private"
     return TelegramMessage(
-        number,
-        ids[0],
-        _as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
-        ids[1],
-        ids[2],
-        _read_name(sender),
-        _strip_bot_name(text, me),
-        _as_int(message.get("edit_date" if edited else "date")),
-        ("edited",) if edited else (),
-        _explain_foreign(message),
-        tuple(_list_quotes(message, me)),
-        files,
-        _as_text(message.get("media_group_id")),
-        private,
-        private or _is_addressed(message, text, me),
-        f"{ids[1]}{again}",
+        update=number,
+        chat=chat,
+        thread=_as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
+        message=message_id,
+        user=user,
+        who=_read_name(message["from"]),
+        text=_strip_bot_name(text, me),
+        date=_as_int(message.get("edit_date" if edited else "date")),
+        notes=("edited",) if edited else (),
+        strange=_explain_foreign(message),
+        quotes=_list_quotes(message, me),
+        files=attached,
+        album=_as_text(message.get("media_group_id")),
+        private=private,
+        addressed=private or _is_addressed(message, text, me),
+        external=f"{message_id}e{_as_int(message.get('edit_date'))}" if edited else str(message_id),
     )
 
 
-def _read_words(message: dict[str, Any]) -> str:
-    """What a message says; a place and a contact in words."""
+def _read_text(message: dict[str, Any]) -> str:
+    """Read what a message says; a place and a contact in words."""
     if text := _as_text(message.get("text")) or _as_text(message.get("caption")):
         return text.strip()
-    if emoji := _as_text(_as_dict(message.get("sticker")).get("emoji")):
+    if emoji := _as_text(_get(message, "sticker", "emoji")):
         return emoji
-    place, contact = _as_dict(message.get("location")), _as_dict(message.get("contact"))
-    if isinstance(place.get("latitude"), float | int) and isinstance(place.get("longitude"), float | int):
-        return f"latitude {place['latitude']}, longitude {place['longitude']}"
-    return " ".join(filter(None, (_as_text(contact.get(key)) for key in ("first_name", "last_name", "phone_number"))))
+    latitude, longitude = _get(message, "location", "latitude"), _get(message, "location", "longitude")
+    if isinstance(latitude, float | int) and isinstance(longitude, float | int):
+        return f"latitude {latitude}, longitude {longitude}"
+    parts = (_as_text(_get(message, "contact", key)) for key in ("first_name", "last_name", "phone_number"))
+    return " ".join(filter(None, parts))
 
 
 def _explain_foreign(message: dict[str, Any]) -> str:
     """Say why a message is not the word of whoever sends it: they have passed on what another has written."""
     if origin := _as_dict(message.get("forward_origin")):
-        sender = (
-            _as_dict(origin.get("sender_user")) or _as_dict(origin.get("chat")) or _as_dict(origin.get("sender_chat"))
-        )
+        senders = (_as_dict(origin.get(key)) for key in ("sender_user", "chat", "sender_chat"))
+        sender = next(filter(None, senders), None)
         name = _read_name(sender) if sender else untrusted.sanitize_name(_as_text(origin.get("sender_user_name")))
         return f"a message that was forwarded from {name or 'somebody'}"
     if bot := _as_dict(message.get("via_bot")):
@@ -186,26 +228,24 @@ def _explain_foreign(message: dict[str, Any]) -> str:
     return "a contact's card" if _as_dict(message.get("contact")) else ""
 
 
-def _list_quotes(message: dict[str, Any], me: BotIdentity) -> Iterator[QuotedMessage]:
+def _list_quotes(message: dict[str, Any], me: BotIdentity) -> tuple[QuotedMessage, ...]:
     """Give what a message answers, shortened; of a part that was chosen, that part."""
-    chosen = _as_text(_as_dict(message.get("quote")).get("text"))
+    text, whose, own = _as_text(_get(message, "quote", "text")), "another chat", False
     if answered := _as_dict(message.get("reply_to_message")):
-        by, sender = _as_int(_as_dict(answered.get("from")).get("id")), _as_int(_as_dict(message.get("from")).get("id"))
+        by = _as_int(_get(answered, "from", "id"))
         whose = "yours" if by == me.id else "another"
-        own = by == sender and not _explain_foreign(answered)
-        yield from _shorten_quote(whose, chosen or _read_words(answered), own=own)
-    elif _as_dict(message.get("external_reply")):
-        yield from _shorten_quote("another chat", chosen, own=False)
-
-
-def _shorten_quote(whose: str, text: str, *, own: bool) -> Iterator[QuotedMessage]:
-    cut = " ".join(text.split())
-    if cut:
-        yield QuotedMessage(whose, cut if len(cut) <= _QUOTED_CHARS else f"{cut[:_QUOTED_CHARS]}…", own)
+        own = by == _as_int(_get(message, "from", "id")) and not _explain_foreign(answered)
+        text = text or _read_text(answered)
+    elif not _as_dict(message.get("external_reply")):
+        return ()
+    text = " ".join(text.split())
+    if len(text) > _QUOTED_CHARS:
+        text = f"{text[:_QUOTED_CHARS]}…"
+    return (QuotedMessage(whose, text, own),) if text else ()
 
 
 def _is_addressed(message: dict[str, Any], text: str, me: BotIdentity) -> bool:
-    if _as_int(_as_dict(_as_dict(message.get("reply_to_message")).get("from")).get("id")) == me.id:
+    if _as_int(_get(message, "reply_to_message", "from", "id")) == me.id:
         return True
     named = rf"(?:(?<![\w@/.+-])|(?<!\S)/\w+)@{re.escape(me.name)}(?![\w@]|\.\w)"
     return bool(re.search(named, text, re.IGNORECASE))
@@ -224,23 +264,27 @@ def _strip_bot_name(text: str, me: BotIdentity) -> str:
 
 def _list_files(message: dict[str, Any]) -> tuple[TelegramFile, ...]:
     photos = message.get("photo")
-    sizes = [_as_dict(photo) for photo in photos] if isinstance(photos, list) else []
-    if found := [file for photo in sizes if (file := _parse_file(photo, "photo"))]:
+    sizes = [_parse_file(photo, "photo") for photo in photos] if isinstance(photos, list) else []
+    if found := [file for file in sizes if file]:
         return (max(found, key=lambda file: file.size),)
-    for kind in _FILES:
-        if file := _parse_file(_as_dict(message.get(kind)), kind):
-            return (file,)
-    return ()
+    return next(((file,) for kind in _FILES if (file := _parse_file(message.get(kind), kind))), ())
 
 
-def _parse_file(raw: dict[str, Any], kind: str) -> TelegramFile | None:
-    name, size = _as_text(raw.get("file_id")), _as_int(raw.get("file_size"))
-    return TelegramFile(name, kind, _as_text(raw.get("file_name")), max(0, size)) if name else None
+def _parse_file(raw: Any, kind: str) -> TelegramFile | None:
+    name, size = _as_text(_get(raw, "file_id")), max(0, _as_int(_get(raw, "file_size")))
+    return TelegramFile(name, kind, _as_text(_get(raw, "file_name")), size) if name else None
 
 
 def _read_name(sender: dict[str, Any]) -> str:
     parts = (_as_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
     return untrusted.sanitize_name(" ".join(filter(None, parts))) or str(_as_int(sender.get("id")))
+
+
+def _get(value: Any, *keys: str) -> Any:
+    """Look up a key of a key's value; None where anything on the way is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
@@ -254,118 +298,6 @@ def _as_text(value: Any) -> str:
 def _as_int(value: Any) -> int:
     fits = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63
     return value if fits else 0
-
-
-# Takes a bot's updates, one long poll after the other, and acknowledges each when it has been kept.
-#
-# A poll that goes silent is given up a little after Telegram would have ended it. One that stays empty is held against
-# what Telegram says is waiting, asked over another connection: a poll can be answered and deaf.
-
-_EMPTY_ROUNDS = 10
-_UPDATES_PER_POLL = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
-_ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
-
-
-class UpdatePoller:
-    """Runs in a thread of its own until `ending` is set and the API is closed."""
-
-    def __init__(
-        self,
-        apis: tuple[TelegramApi, TelegramApi],
-        link: TelegramConnection,
-        receive: Callable[[Update], None],
-        is_urgent: Callable[[Update], bool],
-        ending: threading.Event,
-        timing: Timing,
-    ) -> None:
-        """`apis`: the poll's own, which is begun anew when something goes wrong, and one to ask beside it.
-
-        `receive` keeps an update durably, or raises StoreError; one that `is_urgent` comes before all others.
-        """
-        (self._api, self._other), self._link, self._receive, self._ending = apis, link, receive, ending
-        self._timing, self._is_urgent = timing, is_urgent
-        self._offset = 0
-        self._heeded: set[int] = set()
-        self._empty = 0
-        self._waits = False
-        self.me: BotIdentity | None = None
-
-    def run(self) -> None:
-        """Poll until the end; whatever goes wrong, it goes on later."""
-        while not self._ending.is_set():
-            try:
-                self._round()
-            except (ChannelError, StoreError) as error:
-                self._waits = False
-                if self._ending.is_set():
-                    return
-                pause = self._link.failed(error)
-                if isinstance(error, Unreachable):
-                    self._api.rebuild()
-                self._ending.wait(pause)
-
-    def _round(self) -> None:
-        """Take what is there; the first time, and after a failure, without waiting for more."""
-        me = self.me = self.me or identify_bot(self._api, self._timing.wait)
-        raws = self._waiting(self._timing.hold if self._waits else 0)
-        self._heed(raws, me)
-        if raws and isinstance(last := parse_update(raws[-1], me), TelegramMessage) and last.album:
-            self._ending.wait(self._timing.album)  # a poll ends with the first of its files
-            raws = self._waiting(0)
-            self._heed(raws, me)
-        self._take(raws, me)
-        self._waits = True
-        self._link.heard()
-        self._empty = 0 if raws else self._empty + 1
-        if self._empty >= _EMPTY_ROUNDS:
-            self._empty = 0
-            self._probe()
-
-    def _waiting(self, hold: int) -> list[Any]:
-        """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""
-        fields = {
-            "offset": self._offset,
-            "timeout": hold,
-            "limit": _UPDATES_PER_POLL,
-            "allowed_updates": _ALLOWED_UPDATES,
-        }
-        raws = self._api.call("getUpdates", fields, hold + self._timing.grace)
-        if not isinstance(raws, list):
-            raise Unreachable("Telegram's updates are not a list")
-        return raws
-
-    def _take(self, raws: list[Any], me: BotIdentity) -> None:
-        updates = [update for raw in raws if (update := parse_update(raw, me))]
-        if raws and not updates:
-            raise Unreachable("Telegram's updates have no numbers")
-        for update in join_albums(updates):
-            if update.update not in self._heeded:
-                self._receive(update)
-            self._offset = update.update + 1
-        self._heeded = {number for number in self._heeded if number >= self._offset}
-
-    def _heed(self, raws: list[Any], me: BotIdentity) -> None:
-        """Receive at once what may not wait for the updates before it, of which one may not be kept."""
-        for update in (parse_update(raw, me) for raw in raws):
-            if update and update.update not in self._heeded and self._is_urgent(update):
-                self._receive(update)
-                self._heeded.add(update.update)
-
-    def _probe(self) -> None:
-        """Raise Unreachable when messages wait at Telegram, and the poll is not given them."""
-        told = self._other.call("getWebhookInfo", {}, self._timing.wait)
-        waiting = told.get("pending_update_count") if isinstance(told, dict) else 0
-        if isinstance(waiting, int) and waiting > 0:
-            raise Unreachable(f"the poll was deaf: {waiting} messages waited at Telegram; it was begun anew")
-
-
-def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
-    """Ask which bot this is, for at most `wait` seconds. Raises as Api.call."""
-    told = api.call("getMe", {}, wait)
-    number, name = (told.get("id"), told.get("username")) if isinstance(told, dict) else (0, "")
-    if not isinstance(number, int) or not isinstance(name, str) or not name:
-        raise Unreachable("Telegram does not say which bot this is")
-    return BotIdentity(number, name)
 
 
 # Files both ways: what was sent to the bot goes into the workspace, and what an answer names there is sent.
@@ -420,7 +352,7 @@ class Downloads:
         self._guard = threading.Lock()
         self._free = threading.Semaphore(_FILES_AT_ONCE)
         self._waiting: list[TelegramMessage] = []
-        self._chats: set[tuple[int, int]] = set()
+        self._busy: set[ChatPlace] = set()
 
     def begin(self) -> None:
         """Go on with what a former process has left. Raises StoreError."""
@@ -429,74 +361,74 @@ class Downloads:
                 self._waiting = _load_waiting(marks.get(_WAITING))
             if not self._waiting:
                 self._pairing.close()  # nobody may write for days
-            for said in self._waiting:
-                self._work_for(said)
+            for message in self._waiting:
+                self._start_thread(message.place)
 
-    def has(self, said: TelegramMessage) -> bool:
+    def has(self, message: TelegramMessage) -> bool:
         """Tell whether a message of the same chat waits here."""
         with self._guard:
-            return any(_get_chat(one) == _get_chat(said) for one in self._waiting)
+            return any(one.place == message.place for one in self._waiting)
 
-    def add(self, said: TelegramMessage) -> bool:
+    def add(self, message: TelegramMessage) -> bool:
         """Take a message durably; False when too many wait. Raises StoreError."""
         with self._guard:
-            if any(one.update == said.update for one in self._waiting):
+            if any(one.update == message.update for one in self._waiting):
                 return True
             if len(self._waiting) >= _MAX_WAITING:
                 return False
-            self._keep([*self._waiting, said])
-            self._work_for(said)
+            self._save([*self._waiting, message])
+            self._start_thread(message.place)
             return True
 
-    def _keep(self, waiting: list[TelegramMessage]) -> None:
+    def _save(self, waiting: list[TelegramMessage]) -> None:
         with self._pairing.marks() as marks:
             marks.set(_WAITING, json.dumps(waiting) if waiting else "")
         self._waiting = waiting
 
-    def _work_for(self, said: TelegramMessage) -> None:
-        if (chat := _get_chat(said)) not in self._chats:
-            self._chats.add(chat)
-            threading.Thread(target=self._work, args=(chat,), name="telegram-files", daemon=True).start()
+    def _start_thread(self, place: ChatPlace) -> None:
+        if place not in self._busy:
+            self._busy.add(place)
+            threading.Thread(target=self._work, args=(place,), name="telegram-files", daemon=True).start()
 
-    def _next(self, chat: tuple[int, int]) -> TelegramMessage | None:
-        with self._guard:
-            said = next((one for one in self._waiting if _get_chat(one) == chat), None)
-            if said is None or self._ending.is_set():
-                self._chats.discard(chat)  # before another message can be added that nobody would look for
-                return None
-            return said
-
-    def _work(self, chat: tuple[int, int]) -> None:
+    def _work(self, place: ChatPlace) -> None:
         try:
-            while said := self._next(chat):
+            while message := self._next(place):
                 with self._free:
-                    paths, problems = self._fetched(said)
+                    paths, problems = self._fetch_files(message)
                 pause = self._pause
-                while not self._ending.is_set() and not self._over(said, paths, problems):
+                while not self._ending.is_set() and not self._finish(message, paths, problems):
                     problems = []  # they were told
                     self._ending.wait(pause)
                     pause = min(2 * pause, _MAX_PAUSE_S)
         finally:
             with self._guard:
-                self._chats.discard(chat)
+                self._busy.discard(place)
 
-    def _over(self, said: TelegramMessage, paths: tuple[str, ...], problems: list[str]) -> bool:
+    def _next(self, place: ChatPlace) -> TelegramMessage | None:
+        with self._guard:
+            message = next((one for one in self._waiting if one.place == place), None)
+            if message is None or self._ending.is_set():
+                self._busy.discard(place)  # before another message can be added that nobody would look for
+                return None
+            return message
+
+    def _finish(self, message: TelegramMessage, paths: tuple[str, ...], problems: list[str]) -> bool:
         """Hand a message on, and let go of it; False while the disk does not take that."""
         try:
-            self._hand_on(said, paths, problems)
+            self._hand_on(message, paths, problems)
             with self._guard:
-                self._keep([one for one in self._waiting if one.update != said.update])
+                self._save([one for one in self._waiting if one.update != message.update])
         except StoreError:
             return False
         return True
 
-    def _fetched(self, said: TelegramMessage) -> tuple[tuple[str, ...], list[str]]:
+    def _fetch_files(self, message: TelegramMessage) -> tuple[tuple[str, ...], list[str]]:
         paths: list[str] = []
         problems: list[str] = []
-        for number, file in enumerate(said.files):
+        for number, file in enumerate(message.files):
             for tried in range(_TRIES):
                 try:
-                    paths.append(self._fetch(said, file, number))
+                    paths.append(self._fetch(message, file, number))
                     break
                 except ChannelError as error:
                     if isinstance(error, ChannelDown) and tried < _TRIES - 1 and not self._ending.is_set():
@@ -507,22 +439,15 @@ class Downloads:
         return tuple(paths), problems
 
 
-def _get_chat(said: TelegramMessage) -> tuple[int, int]:
-    return said.chat, said.thread
-
-
 def _load_waiting(text: str) -> list[TelegramMessage]:
     """Read what waits; what cannot be read is left out."""
     found: list[TelegramMessage] = []
     try:
-        rows: Any = json.loads(text or "[]")
-        for row in rows:
-            said = TelegramMessage(*row)
-            quotes, files = (
-                tuple(QuotedMessage(*one) for one in said.quotes),
-                tuple(TelegramFile(*one) for one in said.files),
-            )
-            found.append(said._replace(notes=tuple(said.notes), quotes=quotes, files=files))
+        for row in json.loads(text or "[]"):
+            message = TelegramMessage(*row)
+            quotes = tuple(QuotedMessage(*one) for one in message.quotes)
+            attached = tuple(TelegramFile(*one) for one in message.files)
+            found.append(message._replace(notes=tuple(message.notes), quotes=quotes, files=attached))
     except (ValueError, TypeError, RecursionError):
         pass
     return found
@@ -568,21 +493,21 @@ def split_attachments(text: str, workspace: Path) -> Iterator[str | Attachment]:
 
     What is not there, is somewhere else or is too large stays text, and so does what stands in a block of code.
     """
-    waiting: list[str] = []
+    lines: list[str] = []
     fenced = False
     for line in text.split("\n"):
         fenced ^= bool(_FENCE.match(line))
         found = None if fenced else _NAMED.match(line)
         attached = _find_attachment(found[1], found[2].strip(), workspace) if found else None
         if attached is None:
-            waiting.append(line)
+            lines.append(line)
             continue
-        if said := "\n".join(waiting).strip("\n"):
-            yield said
-        waiting = []
+        if before := "\n".join(lines).strip("\n"):
+            yield before
+        lines = []
         yield attached
-    if said := "\n".join(waiting).strip("\n"):
-        yield said
+    if after := "\n".join(lines).strip("\n"):
+        yield after
 
 
 def _find_attachment(words: str, name: str, workspace: Path) -> Attachment | None:
