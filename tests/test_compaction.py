@@ -190,7 +190,7 @@ def test_and_a_model_merges_both_when_they_are_too_long_together(tmp_path):
     earlier = f"{EARLIER} {' '.join(f'Part {i} is number {i}.' for i in range(110))}"
     newer = f"The pump takes 12 V; {' '.join(f'hose {i}' for i in range(60))}."
     provider, summary = summariser(tmp_path, says(earlier), says(newer), says("Valve 3.5 bar, pump 12 V"))
-    text = summary.summarise(earlier, [said("The pump takes 12 V")]).text
+    text = summary.summarise(earlier, [said("The pump takes 12 V")])[0]
     assert text.endswith("Valve 3.5 bar, pump 12 V")
     assert "Ada's boiler stands in the cellar." in text
     assert count_bytes(text) <= summary.longest
@@ -230,7 +230,7 @@ def test_no_request_is_longer_than_the_window(tmp_path, window, length):
     earlier = ("The valve opens at 3.5 bar. " * 1000)[: window // 4]
     provider, summary = summariser(tmp_path, *[says("plants, a valve at 3.5 bar, opens")] * 4, window=window)
     turns = [said(f"plants {'ä' * length}", answer="y" * length) for _ in range(12)]
-    assert 1 <= summary.summarise(earlier, turns).turns <= 12
+    assert 1 <= summary.summarise(earlier, turns)[1] <= 12
     for text in asked(provider):
         assert count_bytes(text) / 3 <= window - summary._model.answer_tokens
 

@@ -10,11 +10,10 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from picoclaw.agent.context import AgentApp, BuiltContext, ContextBuilder
+from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Conversation
-from picoclaw.agent.loop import Agent
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.memory.dream import DreamAnswer, DreamModel
+from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import (
     Caller,
     End,
@@ -24,7 +23,6 @@ from picoclaw.messages import (
     Purpose,
     Request,
     Stop,
-    Turn,
     TurnContext,
     TurnHooks,
     Usage,
@@ -85,25 +83,6 @@ class OpenConversation(NamedTuple):
         return self.turns[:first]
 
 
-class RetryPause(NamedTuple):
-    """A summary that failed: the `oldest` turn that it was of, how many turns there were, how many are awaited."""
-
-    oldest: int = 0
-    turns: int = 0
-    awaited: int = 0
-
-    def over(self, held: OpenConversation) -> bool:
-        """Tell whether it may be tried again. Whatever else has become of the conversation ends the rest as well."""
-        more = len(held.turns) - self.turns
-        return held.turns[0][0] != self.oldest or not 0 <= more < self.awaited
-
-    def after(self, held: OpenConversation) -> "RetryPause":
-        """The rest after one more failure: twice as long, and one turn after the first."""
-        oldest = held.turns[0][0]
-        awaited = min(self.awaited * 2, _MAX_PAUSE_TURNS) if oldest == self.oldest else 1
-        return RetryPause(oldest, len(held.turns), awaited)
-
-
 class WindowLoad(NamedTuple):
     """What the next request takes of a window, in tokens: the turns in `talk`, and what is `fixed` beside them."""
 
@@ -141,57 +120,18 @@ def is_near_limit(load: WindowLoad) -> bool:
     return load.passes(load.window - _RESERVE if load.window >= _LARGE else load.window * _SOFT_SHARE)
 
 
-# The turn before a summary, in which a model may write down what must outlast the conversation.
-#
-# It is asked as in the chat, with the same words and tools before it, so that a server knows most of the request already.
-# It may call few of them, and nothing of the turn is kept.
+# The turn before a summary, in which a model may write down what must outlast the conversation. It is asked as in the
+# chat, with the same words and tools before it, so that a server knows most of the request already. It may call few
+# tools, and nothing of the turn is kept.
 
 FLUSH_TOOLS = frozenset(
     {
-        "memory_store",
-        "memory_search",
-        "memory_get",
-        "memory_update",
-        "read_file",
-        "write_file",
-        "edit_file",
-        "append_file",
-        "list_dir",
+        *("memory_store", "memory_search", "memory_get", "memory_update"),
+        *("read_file", "write_file", "edit_file", "append_file", "list_dir"),
     }
 )
 FLUSH_STEPS, FLUSH_SECONDS = 5, 90.0
 _ELLIPSIS = "[…]"
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryFlush:
-    """One such turn of the chat `session`, after the `turns` that it shows; `now` is the wall clock.
-
-    `heard` names what it is told that is nobody's word.
-    """
-
-    agent: Agent
-    brief: TurnContext
-    turns: Sequence[tuple[Message, ...]]
-    session: str
-    now: datetime
-    heard: tuple[str, ...] = ()
-
-    @property
-    def fixed_bytes(self) -> int:
-        """What a request of this chat has beside the conversation."""
-        tools = self.agent.tools(Conversation(list(self.turns)), self.brief)
-        return count_request_bytes(self.brief.system, (), tools)
-
-    def run(self, stop: Stop | None) -> Turn:
-        """Have the turn; how it ended is in the result, and whatever it says is for nobody."""
-        limits = replace(
-            self.agent.limits, steps=FLUSH_STEPS, seconds=FLUSH_SECONDS, tokens=FLUSH_STEPS * self.agent.window
-        )
-        agent = replace(self.agent, provider=_NoLastWordProvider(self.agent.provider), limits=limits)
-        may = FLUSH_TOOLS & agent.toolset.names
-        caller = Caller(self.session, "owner", self.now, _discard_text, set(self.heard), may=may, cause="summary")
-        return agent.turn(self.brief, self.turns, caller, TurnHooks(stop=stop))
 
 
 class _NoLastWordProvider:
@@ -232,18 +172,6 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
         else:
             found.append(tuple(messages))
     return found
-
-
-def build_flush_context(
-    builder: ContextBuilder, session: str, template: str, turns: Sequence[tuple[Message, ...]], now: datetime
-) -> BuiltContext:
-    """Make the brief of such a turn, without what is not the owner's; nothing is taken for told by it."""
-    inbound = Inbound(session, template)
-    return replace(builder, tidy=False, foreign=False).build(inbound, turns, (), now)
-
-
-def _discard_text(_text: str) -> None:
-    """Nobody is told anything."""
 
 
 # What of an earlier summary a newer one does not speak of any more, and whether a text is a summary at all. Pure.
@@ -302,22 +230,18 @@ def _render_message(message: Message, most: int) -> Iterator[str]:
         yield _format_line("Result", cut_bytes(message.text, _LONGEST_RESULT))
         return
     if message.role == "user":
-        yield from _render_user_message(message.text, most)
+        # the person's words, with the time and the helpers' reports that their header held; the rest is told anew
+        found = _CONTEXT_HEADER.match(message.text)
+        header, words = (found[1], message.text[found.end() :]) if found else ("", message.text)
+        for report in _REPORT.findall(header):
+            yield _format_line("Report", cut_bytes(report, most))
+        when = _HEADER_TIME.search(header)
+        yield _format_line(f"User, {when[0]}" if when else "User", cut_bytes(words, most))
     elif message.text:
         yield _format_line("Assistant", cut_bytes(message.text, most))
     for call in message.calls:
         arguments = json.dumps(call.arguments, ensure_ascii=False)
         yield _format_line("Call", cut_bytes(f"{call.name} {arguments}", _LONGEST_ARGUMENTS))
-
-
-def _render_user_message(text: str, most: int) -> Iterator[str]:
-    """The person's words, with the time and the helpers' reports that their head held; the rest is told anew."""
-    found = _CONTEXT_HEADER.match(text)
-    head = found[1] if found else ""
-    for report in _REPORT.findall(head):
-        yield _format_line("Report", cut_bytes(report, most))
-    when = _HEADER_TIME.search(head)
-    yield _format_line(f"User, {when[0]}" if when else "User", cut_bytes(text[found.end() :] if found else text, most))
 
 
 def _format_line(who: str, text: str) -> str:
@@ -336,13 +260,6 @@ _OF_A_TURN, _OF_TWO = 0.25, 1.5
 """Shares of what one request can hold: with both, each of two halves fits."""
 
 
-class SummaryResult(NamedTuple):
-    """A summary, and of how many turns it is."""
-
-    text: str
-    turns: int
-
-
 class Summariser:
     """Asks a `model` in the words of the `prompts`; `longest` are the bytes that a summary may have.
 
@@ -350,21 +267,20 @@ class Summariser:
     """
 
     def __init__(self, prompts: Templates, model: DreamModel) -> None:
-        """Ask nothing yet."""
         self._prompts = prompts
         self._model = model
         self._halved = False
         self.usage = Usage()
         self.longest = get_summary_bytes(model.window)
 
-    def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
-        """Sum up turns after what was `earlier`, the summary before; of very many the oldest.
+    def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> tuple[str, int]:
+        """Sum up turns after what was `earlier`, the summary before; returns the summary and of how many turns it is.
 
-        Raises ProviderError, also for an answer that is not to be used: one that says nothing, was cut, only repeats
-        itself, or is too long.
+        Of very many turns it is of the oldest. Raises ProviderError, also for an answer that is not to be used: one
+        that says nothing, was cut, only repeats itself, or is too long.
         """
         try:
-            text, count = self._read_all(cut_bytes(earlier, self.longest), turns)
+            text, count = self._summarise_oldest(cut_bytes(earlier, self.longest), turns)
         except Refused as error:
             half, unexplained = turns[: len(turns) // 2], error.is_unexplained and not self._halved
             long = unexplained and sum(count_bytes(message.text) for turn in turns for message in turn) >= LONG_RESULT
@@ -376,9 +292,9 @@ class Summariser:
             text = self._merge(cut_bytes(earlier, self.longest), text)
         if count_bytes(text) > self.longest:
             raise Refused(f"the model's summary is too long: {count_bytes(text)} bytes of {self.longest}")
-        return SummaryResult(carry_over(earlier, text, self.longest), count)
+        return carry_over(earlier, text, self.longest), count
 
-    def _read_all(self, earlier: str, turns: Sequence[Sequence[Message]]) -> SummaryResult:
+    def _summarise_oldest(self, earlier: str, turns: Sequence[Sequence[Message]]) -> tuple[str, int]:
         """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
         room = self._model.room(self._prompts["summary"]) - count_bytes(earlier or _NONE)
         if room < _MIN_ROOM:
@@ -386,15 +302,15 @@ class Summariser:
         texts = [render_turn(turn, int(room * _OF_A_TURN)) for turn in turns]
         ends = list(accumulate(count_bytes(text) + count_bytes(_BETWEEN) for text in texts))
         if ends[-1] <= room:
-            return SummaryResult(self._read(earlier, texts), len(texts))
+            return self._summarise_texts(earlier, texts), len(texts)
         count = sum(end <= room * _OF_TWO for end in ends)
         middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
-        older = cut_bytes(self._read(earlier, texts[:middle]), self.longest)
-        newer = cut_bytes(self._read("", texts[middle:count]), self.longest)
+        older = cut_bytes(self._summarise_texts(earlier, texts[:middle]), self.longest)
+        newer = cut_bytes(self._summarise_texts("", texts[middle:count]), self.longest)
         text = carry_over(older, self._merge(older, newer), self.longest)
-        return SummaryResult(carry_over(newer, text, self.longest), count)
+        return carry_over(newer, text, self.longest), count
 
-    def _read(self, earlier: str, texts: Sequence[str]) -> str:
+    def _summarise_texts(self, earlier: str, texts: Sequence[str]) -> str:
         """Sum up texts; a model that only says again what was summed up before is asked for them by themselves."""
         history = _BETWEEN.join(texts)
         text = self._ask("summary", {"summary": earlier or _NONE, "history": history})
@@ -410,10 +326,15 @@ class Summariser:
         return self._ask("merge", {"older": older or _NONE, "newer": cut_bytes(newer, room)})
 
     def _ask(self, name: str, values: dict[str, str]) -> str:
-        """Ask in the words of a template, in which no value may be missing."""
+        """Ask in the words of a template, in which no value may be missing; once more when the connection broke."""
         template = self._prompts[name]
         template += "".join(f"\n{{{value}}}" for value in values if f"{{{value}}}" not in template)
-        answer = self._request(fill_template(template, values))
+        question = fill_template(template, values)
+        try:
+            answer = self._model.ask(question)
+        except Unavailable:  # a server may have closed a connection that was left open from before
+            answer = self._model.ask(question)
+        self.usage += answer.usage
         if answer.cut:
             raise Refused("the model's answer was cut off")
         if not list_terms(answer.text):
@@ -421,15 +342,6 @@ class Summariser:
         if is_unrelated(answer.text, values.values()):
             raise Refused(f"the model did not do it: {cut_bytes(' '.join(answer.text.split()), 120)}")
         return answer.text
-
-    def _request(self, question: str) -> DreamAnswer:
-        """Ask once more when the line broke: a server may have closed one that was left open from before."""
-        try:
-            answer = self._model.ask(question)
-        except Unavailable:
-            answer = self._model.ask(question)
-        self.usage += answer.usage
-        return answer
 
 
 # What is done with a conversation between two turns, so that the next one fits: what must outlast it is noted, and its
@@ -449,7 +361,7 @@ class Compaction:
     """
 
     app: AgentApp
-    _said: set[str] = field(default_factory=set, init=False)
+    _reported: set[str] = field(default_factory=set, init=False)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
         """Note and sum up what is due in a chat; returns what went wrong and was not said before, for the owner.
@@ -462,70 +374,77 @@ class Compaction:
             return []
         except PicoclawError as error:
             problem = f"what was said earlier could not be summed up: {' '.join(str(error).split())}"
-            if problem not in self._said:
-                self._said.add(problem)
+            if problem not in self._reported:
+                self._reported.add(problem)
                 return [problem]
         return []
 
     def _settle(self, session: str, stop: Stop | None) -> None:
-        held, settings, window = self._held(session), self.app.config.sessions, self.app.config.model.context_tokens
-        model = self.app.stores.sessions.model(session) or self.app.config.model.name
-        ratio = self.app.stores.bytes_a_token(model or "default")
-        said = (message for turn in held.visible for message in turn)
-        load = WindowLoad(estimate_tokens(count_request_bytes("", said, ()), ratio), 0, window)
-        flush = None
+        config, stores = self.app.config, self.app.stores
+        before, turns = stores.sessions.summary(session), stores.sessions.unsummarised(session)
+        shown = min(len(turns), len(stores.history.turns(session)))
+        held = OpenConversation(turns, shown, *((before.text, before.upto) if before else ()))
+        ratio = stores.bytes_a_token(stores.sessions.model(session) or config.model.name or "default")
+        talk = estimate_tokens(count_request_bytes("", (m for turn in held.visible for m in turn), ()), ratio)
+        load, told = WindowLoad(talk, 0, config.model.context_tokens), None
         if held.left_out or can_be_long(load):
-            flush = self._flush(session, held, ratio)
-            load = load._replace(fixed=estimate_tokens(flush.fixed_bytes + count_bytes(held.summary), ratio))
+            told = self._build_flush(session, held, ratio)
+            tools = self.app.light_agent.tools(Conversation(told.turns), told.brief)
+            fixed = count_request_bytes(told.brief.system, (), tools) + count_bytes(held.summary)
+            load = load._replace(fixed=estimate_tokens(fixed, ratio))
+        settings = config.sessions
         reason = get_compaction_reason(held, load, settings.summarise_messages, settings.summarise_share)
-        if reason and not self._rest(session).over(held):
-            return
-        if flush and (reason == "window" or is_near_limit(load)) and not self._flushed(flush, held, stop):
+        if reason:
+            oldest, count, awaited = self._last_failure(session)
+            # whatever else has become of the conversation ends the pause as well
+            if held.turns[0][0] == oldest and 0 <= len(held.turns) - count < awaited:
+                return
+        if told and (reason == "window" or is_near_limit(load)) and not self._flush(session, held, told, stop):
             return
         if reason:
             self._sum_up(session, held, stop)
 
-    def _rest(self, session: str) -> RetryPause:
-        """What was noted of this chat's last failure; kept with the home, because each `chat -m` is a new process."""
+    def _last_failure(self, session: str) -> tuple[int, int, int]:
+        """The `oldest` turn of the last summary that failed, how many turns there were, how many are awaited.
+
+        Kept with the home, because each `chat -m` is a new process.
+        """
         numbers = Marks(self.app.stores.database).get(_PAUSE_MARK + session).split()
-        return RetryPause(*map(int, numbers)) if numbers else RetryPause()
+        oldest, turns, awaited = map(int, numbers) if numbers else (0, 0, 0)
+        return oldest, turns, awaited
 
-    def _note_failure(self, session: str, held: OpenConversation) -> None:
-        rest = self._rest(session).after(held)
-        Marks(self.app.stores.database).set(_PAUSE_MARK + session, " ".join(map(str, rest)))
-
-    def _held(self, session: str) -> OpenConversation:
-        sessions = self.app.stores.sessions
-        before, turns = sessions.summary(session), sessions.unsummarised(session)
-        shown = min(len(turns), len(self.app.stores.history.turns(session)))
-        return OpenConversation(turns, shown, before.text, before.upto) if before else OpenConversation(turns, shown)
-
-    def _flush(self, session: str, held: OpenConversation, ratio: float) -> MemoryFlush:
-        now, history = self.app.now(), self.app.stores.history
-        turns = select_owner_turns((messages, history.heard_by(number)) for number, messages in held.numbered)
-        found = build_flush_context(self.app.context_builder, session, self.app.prompts["flush"], turns, now)
-        asked = found.brief
-        summary = "" if self.app.stores.taint(session, "owner") else held.summary
-        asked = asked._replace(
-            model=asked.model or self.app.stores.sessions.model(session), bytes_a_token=ratio, summary=summary
+    def _build_flush(self, session: str, held: OpenConversation, ratio: float) -> "_Flush":
+        """Build the context of a flush, without what is not the owner's; nothing is marked as told by it."""
+        stores, now = self.app.stores, self.app.now()
+        turns = select_owner_turns((messages, stores.history.heard_by(number)) for number, messages in held.numbered)
+        builder = replace(self.app.context_builder, tidy=False, foreign=False)
+        told = builder.build(Inbound(session, self.app.prompts["flush"]), turns, (), now)
+        brief = told.brief._replace(
+            model=told.brief.model or stores.sessions.model(session),
+            bytes_a_token=ratio,
+            summary="" if stores.taint(session, "owner") else held.summary,
         )
-        return MemoryFlush(self.app.light_agent, asked, turns, session, now, found.taints)
+        return _Flush(brief, turns, now, told.taints)
 
-    def _flushed(self, flush: MemoryFlush, held: OpenConversation, stop: Stop | None) -> bool:
+    def _flush(self, session: str, held: OpenConversation, told: "_Flush", stop: Stop | None) -> bool:
         """Have it done once between two summaries, however it ends; False when somebody has stopped it."""
-        sessions = self.app.stores.sessions
-        if sessions.flushed(flush.session):
+        sessions, light = self.app.stores.sessions, self.app.light_agent
+        if sessions.flushed(session):
             return True
-        sessions.set_flushed(flush.session, held.turns[-1][0])
-        if flush.heard or not flush.turns:
+        sessions.set_flushed(session, held.turns[-1][0])
+        if told.taints or not told.turns:
             return True  # what is noted then needs a yes, and nobody is asked for it here
-        turn = flush.run(stop)
-        sessions.spend(flush.session, turn.provider, turn.usage, flush.now)
+        limits = replace(light.limits, steps=FLUSH_STEPS, seconds=FLUSH_SECONDS, tokens=FLUSH_STEPS * light.window)
+        agent = replace(light, provider=_NoLastWordProvider(light.provider), limits=limits)
+        may = FLUSH_TOOLS & agent.toolset.names
+        caller = Caller(session, "owner", told.now, lambda _: None, may=may, cause="summary")
+        turn = agent.turn(told.brief, told.turns, caller, TurnHooks(stop=stop))
+        sessions.spend(session, turn.provider, turn.usage, told.now)
         if turn.stopped == "stopped":
-            sessions.set_flushed(flush.session, 0)
+            sessions.set_flushed(session, 0)
             return False
         if not stop:  # else a turn has begun, whose acts these may be; they are settled with it
-            self.app.stores.settle(flush.session)
+            self.app.stores.settle(session)
         return True
 
     def _sum_up(self, session: str, held: OpenConversation, stop: Stop | None) -> None:
@@ -535,13 +454,26 @@ class Compaction:
         model = DreamModel(self.app.light_agent.provider, window, time.monotonic, stop, purpose)
         summariser = Summariser(self.app.prompts, model)
         try:
-            summed = summariser.summarise(held.summary, [said for _, said in older])
+            text, count = summariser.summarise(held.summary, [said for _, said in older])
         except ProviderError:
             with suppress(StoreError):  # why it failed is worth more
-                self._note_failure(session, held)
+                # the next try after one turn, then after twice as many each time
+                oldest, _, awaited = self._last_failure(session)
+                awaited = min(awaited * 2, _MAX_PAUSE_TURNS) if oldest == held.turns[0][0] else 1
+                failure = f"{held.turns[0][0]} {len(held.turns)} {awaited}"
+                Marks(self.app.stores.database).set(_PAUSE_MARK + session, failure)
             raise
         finally:
             sessions.spend(session, model.provider.name, summariser.usage, self.app.now())
-        upto = older[summed.turns - 1][0]
-        if sessions.add_summary(session, summed.text, upto, self.app.now(), held.upto) and sessions.flushed(session):
+        upto = older[count - 1][0]
+        if sessions.add_summary(session, text, upto, self.app.now(), held.upto) and sessions.flushed(session):
             sessions.set_flushed(session, 0)
+
+
+class _Flush(NamedTuple):
+    """A flush of a chat, after the `turns` that it shows; `taints` names what it is told that is nobody's word."""
+
+    brief: TurnContext
+    turns: list[tuple[Message, ...]]
+    now: datetime
+    taints: tuple[str, ...]
