@@ -1,11 +1,10 @@
-"""What a command is given to answer with, and what it answers."""
+"""What a person can ask for by a word that begins with /: answered in every chat, without a model and the network."""
 
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from typing import NamedTuple
 
 from picoclaw.agent import workflow
@@ -21,7 +20,7 @@ from picoclaw.schema import find_nearest
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.untrusted import find_taints
 from picoclaw.store.approvals import Approval
-from picoclaw.store.sessions import ConversationInfo, ProviderUsage
+from picoclaw.store.sessions import ConversationInfo
 from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.times import format_duration
@@ -61,16 +60,14 @@ class CommandContext:
 
     @property
     def stores(self) -> Stores:
-        """The stores of the home."""
         return self.app.stores
 
-    def open_one(self) -> ConversationInfo | None:
+    def find_open_conversation(self) -> ConversationInfo | None:
         """The conversation that goes on, None when nothing was said in it yet."""
         return next((info for info in self.stores.sessions.listed(self.key) if not info.ended), None)
 
 
 def describe_conversation(info: ConversationInfo) -> str:
-    """Describe a conversation in a line."""
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
     return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'all of it was taken back'}"
 
@@ -93,17 +90,13 @@ _APPROVAL_NUMBER = re.compile(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
 
 def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
     """List what waits, or show one of them whole."""
+    approvals = chat.app.approving.approvals
     if rest:
-        found = chat.app.approving.approvals.get(parse_number(rest))
-        return (
-            CommandResult(show_approval(found))
-            if found
-            else CommandResult(f"There is no question number {rest}.", good=False)
-        )
-    waiting = chat.app.approving.approvals.waiting()
-    return CommandResult(
-        "\n".join(describe_approval(one, chat.key) for one in waiting) or "Nothing waits for your yes."
-    )
+        found = approvals.get(parse_number(rest))
+        text = show_approval(found) if found else f"There is no question number {rest}."
+        return CommandResult(text, good=bool(found))
+    rows = [describe_approval(one, chat.key) for one in approvals.waiting()]
+    return CommandResult("\n".join(rows) or "Nothing waits for your yes.")
 
 
 def approve_call(chat: CommandContext, rest: str) -> CommandResult:
@@ -112,7 +105,6 @@ def approve_call(chat: CommandContext, rest: str) -> CommandResult:
 
 
 def reject_call(chat: CommandContext, rest: str) -> CommandResult:
-    """Have it left."""
     return _answer_approval(chat, rest, yes=False)
 
 
@@ -126,19 +118,16 @@ def approve_always(chat: CommandContext, rest: str) -> CommandResult:
 def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool = False) -> CommandResult:
     given = _APPROVAL_NUMBER.fullmatch(rest)
     if rest and not given:
-        return CommandResult(
-            f"Nothing was done: {rest!r} is no number of a question; /approvals lists them.", good=False
-        )
+        why = f"{rest!r} is no number of a question; /approvals lists them"
+        return CommandResult(f"Nothing was done: {why}.", good=False)
     number = int(given[1]) if given else 0
     if not number:
         here = [one for one in chat.app.approving.approvals.waiting() if one.chat == chat.key]
         asked = {one.listed for one in here}
         if len(asked) != 1 or 0 in asked:
             why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
-            return CommandResult(
-                "\n".join([f"Nothing was done: {why}.", *(describe_approval(one, chat.key) for one in here)]),
-                good=False,
-            )
+            rows = [describe_approval(one, chat.key) for one in here]
+            return CommandResult("\n".join([f"Nothing was done: {why}.", *rows]), good=False)
         number = here[0].listed
     said = ApprovalAnswer(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
     outcome = chat.app.approving.say(said, chat.stop)
@@ -169,58 +158,48 @@ DEFAULT_MODEL = "default"
 _NO_MODEL = "No model is configured: base_url under [model] in config.toml, or PICOCLAW_BASE_URL."
 
 
-class _ContextPart(NamedTuple):
-    tokens: int
-    what: str
-
-
 def show_context(chat: CommandContext, _rest: str) -> CommandResult:
-    """Tell what the next request is made of, in tokens."""
+    """Tell what the next request is made of, in tokens, as far as it is known before it is said."""
     agent, ratio = chat.app.agent, chat.stores.bytes_a_token(chat.model)
-    parts = list(_measure_parts(chat, ratio))
-    used, window = sum(part.tokens for part in parts), agent.window
-    rows = [*parts, _ContextPart(max(0, window - used), "free")]
-    wide = max(len(f"{row.tokens:,}") for row in rows)
-    asked = chat.model if chat.stores.config.model.base_url else "no model, so nothing is sent"
-    head = f"About {used:,} of {window:,} tokens ({used * 100 // window} %), at {ratio:.1f} bytes a token; {asked}:"
-    return CommandResult("\n".join([head, *(f"{row.tokens:>{wide},}  {row.what}" for row in rows)]))
-
-
-def _measure_parts(chat: CommandContext, ratio: float) -> Iterator[_ContextPart]:
-    """What the next message would bring with it, as far as it is known before it is said; nothing is changed by it."""
-
-    def part(count: int, what: str) -> _ContextPart:
-        return _ContextPart(estimate_tokens(count, ratio), what)
-
-    agent = chat.app.agent
     earlier, acts, summary, _ = chat.stores.earlier(chat.key)
-    inbound = Inbound(chat.key, "")
-    told = replace(chat.app.context_builder, tidy=False).build(inbound, earlier, [act for _, act in acts], chat.now)
+    builder = replace(chat.app.context_builder, tidy=False)  # nothing is changed by it
+    told = builder.build(Inbound(chat.key, ""), earlier, [act for _, act in acts], chat.now)
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     talk = agent.open_conversation(brief, earlier)
-    tools, said = agent.tools(talk, brief), list(chain.from_iterable(talk.history))
-    sections = sorted((part(count_bytes(text), name) for name, text in told.sections), reverse=True)
-    yield part(
-        count_bytes(brief.system), f"system text: {', '.join(f'{tokens:,} {name}' for tokens, name in sections)}"
-    )
-    yield part(count_bytes(list(tools)), f"{len(tools)} tools")
-    if talk.summary:
-        yield part(count_bytes(talk.summary), "summary of what was said before")
+    tools, said = agent.tools(talk, brief), [message for turn in talk.history for message in turn]
+    sections = sorted(((estimate_tokens(count_bytes(text), ratio), name) for name, text in told.sections), reverse=True)
     left_out = f"; {talk.forgotten} older turns have no room" if talk.forgotten else ""
-    yield part(count_request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}")
-    yield part(count_request_bytes("", talk.messages, ()), "what the next message is told with")
-    yield _ContextPart(agent.answer, "room for the answer")
-    reserve = agent.window - agent.answer - split_window(agent.window, agent.answer).request
-    yield _ContextPart(reserve, "kept free, because all this is estimated")
+    sizes = [
+        (count_bytes(brief.system), f"system text: {', '.join(f'{count:,} {name}' for count, name in sections)}"),
+        (count_bytes(list(tools)), f"{len(tools)} tools"),
+        *([(count_bytes(talk.summary), "summary of what was said before")] if talk.summary else []),
+        (count_request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}"),
+        (count_request_bytes("", talk.messages, ()), "what the next message is told with"),
+    ]
+    window = agent.window
+    rows = [(estimate_tokens(size, ratio), what) for size, what in sizes]
+    rows.append((agent.answer, "room for the answer"))
+    reserve = window - agent.answer - split_window(window, agent.answer).request
+    rows.append((reserve, "kept free, because all this is estimated"))
+    used = sum(tokens for tokens, _ in rows)
+    rows.append((max(0, window - used), "free"))
+    wide = max(len(f"{tokens:,}") for tokens, _ in rows)
+    asked = chat.model if chat.stores.config.model.base_url else "no model, so nothing is sent"
+    head = f"About {used:,} of {window:,} tokens ({used * 100 // window} %), at {ratio:.1f} bytes a token; {asked}:"
+    return CommandResult("\n".join([head, *(f"{tokens:>{wide},}  {what}" for tokens, what in rows)]))
 
 
 def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
-    ours, everyones = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
+    here, everywhere = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
     helpers = sum(task.used.tokens for task in chat.app.subagent_tasks.newest(chat.key, _NO_LIMIT))
-    rows = [("this chat", *_sum_usage(ours)), *((f"{spent.provider}, all chats", *spent[1:]) for spent in everyones)]
-    if not everyones and not helpers:
+    if not everywhere and not helpers:
         return CommandResult("No model was used yet.")
+    today = month = ever = Usage()
+    for spent in here:
+        today, month, ever = today + spent.today, month + spent.month, ever + spent.ever
+    rows = [("this chat", today, month, ever)]
+    rows += [(f"{spent.provider}, all chats", spent.today, spent.month, spent.ever) for spent in everywhere]
     lines = [
         f"{name}: today {_format_usage(today)}, 30 days {_format_usage(month)}, ever {_format_usage(ever)}"
         for name, today, month, ever in rows
@@ -229,13 +208,6 @@ def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     day = chat.now.date().isoformat()
     lines += ledger.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return CommandResult("\n".join(["Tokens in + out:", *lines]))
-
-
-def _sum_usage(found: Iterable[ProviderUsage]) -> tuple[Usage, Usage, Usage]:
-    today = month = ever = Usage()
-    for spent in found:
-        today, month, ever = today + spent.today, month + spent.month, ever + spent.ever
-    return today, month, ever
 
 
 def _format_usage(used: Usage) -> str:
@@ -261,12 +233,9 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
     if not chat.stores.config.model.base_url:
         return CommandResult(_NO_MODEL, good=False)
     if not rest:
-        back = (
-            f" for this conversation; /model {DEFAULT_MODEL} goes back to {chat.usual}"
-            if chat.model != chat.usual
-            else ""
-        )
-        return CommandResult("\n".join([f"{chat.model}{back}.", *_list_model_order(chat)]))
+        here = f" for this conversation; /model {DEFAULT_MODEL} goes back to {chat.usual}"
+        line = f"{chat.model}{here if chat.model != chat.usual else ''}."
+        return CommandResult("\n".join([line, *_list_model_order(chat)]))
     if len(rest) > _MAX_MODEL_NAME or len(rest.split()) > 1 or not rest.isprintable():
         return CommandResult(f"{shorten_line(rest, 40)!r} is no name of a model: that is one word.", good=False)
     name = "" if rest in {DEFAULT_MODEL, chat.usual} else rest
@@ -288,15 +257,10 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
         listed = {*chat.app.subagent_tasks.unfinished(chat.key), *chat.app.subagent_tasks.newest(chat.key, _MAX_TASKS)}
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
         return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
-    word, _, number = rest.partition(" ")
-    if word.lower() != _CANCEL_WORD or not parse_number(number):
-        return CommandResult(
-            f"{shorten_line(rest, 40)!r} is not understood; /tasks cancel NUMBER cancels one.", good=False
-        )
-    return _cancel_task(chat, parse_number(number))
-
-
-def _cancel_task(chat: CommandContext, number: int) -> CommandResult:
+    word, _, given = rest.partition(" ")
+    if word.lower() != _CANCEL_WORD or not (number := parse_number(given)):
+        what = f"{shorten_line(rest, 40)!r} is not understood"
+        return CommandResult(f"{what}; /tasks cancel NUMBER cancels one.", good=False)
     tasks = chat.app.subagent_tasks
     ours = {task.number for task in tasks.unfinished(chat.key)}
     if number not in ours:
@@ -315,49 +279,39 @@ _CONFIRM_WORD = "yes"
 
 def begin_conversation(chat: CommandContext, _rest: str) -> CommandResult:
     """End the conversation and keep it."""
-    before = chat.open_one()
+    before = chat.find_open_conversation()
     if before is None:
         return CommandResult("Nothing was said yet in this conversation.")
     usual = f", with {chat.usual} again" if chat.model != chat.usual else ""
     chat.stores.sessions.begin_new(chat.key, chat.now)
-    number = before.number
-    return CommandResult(
-        f"A new conversation begins{usual}. The one before is kept: /sessions {number} goes on with it."
-    )
+    kept = f"The one before is kept: /sessions {before.number} goes on with it."
+    return CommandResult(f"A new conversation begins{usual}. {kept}")
 
 
 def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     """Show what would be erased, and erase it once that is confirmed."""
     if rest.lower() not in {"", _CONFIRM_WORD}:
         return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
-    before, tasks = chat.open_one(), chat.app.subagent_tasks.ended(chat.key)
+    before, tasks = chat.find_open_conversation(), chat.app.subagent_tasks.ended(chat.key)
     if before is None and not tasks:
         return CommandResult("There is nothing to delete: nothing was said yet in this conversation.")
     if not rest:
-        messages = sum(1 for _ in chat.stores.sessions.transcript(before.number)) if before else 0
-        what = (
-            f"conversation {before.number} for good, {_format_counts(messages, tasks)}; {describe_conversation(before)}"
-            if before
-            else ""
-        )
-        return CommandResult(
-            f"This would delete {what or f'for good {_format_counts(0, tasks)}.'}\n"
-            "/clear yes does it. /new begins another one and keeps this."
-        )
-    cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in _list_cut_off(chat))
+        what = f"for good {_format_counts(0, tasks)}."
+        if before:
+            counts = _format_counts(sum(1 for _ in chat.stores.sessions.transcript(before.number)), tasks)
+            what = f"conversation {before.number} for good, {counts}; {describe_conversation(before)}"
+        how = "/clear yes does it. /new begins another one and keeps this."
+        return CommandResult(f"This would delete {what}\n{how}")
+    # the tools whose calls were cut off, and that nobody was told of
+    acts = dict.fromkeys(act.split(" ")[1] for _, act in chat.stores.history.unknown_acts(chat.key))
+    cut_off = "".join(f"\nA call was cut off, its outcome is unknown: {act}." for act in acts)
     messages = chat.stores.sessions.erase(chat.key)
-    left = sorted(
-        {*chat.app.subagent_tasks.newest(chat.key, _MAX_LISTED), *chat.app.subagent_tasks.unfinished(chat.key)}
-    )
+    all_tasks = chat.app.subagent_tasks
+    left = sorted({*all_tasks.newest(chat.key, _MAX_LISTED), *all_tasks.unfinished(chat.key)})
     still = f"\nHelpers still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
     return CommandResult(
         f"Deleted for good: {_format_counts(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}"
     )
-
-
-def _list_cut_off(chat: CommandContext) -> Sequence[str]:
-    """The tools whose calls were cut off, and that nobody was told of."""
-    return list(dict.fromkeys(act.split(" ")[1] for _, act in chat.stores.history.unknown_acts(chat.key)))
 
 
 def _format_counts(messages: int, tasks: Sequence[Task]) -> str:
@@ -370,10 +324,8 @@ def undo_turn(chat: CommandContext, _rest: str) -> CommandResult:
     turn = chat.stores.sessions.undo(chat.key)
     if turn is None:
         return CommandResult("There is nothing to take back: a model is shown no earlier turn.", good=False)
-    done = _describe_acts(chat, turn)
-    return CommandResult(
-        f"Taken back: {shorten_line(_get_user_text(chat, turn)) or 'what cannot be read'}{done and chr(10)}{done}"
-    )
+    done, said = _describe_acts(chat, turn), shorten_line(_get_user_text(chat, turn))
+    return CommandResult("\n".join(filter(None, [f"Taken back: {said or 'what cannot be read'}", done])))
 
 
 def retry_turn(chat: CommandContext, _rest: str) -> CommandResult:
@@ -406,7 +358,16 @@ def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
     """List the chat's conversations, or go on with one of them."""
     found = chat.stores.sessions.listed(chat.key)
     if not rest:
-        return CommandResult("\n".join(_format_sessions(found, _MAX_LISTED)) or "Nothing was said yet in this chat.")
+        wide = max((len(str(info.number)) for info in found), default=0)
+        rows = [
+            f"{info.number:>{wide}}{' ' if info.ended else '*'} {describe_conversation(info)}"
+            for info in found[:_MAX_LISTED]
+        ]
+        if len(found) > _MAX_LISTED:
+            rows.append(f"and {len(found) - _MAX_LISTED} older ones: picoclaw sessions list")
+        is_open = any(not info.ended for info in found)
+        rows.append(f"{'* goes on now; ' * is_open}/sessions NUMBER goes on with another.")
+        return CommandResult("\n".join(rows) if found else "Nothing was said yet in this chat.")
     number = parse_number(rest)
     wanted = next((info for info in found if info.number == number), None)
     if wanted is None or not chat.stores.sessions.reopen(chat.key, number):
@@ -415,17 +376,6 @@ def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
         return CommandResult(f"{shorten_line(rest, 40)} is no conversation of this chat; {has}.", good=False)
     return CommandResult(f"Conversation {number} goes on. {describe_conversation(wanted)}")
 
-
-def _format_sessions(found: Sequence[ConversationInfo], most: int) -> list[str]:
-    wide = max((len(str(info.number)) for info in found), default=0)
-    rows = [f"{info.number:>{wide}}{' ' if info.ended else '*'} {describe_conversation(info)}" for info in found[:most]]
-    if len(found) > most:
-        rows.append(f"and {len(found) - most} older ones: picoclaw sessions list")
-    open_ = any(not info.ended for info in found)
-    return [*rows, f"{'* goes on now; ' * open_}/sessions NUMBER goes on with another."] if rows else []
-
-
-# What a person can ask for by a word that begins with /: answered in every chat, without a model and the network.
 
 _COMMAND = re.compile(r"/([\w-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
@@ -445,14 +395,7 @@ class _CommandSpec(NamedTuple):
     run: Callable[[CommandContext, str], CommandResult]
 
 
-def _show_help(_chat: CommandContext, _rest: str) -> CommandResult:
-    return CommandResult(format_command_list())
-
-
-def _explain_stop(_chat: CommandContext, _rest: str) -> CommandResult:
-    return CommandResult("Nothing is running. STOP, without the slash, brings the outputs to safety.")
-
-
+_NOTHING_RUNS = "Nothing is running. STOP, without the slash, brings the outputs to safety."
 COMMANDS = {
     "new": _CommandSpec("", "begin a new conversation; this one is kept", begin_conversation),
     "clear": _CommandSpec("[yes]", "delete this conversation for good; asks before", clear_conversation),
@@ -467,8 +410,8 @@ COMMANDS = {
     "yes": _CommandSpec("[N]", "have done what was asked about, all of it or number N", approve_call),
     "no": _CommandSpec("[N]", "leave it", reject_call),
     "always": _CommandSpec("N", "have it done, also whenever exactly the same is wanted again", approve_always),
-    "stop": _CommandSpec("", "end the turn that is running", _explain_stop),
-    "help": _CommandSpec("", "this list", _show_help),
+    "stop": _CommandSpec("", "end the turn that is running", lambda *_: CommandResult(_NOTHING_RUNS)),
+    "help": _CommandSpec("", "this list", lambda *_: CommandResult(format_command_list())),
 }
 
 
