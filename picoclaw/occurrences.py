@@ -4,14 +4,16 @@ An hour that is named is an hour of the day: where clocks are put forward over i
 they skip; where they are put back, in the first of two. With `*` for the hour it is every hour that passes.
 """
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Literal, NamedTuple
 
+from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
-from picoclaw.times import format_duration, parse_zone
+from picoclaw.times import DAY_PART_HOURS, WEEKDAYS, format_duration, make_time_of_day, parse_zone
 
 MIN_JOB_INTERVAL_S = 60.0
 _MAX_EXPRESSION = 120
@@ -29,7 +31,7 @@ _CRON_ALIASES = {
 }
 _SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
 _DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
-_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_DAYS = (WEEKDAYS[-1], *WEEKDAYS[:-1])  # as cron counts them
 _EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
 DoneSpans = tuple[tuple[float, float], ...]
@@ -115,6 +117,76 @@ def plan_cron(text: str, zone: str, after: datetime) -> Plan:
     if not list_occurrences(plan, after, 1):
         raise ValueError(f"{words!r} never comes")
     return plan
+
+
+REPEAT_EXAMPLES = (
+    "hourly, every 2 hours, every morning, daily 07:30, weekdays 8:00, every day at 6:00 and 18:00 or mondays and"
+    " fridays 18:30"
+)
+_INTERVAL = pattern(r"every (?:(\d{1,4}|half(?: an?)?|an?) ?)?(min|minute|hour|h|day)s?")
+_INTERVAL_S = {"min": 60.0, "minute": 60.0, "hour": 3600.0, "h": 3600.0, "day": 86_400.0}
+_TIME = r"(?:noon|midnight|\d{1,2}(?::\d\d)?(?: ?[ap]m)?)"
+_TIMES = rf"(?:at )?{_TIME}(?:(?: and| at)* {_TIME})*"
+_REPEAT = pattern(rf"(?:(?P<days>[a-z ]+?)(?: (?P<times>{_TIMES}))?|(?P<first>{_TIMES})(?P<rest> [a-z ]+)?)")
+_ONE_TIME = pattern(r"(?P<named>noon|midnight)|(?P<hour>\d+)(?::(?P<minute>\d\d))?(?: ?(?P<half>[ap]m))?")
+_FILLERS = frozenset({"every", "each", "and", "on", "in", "the", "at", "o", "clock", "of"})
+_DAY_SETS = {
+    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
+    **dict.fromkeys(("day", "daily"), frozenset(range(7))),
+    **dict.fromkeys(("weekday", "workday"), frozenset(range(1, 6))),
+    **dict.fromkeys(("week", "weekly"), frozenset({1})),
+    "weekend": frozenset({0, 6}),
+}
+_DAY_PARTS = {**DAY_PART_HOURS, "nightly": DAY_PART_HOURS["night"]}
+_TIME_WORD = pattern(r"(?:every|each|daily|hourly|nightly|weekly|monthly|yearly|(?:week)?(?:day|end)s?|\d\d?:\d\d)\b.*")
+
+
+def parse_repeat(text: str) -> Plan | None:
+    """Read what repeats, such as "every 2 hours", "every evening" or "mondays and fridays at 7:00 and 18:00".
+
+    Returns an "every" without an anchor, or a "cron" without a zone; None for text that is no time. Raises ValueError
+    for a time that is wrong, or that one plan cannot hold.
+    """
+    words = " ".join(text.lower().replace(",", " ").split())
+    if words == "hourly":
+        words = "every hour"
+    if (interval := _INTERVAL.fullmatch(words)) and words != "every day":
+        count = interval[1] or "1"
+        number = 0.5 if count.startswith("half") else float(count) if count.isdecimal() else 1.0
+        return Plan("every", f"{number * _INTERVAL_S[interval[2]]:g}")
+    found = _REPEAT.fullmatch(words)
+    said = (found["days"] or found["rest"] or "") if found else words
+    names = [name for word in re.findall(r"[a-z]+", said) if (name := word.removesuffix("s")) not in _FILLERS]
+    times = (found["times"] or found["first"] or "") if found else ""
+    parts = [_DAY_PARTS[name] for name in names if name in _DAY_PARTS]
+    unknown = [name for name in names if name not in _DAY_SETS and name not in _DAY_PARTS]
+    if (found is None and names and set(unknown) <= {"am", "pm", "midnight"}) or (times and len(parts) > 1):
+        raise ValueError(f"{text!r} says more than one time or a span; write one for each, like {REPEAT_EXAMPLES}")
+    is_time = names or words.startswith("at ") or times.startswith(("at ", "noon", "midnight"))
+    if unknown or not found or not is_time:
+        if _TIME_WORD.fullmatch(words):
+            hint = find_nearest(unknown[0], _DAY_SETS) if unknown else ""
+            hint = hint if "did you mean" in hint else ""
+            raise ValueError(f"{text!r} is no time that picoclaw knows{hint}; write it like {REPEAT_EXAMPLES}")
+        return None
+    moments = sorted(_read_time(moment, parts, text) for moment in _ONE_TIME.finditer(times))
+    moments = moments or sorted((hour, 0) for hour in parts) or [(DAY_PART_HOURS["morning"], 0)]
+    if len({minute for _, minute in moments}) > 1:
+        raise ValueError(f"the times of {text!r} need the same minute; write one for each")
+    days = frozenset[int]().union(*(_DAY_SETS[name] for name in names if name in _DAY_SETS)) or _DAY_SETS["day"]
+    numbers = {_DAY_SETS["day"]: "*", _DAY_SETS["weekday"]: "1-5"}.get(days) or ",".join(map(str, sorted(days)))
+    return Plan("cron", f"{moments[0][1]} {','.join(str(hour) for hour, _ in moments)} * * {numbers}")
+
+
+def _read_time(found: re.Match[str], parts: Sequence[int], text: str) -> tuple[int, int]:
+    """Read one time of day; a bare hour is counted as the part of the day means it: 8 in the evening is 20."""
+    if found["named"]:
+        return (12 if found["named"] == "noon" else 0), 0
+    hour, minute = make_time_of_day(found["hour"], found["minute"], found["half"], text)
+    if parts and not found["half"] and 0 < hour < 12:
+        is_late = parts[0] > DAY_PART_HOURS["noon"] and (hour >= 6 or parts[0] < DAY_PART_HOURS["night"])
+        hour += 12 if is_late else 0  # 1 in the night is 1
+    return hour, minute
 
 
 def list_occurrences(plan: Plan, after: datetime, most: int) -> list[Occurrence]:

@@ -13,7 +13,9 @@ from picoclaw.text import pattern
 
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
 DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+DAY_PART_HOURS = {"morning": 8, "noon": 12, "afternoon": 15, "evening": 19, "night": 21}
+"""The hour that is meant by a part of the day where no time is given."""
 _UNITS = {
     "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600,
     "d": 86_400, "day": 86_400, "night": 86_400, "w": 604_800, "week": 604_800,
@@ -163,7 +165,7 @@ def _make_ago(match: re.Match[str], now: datetime) -> TimeRange:
 
 def _make_weekday(match: re.Match[str], now: datetime) -> TimeRange:
     """The latest such day, which may be today unless it is the last one."""
-    back = (now.weekday() - _DAYS.index(match[2])) % 7
+    back = (now.weekday() - WEEKDAYS.index(match[2])) % 7
     back += 7 if match[1] == "last" and not back else 0
     return _make_days(now.date() - timedelta(back), 1, now)
 
@@ -221,7 +223,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (re.compile(r"(this|last|previous) (week|month|year)"), _make_month),
     (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
     (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
-    (re.compile(rf"(?:(last|on|this) )?({'|'.join(_DAYS)})"), _make_weekday),
+    (re.compile(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
     (re.compile(r"since (.+)"), _make_since),
     (re.compile(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
@@ -261,7 +263,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
         return moment
     if ahead is None:
         return _make_wall_time(now, 1, hour_minute)
-    return _make_wall_time(now, 7, hour_minute) if day.removeprefix("on ") in _DAYS else moment
+    return _make_wall_time(now, 7, hour_minute) if day.removeprefix("on ") in WEEKDAYS else moment
 
 
 def _get_next_half_day(hour_minute: tuple[int, int], now: datetime) -> datetime:
@@ -321,12 +323,17 @@ def _parse_clock(words: str, text: str) -> tuple[int, int]:
     found = _CLOCK.fullmatch(words)
     if found is None or (found[2] is None and found[3] is None):
         raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
-    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
+    return make_time_of_day(found[1], found[2], found[3], text)
+
+
+def make_time_of_day(hour: str, minute: str | None, half: str | None, text: str) -> tuple[int, int]:
+    """Return hour (0 to 23) and minute of "6", "30" and "pm"; raises ValueError, which quotes the whole `text`."""
+    hours, minutes = int(hour), int(minute or 0)
     if half:
-        hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
-    if hour > 23 or minute > 59:
-        raise ValueError(f"{text!r} is not a time of day")
-    return hour, minute
+        hours = hours % 12 + (12 if half.lower() == "pm" else 0) if 1 <= hours <= 12 else 99
+    if hours > 23 or minutes > 59:
+        raise ValueError(f"{text!r} is not a time of day, such as 6:00, 18:30 or 6pm")
+    return hours, minutes
 
 
 def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
@@ -336,8 +343,8 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     known = {"today": 0, "tonight": 0, "tomorrow": 1}
     if day in known:
         return known[day]
-    if day.removeprefix("on ") in _DAYS:
-        return (_DAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
+    if day.removeprefix("on ") in WEEKDAYS:
+        return (WEEKDAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
 
 

@@ -67,6 +67,19 @@ class World:
         self.values["greenhouse"]["temperature"] = value
 
 
+@pytest.mark.parametrize(
+    ("past", "due"), [([], False), ([(1800, 17.0)], False), ([(1800, 15.5)], True), ([(7200, 12.0)], False)]
+)
+def test_a_change_is_asked_about_once(past, due):
+    world = World()
+    world.history = [PastSample(age_s, value) for age_s, value in past]
+    (item,) = parse_checklist("- look when: greenhouse.temperature rises by 5 in 1 hour").items
+    (found,) = check_items([item], {}, world, NOON)
+    assert found.due is due
+    (again,) = check_items([item], {item.key: found.settled}, world, NOON)
+    assert not again.due
+
+
 # --- the decision's table ---
 
 # A file, what has happened since it was asked about silently, and what follows by day with tokens to spend.
@@ -280,7 +293,7 @@ def test_the_history_says_how_long_a_condition_has_held(history, due):
     ("condition", "wrong"),
     [
         ("pressure > 1000", "greenhouse does not measure 'pressure' (it measures: temperature, humidity)"),
-        ("temperature climbs above 30", "greenhouse does not measure 'temperature climbs'"),
+        ("temperature wobbles above 30", "greenhouse does not measure 'temperature wobbles'"),
         ("pressure missing", "greenhouse does not measure 'pressure'"),
     ],
 )

@@ -6,8 +6,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from picoclaw.automation import checklist
-from picoclaw.automation.checklist import FileCondition, SensorCondition
+from picoclaw.automation.conditions import FileCondition, Missing, Threshold, parse_check
 from picoclaw.resources import find_shipped
+from picoclaw.store.samples import Series
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -218,7 +219,7 @@ def test_what_only_looks_like_a_time_is_words(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["Every morning and evening look", "look every morning and evening", "Daily 7:30 and 19:30 look"]
+    "text", ["Every monday 7:00 to 9:00 look", "look every morning and evening at 7:00", "Daily 7 to 9 look"]
 )
 def test_two_times_without_brackets_are_named(text):
     read = checklist.parse_checklist(f"- {text}")
@@ -260,7 +261,7 @@ def test_a_line_stays_the_same_wherever_it_goes():
         ("every day at 7", ("cron", "0 7 * * *")),
         ("daily at 7pm", ("cron", "0 19 * * *")),
         ("at 12 am", ("cron", "0 0 * * *")),
-        ("weekdays 8:00", ("cron", "0 8 * * 1,2,3,4,5")),
+        ("weekdays 8:00", ("cron", "0 8 * * 1-5")),
         ("weekends", ("cron", "0 8 * * 0,6")),
         ("weekly", ("cron", "0 8 * * 1")),
         ("mondays and fridays 18:30", ("cron", "30 18 * * 1,5")),
@@ -272,6 +273,11 @@ def test_a_line_stays_the_same_wherever_it_goes():
         ("nightly 1:00", ("cron", "0 1 * * *")),
         ("every afternoon at 3", ("cron", "0 15 * * *")),
         ("every evening 20:30", ("cron", "30 20 * * *")),
+        ("every morning and evening", ("cron", "0 8,19 * * *")),
+        ("daily 07:30, 19:30", ("cron", "30 7,19 * * *")),
+        ("weekdays 8:00 and 18:00", ("cron", "0 8,18 * * 1-5")),
+        ("at 7:30 on weekdays", ("cron", "30 7 * * 1-5")),
+        ("every weekend at noon", ("cron", "0 12 * * 0,6")),
     ],
 )
 def test_times(words, plan):
@@ -288,13 +294,12 @@ def test_other_brackets_are_words(words):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("a (every minute)", "(every minute) is too often: every 5 minutes at most"),
-        ("a (daily 25:00)", "(daily 25:00) holds no time of day; write it like (hourly)"),
-        ("a (every now and then)", "(every now and then) is no time that picoclaw knows; write it like (hourly)"),
-        ("a (7:30 sharp)", "(7:30 sharp) is no time that picoclaw knows"),
-        ("a (every morning and evening)", "is no time that picoclaw knows"),
-        ("a (daily 07:30, 19:30)", "(daily 07:30, 19:30) says more than one time or a span"),
-        ("a (weekdays 8:00 and 18:00)", "says more than one time or a span; write a line for each"),
+        ("a (every minute)", "'every minute' is too often: every 5 minutes at most"),
+        ("a (daily 25:00)", "'daily 25:00' is not a time of day, such as 6:00"),
+        ("a (every now and then)", "'every now and then' is no time that picoclaw knows; write it like hourly"),
+        ("a (7:30 sharp)", "'7:30 sharp' is no time that picoclaw knows"),
+        ("a (every morning and evening at 7)", "says more than one time or a span; write one for each"),
+        ("a (weekdays 8:00 and 18:30)", "need the same minute; write one for each"),
         ("a (daily 7.15)", "says more than one time or a span"),
         ("a (every day at 7 in the morning)", "says more than one time or a span"),
         ("a (every 2 mondays)", "says more than one time or a span"),
@@ -303,12 +308,15 @@ def test_other_brackets_are_words(words):
         ("a (hourly) when: t.light > 5 (daily)", "it has two times; leave one out"),
         (
             "a when: greenhouse > 35",
-            "'greenhouse > 35' is no condition that picoclaw knows; write it like greenhouse.t",
+            "'greenhouse' names no sensor with a quantity, such as greenhouse.temperature",
         ),
-        ("a when: greenhouse.warmth > 35", "'warmth' is nothing that a sensor measures; known: temperature,"),
-        ("a when: greenhouse.temperature > 95 °F", "temperature is measured in °C, not in °F; write the value so"),
-        ("a when: file inbox.txt eaten", "is no condition that picoclaw knows"),
-        ("a when:", "'' is no condition that picoclaw knows"),
+        (
+            "a when: greenhouse.warmth > 35",
+            "'greenhouse.warmth' names no sensor with a quantity, such as greenhouse.temperature; known: temperature,",
+        ),
+        ("a when: greenhouse.temperature > 95 °F", "temperature is measured in °C, not in °F: write the number in it"),
+        ("a when: file inbox.txt eaten", "is no condition picoclaw knows"),
+        ("a when:", "'' is no condition picoclaw knows"),
     ],
 )
 def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
@@ -324,22 +332,22 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
 @pytest.mark.parametrize(
     ("words", "condition"),
     [
-        ("greenhouse.temperature > 35", SensorCondition("greenhouse", "temperature", ">", 35)),
-        ("greenhouse.temperature > 35 for 10 min", SensorCondition("greenhouse", "temperature", ">", 35, 600)),
+        ("greenhouse.temperature > 35", Threshold(Series("greenhouse", "temperature"), ">", 35)),
+        ("greenhouse.temperature > 35 for 10 min", Threshold(Series("greenhouse", "temperature"), ">", 35, 600)),
         (
             "greenhouse.temperature is above 35 °C for 1.5 hours",
-            SensorCondition("greenhouse", "temperature", ">", 35, 5400),
+            Threshold(Series("greenhouse", "temperature"), ">", 35, 5400),
         ),
-        ("greenhouse.temperature rises above 30", SensorCondition("greenhouse", "temperature", ">", 30)),
-        ("greenhouse.temperature drops below 3 °C", SensorCondition("greenhouse", "temperature", "<", 3)),
-        ("air.dust pm2.5 > 25", SensorCondition("air", "dust pm2.5", ">", 25)),
-        ("greenhouse.Temperature below -5,5C", SensorCondition("greenhouse", "temperature", "<", -5.5)),
-        ("my tank.humidity <= 30 % for 2h", SensorCondition("my tank", "humidity", "<=", 30, 7200)),
-        ("cell.voltage a0 ≥ 3.3 V", SensorCondition("cell", "voltage a0", ">=", 3.3)),
-        ("air.co2 at least 1200 ppm", SensorCondition("air", "co2", ">=", 1200)),
+        ("greenhouse.temperature rises above 30", Threshold(Series("greenhouse", "temperature"), ">", 30)),
+        ("greenhouse.temperature drops below 3 °C", Threshold(Series("greenhouse", "temperature"), "<", 3)),
+        ("air.dust pm2.5 > 25", Threshold(Series("air", "dust pm2.5"), ">", 25)),
+        ("greenhouse.Temperature below -5,5C", Threshold(Series("greenhouse", "temperature"), "<", -5.5)),
+        ("my tank.humidity <= 30 % for 2h", Threshold(Series("my tank", "humidity"), "<=", 30, 7200)),
+        ("cell.voltage a0 ≥ 3.3 V", Threshold(Series("cell", "voltage a0"), ">=", 3.3)),
+        ("air.co2 at least 1200 ppm", Threshold(Series("air", "co2"), ">=", 1200)),
         (
             "greenhouse.temperature missing for 30 minutes",
-            SensorCondition("greenhouse", "temperature", "missing", 0, 1800),
+            Missing(Series("greenhouse", "temperature"), 1800),
         ),
         ("file inbox.txt changed", FileCondition("inbox.txt", "changed")),
         ('file "my inbox.txt" is missing', FileCondition("my inbox.txt", "missing")),
@@ -347,14 +355,14 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
     ],
 )
 def test_conditions(words, condition):
-    assert checklist.parse_when(words) == condition
+    assert parse_check(words) == condition
     (item,) = checklist.parse_checklist(f"- tell me when: {words}").items
     assert (item.text, item.when) == ("tell me", condition)
 
 
 def test_a_time_and_a_condition_and_no_words_besides():
     one, two = checklist.parse_checklist("- (hourly) x when: a.light > 5 (daily 7:00)\n- when: a.light > 5").items
-    assert (one.text, one.timing.text, one.when.what) == ("(hourly) x", "0 7 * * *", "light")
+    assert (one.text, one.timing.text, one.when.series.quantity) == ("(hourly) x", "0 7 * * *", "light")
     assert two.text == "a.light > 5"
 
 

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from picoclaw.automation import conditions, rules
+from picoclaw.automation.checklist import parse_checklist
 from picoclaw.automation.conditions import parse_condition, parse_gate
 from picoclaw.automation.rule_engine import (
     RuleSample,
@@ -17,6 +18,7 @@ from picoclaw.automation.rule_engine import (
 )
 from picoclaw.automation.rules import explain_rule, parse_rule
 from picoclaw.errors import ConfigError
+from picoclaw.occurrences import list_occurrences
 from picoclaw.store.samples import ClockReading, Series
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -93,9 +95,9 @@ def test_what_a_time_means(text, expression):
         ("greenhouse.temperature > 35 and greenhouse.humidity > 80", "names no sensor"),
         ("greenhouse.temperature <> 35", "names no sensor"),
         ("every blursday at 6", "did you mean 'thursday'"),
-        ("every 7 minutes", "do not fit into an hour evenly"),
-        ("every day at 25:00", "no time of day"),
-        ("every day at 6:00 and 18:30", "write a rule for each"),
+        ("every 7 minutes", "does not fit into an hour evenly"),
+        ("every day at 25:00", "not a time of day"),
+        ("every day at 6:00 and 18:30", "write one for each"),
         ("cron 99 6 * * *", "not a cron expression"),
     ],
 )
@@ -111,6 +113,48 @@ def test_what_was_so():
     for bad in ("greenhouse.temperature > 37", "greenhouse.temperature max tomorrow > 37"):
         with pytest.raises(ValueError, match=r"write it like|yet to come"):
             parse_gate(bad, NOON)
+
+
+SENTENCES = [
+    "greenhouse.temperature > 35 for 10 minutes",
+    "greenhouse.Temperature is above 35 °C for 1.5 hours",
+    "the greenhouse temperature exceeds 35",
+    "temperature of the greenhouse drops below -5,5 C",
+    "greenhouse.temperature goes above 30 for longer than 2h",
+    "greenhouse.temperature climbs above 30",
+    "my tank.humidity ≤ 30 % for 2h",
+    "cell.voltage a0 at least 3.3 V",
+    "air.dust pm2.5 more than 25",
+    "soil.voltage a0 colder than 1.2",
+    "greenhouse.humidity falls by 20 % in 1 hour",
+    "tank.distance rises by 0.2 within 30 min",
+    "greenhouse.temperature missing for 30 minutes",
+    "greenhouse.humidity is not available",
+]
+
+
+@pytest.mark.parametrize("text", SENTENCES)
+def test_rules_and_the_checklist_understand_the_same_conditions(text):
+    (item,) = parse_checklist(f"- tell me when: {text}").items
+    assert item.when == parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "every morning", "every evening at 8", "daily 07:30", "every day at 6:00 and 18:00", "mondays and fridays 18:30",
+        "weekdays 8:00", "every weekend at noon", "hourly", "every 2 hours", "every 30 minutes", "at 7:30 on weekdays",
+    ],
+)  # fmt: skip
+def test_rules_and_the_checklist_understand_the_same_times(text):
+    (item,) = parse_checklist(f"- look at it ({text})").items
+    plan = parse_condition(text).plan
+    now = datetime(2026, 7, 1, 0, 0, tzinfo=UTC)
+    if item.timing.kind == "cron":
+        assert item.timing.text == plan.text
+    else:  # an interval of the checklist begins when it was last asked about, a rule's when the clock says so
+        first, second = list_occurrences(plan, now, 2)
+        assert (second.moment - first.moment).total_seconds() == item.timing.seconds
 
 
 # --- firing ---

@@ -9,14 +9,25 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from picoclaw.automation.conditions import (
+    FileCondition,
+    Missing,
+    SensorCondition,
+    Threshold,
+    ValueChange,
+    get_unit,
+    has_changed,
+    is_beyond,
+    parse_check,
+)
 from picoclaw.errors import DeviceMissing, HardwareError, StoreError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
-from picoclaw.hw.reading import QUANTITIES, WiredPart
+from picoclaw.hw.reading import WiredPart
 from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import ToolCall, ToolRun
-from picoclaw.occurrences import Plan, list_occurrences
+from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import ChecklistItemState
@@ -24,54 +35,14 @@ from picoclaw.store.samples import Samples, Series
 from picoclaw.times import format_duration
 
 MIN_INTERVAL_S = 300.0
-TIMING_EXAMPLES = (
-    "(hourly), (every 2 hours), (every morning), (daily 07:30), (weekdays 8:00) or (mondays and fridays 18:30)"
-)
-
-_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_ALL_DAYS = frozenset(range(7))
-_DAY_SETS = {
-    "day": _ALL_DAYS,
-    "daily": _ALL_DAYS,
-    "days": _ALL_DAYS,
-    "weekday": frozenset(range(1, 6)),
-    "weekend": frozenset({0, 6}),
-    "week": frozenset({1}),
-    "weekly": frozenset({1}),
-}
-_HOURS = {"morning": 8, "noon": 12, "afternoon": 15, "evening": 19, "night": 21, "nightly": 21}
-_UNITS = {"min": 60.0, "minute": 60.0, "hour": 3600.0, "h": 3600.0, "day": 86_400.0}
-_DEFAULT_TIME = (8, 0)
-
-_SPAN = re.compile(r"every (?:(\d{1,4}|half(?: an?)?|an?) ?)?(min|minute|hour|h|day)s?", re.IGNORECASE)
-_CLOCK = re.compile(r"(?:\bat )?\b(\d{1,2})(?::(\d\d))? ?(am|pm)?$|\bat (\d{1,2})$")
-_TIME_WORD = re.compile(
-    r"every|each|daily|hourly|nightly|weekly|monthly|yearly|(?:week)?(?:day|end)s?|\d\d?:\d\d", re.IGNORECASE
-)
 
 
 def parse_timing(text: str) -> Plan | None:
     """Read what stands in brackets; None when it is no time at all. Raises ValueError when it is a wrong one."""
-    words = " ".join(text.lower().replace(",", " ").split())
-    if words in {"hourly", "every hour"}:
-        return Plan("every", "3600")
-    if (span := _SPAN.fullmatch(words)) and words != "every day":
-        return _parse_interval(span)
-    clock = _CLOCK.search(words)
-    hour_minute = _parse_time(clock, text) if clock else None
-    names = [name for name in re.findall(r"[a-z]+", words[: clock.start()] if clock else words) if name not in _FILLERS]
-    days, hours = _parse_days(names), [_HOURS[_singularize(name)] for name in names if _singularize(name) in _HOURS]
-    known = bool(names) and len(names) == sum(_singularize(name) in {*_HOURS, *_DAY_SETS, *_DAYS} for name in names)
-    if known and re.search(r"\d|-", words[: clock.start()] if clock else words):
-        raise ValueError(f"({text}) says more than one time or a span; write a line for each, like {TIMING_EXAMPLES}")
-    if not (known or (hour_minute and words.startswith("at "))) or len(hours) > 1:
-        if _TIME_WORD.match(words):
-            raise ValueError(f"({text}) is no time that picoclaw knows; write it like {TIMING_EXAMPLES}")
-        return None
-    hour, minute = hour_minute or ((hours[0], 0) if hours else _DEFAULT_TIME)
-    if hour_minute and hours and not (clock and clock[3]):
-        hour = _adjust_hour(hour, hours[0])
-    return Plan("cron", f"{minute} {hour} * * {'*' if days == _ALL_DAYS else ','.join(map(str, sorted(days)))}")
+    plan = parse_repeat(text)
+    if plan and plan.kind == "every" and plan.seconds < MIN_INTERVAL_S:
+        raise ValueError(f"{text!r} is too often: every 5 minutes at most")
+    return plan
 
 
 _REPEATS = re.compile(r"(?:every|each|hourly|daily|nightly|weekly)\b", re.IGNORECASE)
@@ -93,7 +64,7 @@ def split_timing(text: str) -> tuple[str, Plan | None]:
             continue
         if end < len(words) and _CONTINUATION.match(words[end]):
             raise ValueError(
-                f"{text!r} says more than one time or a span; write a line for each, like {TIMING_EXAMPLES}"
+                f"{text!r} says more than one time or a span; write a line for each, like {REPEAT_EXAMPLES}"
             )
         if start == 0 or end == len(words):
             return " ".join([*words[:start], *words[end:]]).strip(_MARKS) or text, plan
@@ -104,49 +75,10 @@ def _find_longest(words: Sequence[str], start: int) -> tuple[int, Plan | None]:
     """The longest time that begins at a word, and the word after it."""
     if _REPEATS.match(words[start]):
         for end in range(min(len(words), start + _LONGEST_PHRASE), start, -1):
-            if words[end - 1].lower().strip(_MARKS) in _FILLERS:
-                continue
             with suppress(ValueError):
                 if plan := parse_timing(" ".join(words[start:end]).strip(_MARKS)):
                     return end, plan
     return start, None
-
-
-_FILLERS = {"every", "each", "and", "on", "in", "the", "at", "o", "clock"}
-
-
-def _singularize(name: str) -> str:
-    return name.removesuffix("s")
-
-
-def _parse_days(names: list[str]) -> frozenset[int]:
-    found = frozenset(_DAYS.index(_singularize(name)) for name in names if _singularize(name) in _DAYS)
-    sets = [_DAY_SETS.get(_singularize(name)) or _DAY_SETS.get(name) or frozenset[int]() for name in names]
-    return found.union(*sets) or _ALL_DAYS
-
-
-def _parse_interval(span: re.Match[str]) -> Plan:
-    count = span[1] or "1"
-    number = 0.5 if count.startswith("half") else float(count) if count.isdecimal() else 1.0
-    seconds = number * _UNITS[span[2].lower()]
-    if seconds < MIN_INTERVAL_S:
-        raise ValueError(f"({span[0]}) is too often: every 5 minutes at most")
-    return Plan("every", f"{seconds:g}")
-
-
-def _parse_time(found: re.Match[str], text: str) -> tuple[int, int] | None:
-    hour, minute, half = int(found[1] or found[4]), int(found[2] or 0), found[3]
-    if half:
-        hour = hour % 12 + (12 if half == "pm" else 0) if 1 <= hour <= 12 else 99
-    if hour > 23 or minute > 59:
-        raise ValueError(f"({text}) holds no time of day; write it like {TIMING_EXAMPLES}")
-    return hour, minute
-
-
-def _adjust_hour(hour: int, part: int) -> int:
-    """Count an hour as the part of the day means it: 8 in the evening is 20, but 1 in the night is 1."""
-    late = 12 if part > _HOURS["noon"] and (hour >= 6 or part < _HOURS["night"]) else 0
-    return hour + late if 0 < hour < 12 else hour
 
 
 def find_next_due(plan: Plan, after: datetime) -> datetime:
@@ -155,105 +87,6 @@ def find_next_due(plan: Plan, after: datetime) -> datetime:
     name = getattr(zone, "key", None) or (str(zone) if str(zone).startswith("UTC") else "")  # CET is the board's own
     slot = list_occurrences(plan._replace(zone=name, anchor=after.timestamp()), after, 1)[0]
     return slot.moment.astimezone(zone)
-
-
-# The conditions that a line of the checklist may have: `when: greenhouse.temperature > 35 for 10 min`.
-
-WHEN_EXAMPLES = "greenhouse.temperature > 35 for 10 min, greenhouse.humidity missing, file inbox.txt changed"
-
-ComparisonSign = Literal[">", "<", ">=", "<=", "missing"]
-FileState = Literal["changed", "exists", "missing"]
-
-_SIGNS: dict[str, ComparisonSign] = {
-    "above": ">", "over": ">", "more than": ">", "below": "<", "under": "<", "less than": "<",
-    "rises above": ">", "goes above": ">", "exceeds": ">", "falls below": "<", "drops below": "<", "goes below": "<",
-    "at least": ">=", "at most": "<=", "≥": ">=", "≤": "<=", ">": ">", "<": "<", ">=": ">=", "<=": "<=",
-}  # fmt: skip
-_FILE_STATES: dict[str, FileState] = {
-    "changed": "changed",
-    "changes": "changed",
-    "exists": "exists",
-    "appears": "exists",
-    "is there": "exists",
-    "missing": "missing",
-    "is missing": "missing",
-}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-_FOR = r"(?: for (?P<number>\d+(?:[.]\d+)?) ?(?P<span>s|sec|second|m|min|minute|h|hour|d|day)s?)?"
-_NAME = r"(?P<sensor>[^.<>≤≥]+?)[.](?P<what>[a-z][a-z0-9]*(?: [a-z][\w.]*)??)"
-_VALUE = r"(?P<value>[-−+]?\d+(?:[.,]\d+)?) ?(?P<unit>(?!for\b)[^\s\d]\S*)?"
-_SIGN = "|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True))
-_SENSOR_CONDITION = re.compile(rf"{_NAME} ?(?:is )?(?P<sign>{_SIGN}) ?{_VALUE}{_FOR}", re.IGNORECASE)
-_SENSOR_MISSING = re.compile(rf"{_NAME} (?:is )?missing{_FOR}", re.IGNORECASE)
-_FILE_CONDITION = re.compile(
-    rf"file (?P<path>\"[^\"]+\"|`[^`]+`|\S+) (?P<fate>{'|'.join(_FILE_STATES)})", re.IGNORECASE
-)
-
-
-class SensorCondition(NamedTuple):
-    """A sensor beyond a limit, or without a value, for a while. `what` is the quantity, with its channel if any."""
-
-    sensor: str
-    what: str
-    sign: ComparisonSign
-    value: float = 0.0
-    for_s: float = 0.0
-
-    def holds(self, value: float | None) -> bool:
-        """Tell whether it does for a value; None is none."""
-        if value is None or self.sign == "missing":
-            return value is None and self.sign == "missing"
-        return {">": value > self.value, "<": value < self.value, ">=": value >= self.value, "<=": value <= self.value}[
-            self.sign
-        ]
-
-
-class FileCondition(NamedTuple):
-    """What has become of a file; a path that is not whole is meant in the workspace."""
-
-    path: str
-    fate: FileState
-
-
-ChecklistCondition = SensorCondition | FileCondition
-
-
-def parse_when(text: str) -> ChecklistCondition:
-    """Read a condition; raises ValueError saying what is wrong with it and what to write."""
-    words = " ".join(text.split()).rstrip(".;")
-    if found := _FILE_CONDITION.fullmatch(words):
-        return FileCondition(found["path"].strip('"`'), _FILE_STATES[found["fate"].lower()])
-    if found := _SENSOR_CONDITION.fullmatch(words):
-        value = _parse_number(found["value"])
-        return _validate(
-            SensorCondition(found["sensor"], found["what"].lower(), _SIGNS[found["sign"].lower()], value), found
-        )
-    if found := _SENSOR_MISSING.fullmatch(words):
-        return _validate(SensorCondition(found["sensor"], found["what"].lower(), "missing"), found)
-    raise ValueError(f"{words!r} is no condition that picoclaw knows; write it like {WHEN_EXAMPLES}")
-
-
-def _parse_number(text: str) -> float:
-    if re.search(r",\d{3}$", text):
-        raise ValueError(f"{text} may be read in two ways; write thousands without a comma, and fractions with a point")
-    return float(text.replace(",", ".").replace("−", "-"))
-
-
-def _validate(when: SensorCondition, found: re.Match[str]) -> SensorCondition:
-    quantity = when.what.partition(" ")[0]
-    if quantity not in QUANTITIES:
-        raise ValueError(f"{quantity!r} is nothing that a sensor measures; known: {', '.join(QUANTITIES)}")
-    unit, given = QUANTITIES[quantity].unit, found.groupdict().get("unit")
-    if given and _normalize_unit(given) != _normalize_unit(unit):
-        raise ValueError(f"{quantity} is measured in {unit or 'no unit'}, not in {given}; write the value so")
-    if found["number"]:
-        return when._replace(for_s=float(found["number"]) * _SECONDS[found["span"][0].lower()])
-    return when
-
-
-def _normalize_unit(unit: str) -> str:
-    return unit.casefold().replace("°", "").replace("μ", "µ").replace("percent", "%").replace("celsius", "c")
 
 
 # Reads HEARTBEAT.md: items to look after, ticked or not, with a time or a condition, and instructions beside them.
@@ -323,7 +156,7 @@ class ChecklistItem(NamedTuple):
     key: str
     heading: str = ""
     timing: Plan | None = None
-    when: ChecklistCondition | None = None
+    when: SensorCondition | FileCondition | None = None
     whole: str = ""
 
 
@@ -536,7 +369,7 @@ def _parse_item(row: _ChecklistRow, words: str) -> ChecklistItem:
     condition, second = _split_bracketed(condition)
     if first and second:
         raise ValueError("it has two times; leave one out")
-    wanted = parse_when(condition) if found else None
+    wanted = parse_check(condition) if found else None
     if not (found or first):
         text, first = split_timing(text)
     return ChecklistItem(
@@ -670,12 +503,13 @@ class _CachedEnvironment:
 def _check_item(
     item: ChecklistItem, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
 ) -> ItemStatus:
-    if isinstance(item.when, SensorCondition):
-        name, wrong = _resolve_sensor(item.when, senses)
+    if item.when and not isinstance(item.when, FileCondition):
+        name, wrong = _resolve_sensor(item.when.series, senses)
         if wrong:
             return _check_unknown_sensor(item, wrong, known, senses, now)
-        found = _check_sensor(item, item.when._replace(sensor=name), known or ChecklistItemState(), senses, now)
-    elif isinstance(item.when, FileCondition):
+        when = item.when._replace(series=item.when.series._replace(sensor=name))
+        found = _check_sensor(item, when, known or ChecklistItemState(), senses, now)
+    elif item.when:
         found = _check_file(item, item.when, known, senses, now)
     elif item.timing:
         return _check_timing(item, known, now)
@@ -709,16 +543,16 @@ def _combine_timing(
     )
 
 
-def _resolve_sensor(when: SensorCondition, senses: Environment) -> tuple[str, str]:
+def _resolve_sensor(series: Series, senses: Environment) -> tuple[str, str]:
     """Name the sensor that a condition means, or say what is wrong with it."""
-    name = next((name for name in senses.sensors() if name.casefold() == when.sensor.casefold()), "")
+    name = next((name for name in senses.sensors() if name.casefold() == series.sensor.casefold()), "")
     if not name:
         there = ", ".join(senses.sensors()) or "none"
-        return "", f"there is no sensor {when.sensor!r} (there are: {there})"
+        return "", f"there is no sensor {series.sensor!r} (there are: {there})"
     measured = senses.measures(name)
-    if not measured or when.what in measured:
+    if not measured or series.quantity in measured:
         return name, ""
-    return name, f"{name} does not measure {when.what!r} (it measures: {', '.join(measured)})"
+    return name, f"{name} does not measure {series.quantity!r} (it measures: {', '.join(measured)})"
 
 
 def _check_unknown_sensor(
@@ -752,35 +586,43 @@ def _check_sensor(
     item: ChecklistItem, when: SensorCondition, known: ChecklistItemState, senses: Environment, now: datetime
 ) -> ItemStatus:
     """A condition is asked about once for as long as it holds."""
-    name, moment = f"{when.sensor}.{when.what}", now.timestamp()
+    (sensor, quantity), moment = when.series, now.timestamp()
+    name, hold_s = f"{sensor}.{quantity}", 0.0 if isinstance(when, ValueChange) else when.hold_s
     try:
-        value = senses.read(when.sensor).get(when.what)
+        value = senses.read(sensor).get(quantity)
     except HardwareError as error:
         return ItemStatus(item, False, str(error), known, known)
-    shown = f"{name} is {value:g} {_get_unit(when.what)}".rstrip() if value is not None else f"{name} gives no value"
-    if not when.holds(value):
+    past = senses.past(sensor, quantity, when.within_s if isinstance(when, ValueChange) else hold_s)
+    shown = f"{name} is {value:g} {get_unit(when.series)}".rstrip() if value is not None else f"{name} gives no value"
+    if not _holds(when, value, past):
         still = known if value is None else known._replace(since=0.0, told=False)
         return ItemStatus(item, False, shown, still, still)
-    since = _find_start(when, known, senses.past(when.sensor, when.what, when.for_s), moment)
+    since = _find_start(when, known, past, moment)
     holding = known._replace(since=since, told=known.told and known.since > 0)
-    lasts = f"{shown} for {format_duration(moment - since)}" if when.for_s else shown
+    lasts = f"{shown} for {format_duration(moment - since)}" if hold_s else shown
     settled = holding._replace(told=True)
-    if moment - since < when.for_s:
-        return ItemStatus(item, False, f"{lasts}, not yet for {format_duration(when.for_s)}", holding, settled)
+    if moment - since < hold_s:
+        return ItemStatus(item, False, f"{lasts}, not yet for {format_duration(hold_s)}", holding, settled)
     if holding.told:
         return ItemStatus(item, False, f"{lasts}, which was asked about already", holding, settled)
     return ItemStatus(item, True, lasts, holding, settled, lasts)
 
 
-def _get_unit(what: str) -> str:
-    return QUANTITIES[what.partition(" ")[0]].unit
+def _holds(when: SensorCondition, value: float | None, past: Sequence[PastSample] = ()) -> bool:
+    """Whether a condition holds for a value, None for none; `past` are the values before it."""
+    if value is None or isinstance(when, Missing):
+        return value is None and isinstance(when, Missing)
+    if isinstance(when, Threshold):
+        return is_beyond(when.op, value, when.limit)
+    recent = [sample.value for sample in past if sample.value is not None and sample.age_s <= when.within_s]
+    return has_changed(when, [*recent, value])
 
 
 def _find_start(when: SensorCondition, known: ChecklistItemState, past: Sequence[PastSample], moment: float) -> float:
     """Since when it holds: from the samples without a break before now, or from when it was first seen to hold."""
-    began, broken = moment, False
-    for sample in reversed(past):
-        if not when.holds(sample.value):
+    began, broken = moment, isinstance(when, ValueChange)
+    for sample in () if broken else reversed(past):
+        if not _holds(when, sample.value):
             broken = True
             break
         began = moment - sample.age_s
@@ -791,7 +633,7 @@ def _check_file(
     item: ChecklistItem, when: FileCondition, known: ChecklistItemState | None, senses: Environment, now: datetime
 ) -> ItemStatus:
     mark, moment = senses.mark(when.path), now.timestamp()
-    if when.fate == "changed":
+    if when.state == "changed":
         if known is None:
             first = ChecklistItemState(moment, seen={when.path: mark})
             return ItemStatus(item, False, f"{when.path} is watched from now on", first, first)
@@ -799,7 +641,7 @@ def _check_file(
         why = f"{when.path} has {'changed' if mark else 'gone'}" if changed else f"{when.path} has not changed"
         return ItemStatus(item, changed, why, known, ChecklistItemState(moment, seen={when.path: mark}), why)
     known = known or ChecklistItemState()
-    holds = bool(mark) == (when.fate == "exists")
+    holds = bool(mark) == (when.state == "exists")
     why = f"{when.path} is {'there' if mark else 'not there'}"
     if not holds:
         return ItemStatus(item, False, why, known._replace(told=False), known)
@@ -851,7 +693,7 @@ def _read_mentioned(text: str, senses: _CachedEnvironment, before: Mapping[str, 
 def list_item_files(item: ChecklistItem) -> list[str]:
     """Name the files that an item speaks of, whether they are there or not."""
     if isinstance(item.when, FileCondition):
-        return [item.when.path] if item.when.fate == "changed" else []
+        return [item.when.path] if item.when.state == "changed" else []
     return [] if item.timing or item.when else _find_paths(item.text)
 
 

@@ -1,12 +1,14 @@
-"""What the `when` of a rule says: words in, data out, and back into words. Pure.
+"""What the `when` of a rule, or of a line of HEARTBEAT.md, says: words in, data out, and back into words. Pure.
 
 greenhouse.temperature > 35 for 10 minutes
 greenhouse.humidity falls by 20 in 1 hour
 greenhouse.temperature is missing for 15 minutes
-every day at 6:00
+every day at 6:00 (a rule's)
+file inbox.txt changed (the checklist's)
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -21,9 +23,9 @@ CONDITION_EXAMPLES = (
     " 'greenhouse.humidity is missing for 15 minutes', 'every day at 6:00', 'every monday at 7:30'"
 )
 GATE_EXAMPLES = "'greenhouse.temperature max yesterday > 37' or 'greenhouse.light mean last 2 hours < 500'"
+CHECK_EXAMPLES = "greenhouse.temperature > 35 for 10 min, greenhouse.humidity missing, file inbox.txt changed"
 _MAX_VALUE = 1e9
-_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_DAY_SETS = {"day": "*", "weekday": "1-5", "workday": "1-5", "weekend": "0,6"}
+_ALMOST_ONE = 1 - 1e-9  # 0.3 - 0.1 is a little less than 0.2
 
 
 Comparison = Literal[">", ">=", "<", "<="]
@@ -61,7 +63,15 @@ class Calendar(NamedTuple):
     plan: Plan
 
 
-Condition = Threshold | ValueChange | Missing | Calendar
+class FileCondition(NamedTuple):
+    """What has become of a file; a path that is not absolute is relative to the workspace."""
+
+    path: str
+    state: Literal["changed", "exists", "missing"]
+
+
+SensorCondition = Threshold | ValueChange | Missing
+Condition = SensorCondition | Calendar
 
 
 class Gate(NamedTuple):
@@ -78,17 +88,23 @@ _IS = "(?:(?:is|was|has been|stays|becomes|goes|gets|rises|climbs|grows|falls|dr
 _OPERATOR_WORDS = {
     ">=": f"{_IS}(?:>=|at least)",
     "<=": f"{_IS}(?:<=|at most)",
-    ">": f"{_IS}(?:>|above|over|more than|higher than|hotter than|warmer than)",
+    ">": f"{_IS}(?:>|above|over|more than|higher than|hotter than|warmer than|exceeds)",
     "<": f"{_IS}(?:<|below|under|less than|lower than|colder than|cooler than|darker than)",
 }
 _OPERATOR = "|".join(_OPERATOR_WORDS.values())
-_NUMBER = r"(?P<number>[+-]?\d+(?:\.\d+)?) ?(?P<unit>[^\d\s]\S*)?"
+_NUMBER = r"(?P<number>[+-]?\d+(?:[.,]\d+)?) ?(?P<unit>[^\d\s]\S*)?"
 _HOLD = r"(?: for (?:at least |more than |longer than )?(?P<hold>.+))?"
-_LIMIT = re.compile(rf"(?P<what>.+?) ?(?P<beyond>{_OPERATOR}) ?{_NUMBER}{_HOLD}")
+_LIMIT = re.compile(rf"(?P<what>.+?) ?(?P<beyond>{_OPERATOR}) ?{_NUMBER}{_HOLD}", re.IGNORECASE)
 _CHANGE = re.compile(
-    rf"(?P<what>.+?) (?:(?P<up>rises|climbs|grows)|falls|drops|sinks) by {_NUMBER} (?:with)?in (?P<hold>.+)"
+    rf"(?P<what>.+?) (?:(?P<up>rises|climbs|grows)|falls|drops|sinks) by {_NUMBER} (?:with)?in (?P<hold>.+)",
+    re.IGNORECASE,
 )
-_MISSING = re.compile(rf"(?P<what>.+?) (?:is |are )?(?:missing|not available|implausible|fails){_HOLD}")
+_MISSING = re.compile(rf"(?P<what>.+?) (?:is |are )?(?:missing|not available|implausible|fails){_HOLD}", re.IGNORECASE)
+_FILE_STATES: dict[str, Literal["changed", "exists", "missing"]] = {
+    "changed": "changed", "changes": "changed", "exists": "exists", "appears": "exists", "is there": "exists",
+    "missing": "missing", "is missing": "missing",
+}  # fmt: skip
+_FILE = re.compile(rf"file (?P<path>\"[^\"]+\"|`[^`]+`|\S+) (?P<state>{'|'.join(_FILE_STATES)})", re.IGNORECASE)
 _FIGURES = {
     "min": "min", "lowest": "min", "minimum": "min", "max": "max", "highest": "max", "maximum": "max",
     "mean": "mean", "average": "mean",
@@ -96,19 +112,30 @@ _FIGURES = {
 _GATE = re.compile(
     rf"(?P<what>.+?) (?P<figure>{'|'.join(_FIGURES)}) (?:of |in )?(?P<when>.+?) (?P<beyond>{_OPERATOR}) ?{_NUMBER}"
 )
-_EVERY = re.compile(
-    r"(?:(?P<daily>daily)|every (?P<days>[a-z, ]+?)s?|(?:on )?(?P<plural>[a-z]+days|weekends))"
-    r"(?: at)? (?P<times>(?:\d|noon|midnight).*)"
-)
-_OFTEN = re.compile(r"every (?:(\d{1,2}) )?(minute|hour)s?")
-_TIMED = re.compile(rf"(?:every|daily|hourly|cron|on|weekdays|weekends|(?:{'|'.join(_DAYS)})s?)\b|@", re.IGNORECASE)
-_CLOCK = re.compile(r"(\d{1,2})(?::(\d\d))?\s*(am|pm)?")
 _DEGREES = {"°c": "°C", "c": "°C", "degrees": "°C", "degree": "°C", "celsius": "°C", "percent": "%", "lux": "lx"}
 
 
 def parse_condition(text: str, zone: str = "") -> Condition:
-    """Read the words of a condition; `zone` names the owner's time zone. Raises ValueError saying what to write."""
+    """Read what makes a rule fire; `zone` names the owner's time zone. Raises ValueError saying what to write."""
     words = normalize_condition(text)
+    if found := _parse_sensor_condition(words):
+        return found
+    if plan := _parse_calendar(words, zone):
+        return Calendar(words, plan)
+    raise ValueError(f"{_truncate(text)!r} is no condition picoclaw knows; write it like {CONDITION_EXAMPLES}")
+
+
+def parse_check(text: str) -> SensorCondition | FileCondition:
+    """Read the `when:` of a line of HEARTBEAT.md. Raises ValueError saying what to write."""
+    words = " ".join(text.split()).rstrip(".;")
+    if found := _FILE.fullmatch(words):
+        return FileCondition(found["path"].strip('"`'), _FILE_STATES[found["state"].lower()])
+    if condition := _parse_sensor_condition(normalize_condition(words)):
+        return condition
+    raise ValueError(f"{_truncate(words)!r} is no condition picoclaw knows; write it like {CHECK_EXAMPLES}")
+
+
+def _parse_sensor_condition(words: str) -> SensorCondition | None:
     if match := _CHANGE.fullmatch(words):
         series = parse_series(match["what"])
         by = _parse_number(match, series)
@@ -120,9 +147,7 @@ def parse_condition(text: str, zone: str = "") -> Condition:
         return Threshold(series, _find_operator(match), _parse_number(match, series), _parse_hold(match))
     if match := _MISSING.fullmatch(words):
         return Missing(parse_series(match["what"]), _parse_hold(match))
-    if _TIMED.match(words):
-        return Calendar(words, parse_calendar(words, zone))
-    raise ValueError(f"{_truncate(text)!r} is no condition picoclaw knows; write it like {CONDITION_EXAMPLES}")
+    return None
 
 
 def parse_gate(text: str, now: datetime) -> Gate:
@@ -137,12 +162,12 @@ def parse_gate(text: str, now: datetime) -> Gate:
 
 def normalize_condition(text: str) -> str:
     """Without what carries no meaning; the case of a sensor's name is kept."""
-    words = re.sub(r"\b(?:[Tt]he|[Ii]f|[Ww]hen)\b", " ", text.replace("≥", ">=").replace("≤", "<="))
+    words = re.sub(r"\b(?:[Tt]he|[Ii]f|[Ww]hen)\b", " ", text.replace("≥", ">=").replace("≤", "<=").replace("−", "-"))
     return " ".join(words.split()).rstrip(".")
 
 
 def _find_operator(match: re.Match[str]) -> Comparison:
-    return next(op for op in _OPERATORS if re.fullmatch(_OPERATOR_WORDS[op], match["beyond"]))
+    return next(op for op in _OPERATORS if re.fullmatch(_OPERATOR_WORDS[op], match["beyond"], re.IGNORECASE))
 
 
 _OPERATORS: tuple[Comparison, ...] = (">=", "<=", ">", "<")
@@ -153,8 +178,22 @@ def is_beyond(op: Comparison, value: float, limit: float) -> bool:
     return (value == limit and len(op) > 1) or (value > limit if op[0] == ">" else value < limit)
 
 
+def compute_change(change: ValueChange, values: Sequence[float]) -> float:
+    """Return by how much the last of some values has risen above the lowest, or fallen below the highest."""
+    return values[-1] - min(values) if change.rises else max(values) - values[-1]
+
+
+def has_changed(change: ValueChange, values: Sequence[float]) -> bool:
+    """Tell whether the last of some values has risen, or fallen, by enough."""
+    return compute_change(change, values) >= change.by * _ALMOST_ONE
+
+
 def _parse_number(match: re.Match[str], series: Series) -> float:
-    number, wanted = float(match["number"]), get_unit(series)
+    if re.search(r",\d{3}$", match["number"]):
+        raise ValueError(
+            f"{match['number']} may be read in two ways; write thousands without a comma, and fractions with a point"
+        )
+    number, wanted = float(match["number"].replace(",", ".")), get_unit(series)
     given = (match["unit"] or "").rstrip(".,")
     if given and _DEGREES.get(given.lower(), given).lower() != wanted.lower():
         raise ValueError(
@@ -176,8 +215,8 @@ def get_unit(series: Series) -> str:
 
 
 _QUANTITY = "|".join(QUANTITIES)
-_QUANTITY_LAST = re.compile(rf"(?P<sensor>.+?)[. ](?P<quantity>(?:{_QUANTITY})(?: \S+)?)")
-_QUANTITY_FIRST = re.compile(rf"(?P<quantity>(?:{_QUANTITY})(?: \S+)??) (?:of|in|at) (?P<sensor>.+)")
+_QUANTITY_LAST = re.compile(rf"(?P<sensor>.+?)[. ](?P<quantity>(?:{_QUANTITY})(?: \S+)?)", re.IGNORECASE)
+_QUANTITY_FIRST = re.compile(rf"(?P<quantity>(?:{_QUANTITY})(?: \S+)??) (?:of|in|at) (?P<sensor>.+)", re.IGNORECASE)
 
 
 _NO_NAME = re.compile(r"[<>=]|\b(?:not|never|and|or)\b")
@@ -188,11 +227,9 @@ def parse_series(text: str) -> Series:
     """Read "greenhouse.temperature", "greenhouse temperature" or "temperature of greenhouse". Raises ValueError."""
     match = _QUANTITY_FIRST.fullmatch(text.strip()) or _QUANTITY_LAST.fullmatch(text.strip())
     if match and not _NO_NAME.search(text):
-        return Series(match["sensor"], match["quantity"])
-    last = re.split(r"[. ]", text.strip())[-1]
-    raise ValueError(
-        f"{_truncate(text)!r} names no sensor with a quantity, such as greenhouse.temperature{find_nearest(last, QUANTITIES)}"
-    )
+        return Series(match["sensor"], match["quantity"].lower())
+    hint = find_nearest(re.split(r"[. ]", text.strip())[-1], QUANTITIES)
+    raise ValueError(f"{_truncate(text)!r} names no sensor with a quantity, such as greenhouse.temperature{hint}")
 
 
 def find_bare_quantity(text: str) -> str:
@@ -202,53 +239,28 @@ def find_bare_quantity(text: str) -> str:
     return found["what"] if found and found["what"] in QUANTITIES else ""
 
 
-def parse_calendar(words: str, zone: str) -> Plan:
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def _parse_calendar(words: str, zone: str) -> Plan | None:
     """Plan "every day at 6:00", "every monday and friday at 7:30", "hourly", "every 10 minutes" or "cron 0 6 * * 1"."""
     text = words.lower()
     if text.startswith(("cron ", "@")):
         return occurrences.plan_cron(text.removeprefix("cron "), zone, _EPOCH)
-    if match := _OFTEN.fullmatch("every hour" if text == "hourly" else text):
-        return occurrences.plan_cron(_make_interval_cron(int(match[1] or 1), match[2]), zone, _EPOCH)
-    match = _EVERY.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{_truncate(words)!r} is no time picoclaw knows; write it like {CONDITION_EXAMPLES}")
-    days = _parse_days("day" if match["daily"] else match["days"] or match["plural"].removesuffix("s"))
-    times = [_parse_time(part) for part in re.split(r",\s*|\s+and\s+", match["times"])]
-    if len({minute for _, minute in times}) > 1:
-        raise ValueError("the times of one rule need the same minute; write a rule for each")
-    hours = ",".join(str(hour) for hour, _ in sorted(times))
-    return occurrences.plan_cron(f"{times[0][1]} {hours} * * {days}", zone, _EPOCH)
+    plan = occurrences.parse_repeat(text)
+    if plan is None:
+        return None
+    expression = _make_interval_cron(text, round(plan.seconds)) if plan.kind == "every" else plan.text
+    return occurrences.plan_cron(expression, zone, _EPOCH)
 
 
-def _make_interval_cron(count: int, unit_name: str) -> str:
-    of = 60 if unit_name == "minute" else 24
-    if not 0 < count < of or of % count:
-        raise ValueError(f"every {count} {unit_name}s do not fit into {'an hour' if of == 60 else 'a day'} evenly")
-    step = f"*/{count}" if count > 1 else "*"
-    return f"{step} * * * *" if of == 60 else f"0 {step} * * *"
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
-
-def _parse_days(words: str) -> str:
-    if words in _DAY_SETS:
-        return _DAY_SETS[words]
-    names = [name.removesuffix("s") for name in re.split(r",\s*|\s+and\s+", words)]
-    if unknown := [name for name in names if name not in _DAYS]:
-        raise ValueError(f"{unknown[0]!r} is no day{find_nearest(unknown[0], dict.fromkeys([*_DAY_SETS, *_DAYS]))}")
-    return ",".join(str(_DAYS.index(name)) for name in names)
-
-
-def _parse_time(text: str) -> tuple[int, int]:
-    words = {"noon": "12:00", "midnight": "0:00"}.get(text.strip(), text.strip())
-    match = _CLOCK.fullmatch(words)
-    hour, minute = (int(match[1]), int(match[2] or 0)) if match else (99, 0)
-    if match and match[3]:
-        hour = hour % 12 + (12 if match[3] == "pm" else 0) if 1 <= hour <= 12 else 99
-    if hour > 23 or minute > 59:
-        raise ValueError(f"{_truncate(text)!r} is no time of day, such as 6:00 or 18:30")
-    return hour, minute
+def _make_interval_cron(text: str, seconds: int) -> str:
+    """An interval as the clock shows it: every 10 minutes is at 0, 10, 20 … minutes past the hour."""
+    size, whole, name = (60, 3600, "an hour") if seconds < 3600 else (3600, 86_400, "a day")
+    if seconds % size or whole % seconds:
+        raise ValueError(f"{text!r} does not fit into {name} evenly")
+    step = f"*/{seconds // size}" if seconds > size else "*"
+    return f"{step} * * * *" if size == 60 else f"0 {step} * * *"
 
 
 _MAX_SHOWN = 60

@@ -13,7 +13,18 @@ from functools import partial
 from typing import NamedTuple
 
 from picoclaw import times
-from picoclaw.automation.conditions import Calendar, Gate, Missing, Threshold, ValueChange, format_amount, is_beyond
+from picoclaw.automation.conditions import (
+    Calendar,
+    Gate,
+    Missing,
+    SensorCondition,
+    Threshold,
+    ValueChange,
+    compute_change,
+    format_amount,
+    has_changed,
+    is_beyond,
+)
 from picoclaw.automation.rules import Rule, RuleSet
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
@@ -26,7 +37,6 @@ from picoclaw.times import format_duration, format_exact_duration
 _GRACE_S = 120.0
 _DAY_S = 86_400.0
 _MAX_RECENT = 60
-_ALMOST_ONE = 1 - 1e-9  # 0.3 - 0.1 is a little less than 0.2
 
 
 class RuleSample(NamedTuple):
@@ -102,11 +112,8 @@ def evaluate_rule(
     )
 
 
-_SensorCondition = Threshold | ValueChange | Missing
-
-
 def _evaluate_sensor(
-    rule: Rule, condition: _SensorCondition, state: RuleState, sample: RuleSample, when: tuple[ClockReading, float]
+    rule: Rule, condition: SensorCondition, state: RuleState, sample: RuleSample, when: tuple[ClockReading, float]
 ) -> tuple[RuleState, RuleFiring | None]:
     now, stale_s = when
     if state.boot != now.boot:
@@ -129,7 +136,7 @@ def _evaluate_sensor(
 
 
 def _check_condition(
-    condition: _SensorCondition, margin: float, state: RuleState, sample: RuleSample
+    condition: SensorCondition, margin: float, state: RuleState, sample: RuleSample
 ) -> tuple[RuleState, bool | None, str]:
     """Tell whether it is so now, None when that cannot be known, and the reading in words."""
     what = f"{condition.series.sensor} {condition.series.quantity}"
@@ -143,10 +150,9 @@ def _check_condition(
         limit = condition.limit - (back if condition.op[0] == ">" else -back)
         return state, is_beyond(condition.op, sample.value, limit), why
     state = replace(state, recent=_update_recent(condition, state, sample.value))
-    values = [value for _, value in state.recent]
-    moved = sample.value - min(values) if condition.rises else max(values) - sample.value
-    way = "up" if condition.rises else "down"
-    return state, moved >= condition.by * _ALMOST_ONE, f"{why}, {way} {format_amount(moved, condition.series)}"
+    values = [*(value for _, value in state.recent), sample.value]
+    moved = format_amount(compute_change(condition, values), condition.series)
+    return state, has_changed(condition, values), f"{why}, {'up' if condition.rises else 'down'} {moved}"
 
 
 def _update_recent(condition: ValueChange, state: RuleState, value: float) -> tuple[tuple[float, float], ...]:
@@ -160,7 +166,7 @@ def _update_recent(condition: ValueChange, state: RuleState, value: float) -> tu
     return tuple(kept)
 
 
-def _get_hold_s(condition: _SensorCondition) -> float:
+def _get_hold_s(condition: SensorCondition) -> float:
     return 0.0 if isinstance(condition, ValueChange) else condition.hold_s
 
 
