@@ -28,35 +28,31 @@ CachedSkill = tuple[FileStamp, Skill | str]
 _CACHE_VERSION = 2
 
 
-def load_cache(path: Path) -> dict[str, CachedSkill]:
+def _load_cache(path: Path) -> dict[str, CachedSkill]:
     """Read what is known, by the paths of the files."""
     try:
         head, _, rows = read_file(path).partition(b"\n")
         if head != _make_cache_header(rows):
             return {}
-        return {file: (_read_stamp(stamp), _unpack(record)) for file, stamp, record in json.loads(rows)}
+        found = json.loads(rows)
+        return {file: ((changed, size, inode), _unpack(one)) for file, (changed, size, inode), one in found}
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
-def save_cache(path: Path, known: Mapping[str, CachedSkill]) -> None:
+def _save_cache(path: Path, known: Mapping[str, CachedSkill]) -> None:
     """Keep what is known, if the disk lets us; its folder has to be there."""
-    rows = json.dumps([[file, stamp, _pack(found)] for file, (stamp, found) in known.items()]).encode()
+    packed = [
+        [file, stamp, found if isinstance(found, str) else found[:2] + found[4:]]  # without its folder and tier
+        for file, (stamp, found) in known.items()
+    ]
+    rows = json.dumps(packed).encode()
     with contextlib.suppress(OSError):
         write_atomic(path, _make_cache_header(rows) + b"\n" + rows)
 
 
 def _make_cache_header(rows: bytes) -> bytes:
     return f"picoclaw {__version__} skills {_CACHE_VERSION} {crc32(rows):08x}".encode()
-
-
-def _read_stamp(values: list[int]) -> FileStamp:
-    changed, size, inode = values
-    return changed, size, inode
-
-
-def _pack(found: Skill | str) -> Any:
-    return found if isinstance(found, str) else found[:2] + found[4:]
 
 
 def _unpack(record: Any) -> Skill | str:
@@ -80,13 +76,11 @@ def _unpack(record: Any) -> Skill | str:
     )
 
 
-# --- the tiers ---
-
 BUILT_IN = "built-in"
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 262_144
-MAX_SKILLS = 150
-MAX_FOLDERS = 500
+_MAX_SKILLS = 150
+_MAX_FOLDERS = 500
 
 _MISSPELT = ("skill.md", "Skill.md", "SKILL.MD", "SKILLS.md")
 _LOOKALIKES = str.maketrans("01i", "oll", "_-")
@@ -157,15 +151,14 @@ class SkillLibrary:
     def look(self) -> None:
         """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
         if self._known is None:
-            self._known = load_cache(self._cache) if self._cache else {}
-        search = _TierScan(self._known)
-        search.reserved = frozenset(
-            name for tier, root in self._tiers if tier == BUILT_IN for name in _list_folder_names(root)
-        )
+            self._known = _load_cache(self._cache) if self._cache else {}
+        search, built_in = _TierScan(self._known), dict(self._tiers).get(BUILT_IN)
+        with contextlib.suppress(OSError):
+            search.reserved = frozenset(name for name, _ in _list_folders(built_in)) if built_in else frozenset()
         for tier, root in self._tiers:
             search.walk(tier, root)
         if search.read and self._cache:
-            save_cache(self._cache, search.known)
+            _save_cache(self._cache, search.known)
         self._known = search.known
         self.broken, self.shadowed, self.notes = search.broken, search.shadowed, search.notes
         order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
@@ -176,11 +169,9 @@ class SkillLibrary:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
         if name not in self.skills:
             raise SkillError(f"there is no skill {name!r}{find_nearest(name, self.skills) if self.skills else ''}")
-        folder = self.skills[name].folder
+        folder, root = self.skills[name].folder, dict(self._tiers)[self.skills[name].tier]
         try:
-            return skill.extract_body(
-                _read_skill_file(folder / SKILL_FILE, dict(self._tiers)[self.skills[name].tier]), folder
-            )
+            return skill.extract_body(_read_skill_file(folder / SKILL_FILE, root), folder)
         except SkillError as error:
             raise SkillError(f"the skill {name} cannot be used any more: {error}") from None
         except OSError as error:
@@ -197,14 +188,10 @@ def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterato
         hides.setdefault(other.name, []).append(note)
     seen: dict[str, Skill] = {}
     for one in trusted:
-        first = seen.setdefault(_lookalike_key(one.name), one)
+        look = one.name.translate(_LOOKALIKES).replace("rn", "m").replace("vv", "w")  # as an eye in a hurry sees it
+        first = seen.setdefault(look, one)
         alike = [] if first is one else [f"its name looks like that of the {first.tier} skill {first.name}"]
         yield one._replace(notes=(*one.notes, *hides.get(one.name, ()), *alike))
-
-
-def _lookalike_key(name: str) -> str:
-    """Reduce a name to what an eye sees in a hurry."""
-    return name.translate(_LOOKALIKES).replace("rn", "m").replace("vv", "w")
 
 
 @dataclass(slots=True)
@@ -235,11 +222,11 @@ class _TierScan:
             return
         for i, (name, linked) in enumerate(folders):
             kept = 0 if tier == BUILT_IN else len(self.reserved)
-            if len(self.skills) >= MAX_SKILLS - kept or self.looked >= MAX_FOLDERS - kept:
+            if len(self.skills) >= _MAX_SKILLS - kept or self.looked >= _MAX_FOLDERS - kept:
                 rest = f"{len(folders) - i} of the {len(folders)} folders in {root}"
                 replaced = ", ".join(name for name, _ in folders[i:] if name in self.reserved)
                 instead = f"; the built-in one is used instead of {replaced}" if replaced and tier != BUILT_IN else ""
-                self.notes.append(f"{rest} are not looked at: at most {MAX_SKILLS} skills are used{instead}")
+                self.notes.append(f"{rest} are not looked at: at most {_MAX_SKILLS} skills are used{instead}")
                 return
             self._take(tier, root, root / name, linked=linked)
 
@@ -273,17 +260,13 @@ class _TierScan:
         stamp = about.st_mtime_ns, about.st_size, about.st_ino
         known = self.before.get(str(file))
         if known is None or known[0] != stamp:
-            known = stamp, _try_read(folder, root)
+            try:
+                known = stamp, read_skill(folder, root)
+            except SkillError as error:
+                known = stamp, str(error)
             self.read = True  # not before: what the disk refuses is not kept, and asked for again
         self.known[str(file)] = known
         return known[1]
-
-
-def _try_read(folder: Path, root: Path) -> Skill | str:
-    try:
-        return read_skill(folder, root)
-    except SkillError as error:
-        return str(error)
 
 
 def _explain_missing(folder: Path, *, linked: bool) -> str:
@@ -297,14 +280,6 @@ def _explain_missing(folder: Path, *, linked: bool) -> str:
 def _escape(name: str) -> str:
     """Write a folder's name so that nothing in it is hidden and none of it drives a terminal."""
     return name if name.isprintable() and remove_invisible(name) == name else ascii(name)[1:-1]
-
-
-def _list_folder_names(root: Path) -> list[str]:
-    """List the names of the folders of a tier; one that cannot be read has none."""
-    try:
-        return [name for name, _ in _list_folders(root)]
-    except OSError:
-        return []
 
 
 def _list_folders(root: Path) -> Iterator[tuple[str, bool]]:
