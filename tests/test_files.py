@@ -2,21 +2,21 @@
 
 import os
 import stat
-import subprocess
-import sys
 import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from recording import toolset
 
+from picoclaw import files
 from picoclaw.errors import ToolError
 from picoclaw.files import make_folder
+from picoclaw.memory import notes
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.skills.library import SkillLibrary
 from picoclaw.tools.files import FileTools
-from picoclaw.tools.registry import Toolset
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)
 
@@ -30,8 +30,7 @@ class Desk:
         for folder in (self.path, self.outside):
             folder.mkdir(parents=True, exist_ok=True)
         (self.outside / "secret.txt").write_text("do not look\n")
-        files = FileTools(self.path, [str(folder) for folder in extra])
-        self.toolset = Toolset([files], guard=lambda *_: None, journal=lambda *_: None, longest_result=1_000_000)
+        self.toolset = toolset(FileTools(self.path, [str(folder) for folder in extra]))
 
     def __call__(self, tool, /, **arguments):
         return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, taints=set()))
@@ -142,73 +141,24 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("tool", ["read_file", "edit_file", "append_file"])
-def test_a_pipe_is_refused_and_does_not_hang(desk, tool):
-    os.mkfifo(desk.path / "pipe")
-    assert desk(tool, path="pipe", **ARGUMENTS[tool]) == "error: pipe: it is not a regular file"
-
-
-def test_an_endless_device_in_an_allowed_folder_is_refused_and_does_not_hang(tmp_path):
+def test_what_is_no_regular_file_is_refused_and_does_not_hang(tmp_path, tool):
     desk = Desk(tmp_path, extra=["/dev"])
-    for tool in ("read_file", "edit_file", "append_file"):
-        assert desk(tool, path="/dev/zero", **ARGUMENTS[tool]) == "error: /dev/zero: it is not a regular file"
+    os.mkfifo(desk.path / "pipe")
+    for path in ("pipe", "/dev/zero"):
+        assert desk(tool, path=path, **ARGUMENTS[tool]) == f"error: {path}: it is not a regular file"
 
 
-# --- paths ---
-
-
-def escapes(desk):
-    return [
-        "../outside/secret.txt",
-        "a/../../outside/secret.txt",
-        str(desk.outside / "secret.txt"),
-        "/etc/passwd",
-        "..",
-        "/",
-        "../workspace-of-another/x",
-        "//etc/passwd",
-        "/proc/self/environ",
-        "/proc/self/root/etc/passwd",
-        "/proc/self/cwd/x",
-        "/proc/1/../../etc/passwd",
-        "....//../../outside/secret.txt/../secret.txt",
-        "./.././../outside/secret.txt",
-        "../WORKSPACE/x",
-        "../config.toml",
-        "a/" * 100 + "../" * 102 + "outside/secret.txt",
-    ]
-
-
-def links(desk):
-    (desk.path / "leaf").symlink_to(desk.outside / "secret.txt")
-    (desk.path / "parent").symlink_to(desk.outside)
-    (desk.path / "dangling").symlink_to(desk.outside / "new.txt")
-    (desk.path / "chain").symlink_to(desk.path / "leaf")
-    (desk.path / "up").symlink_to("..")
-    (desk.path / "self").symlink_to(desk.path)
-    (desk.path / "handle").symlink_to("/proc/self/fd/0")
-    return [
-        "leaf",
-        "chain",
-        "parent/secret.txt",
-        "parent",
-        "dangling",
-        "dangling/x",
-        "up/outside/secret.txt",
-        "self/leaf",
-        "handle",
-        "a/../leaf",
-    ]
+# --- paths; tests/hostile/test_hostile_files.py has the attacks ---
 
 
 @pytest.mark.parametrize("tool", ARGUMENTS)
 def test_no_path_leads_out_of_the_workspace(desk, tool):
-    for path in escapes(desk):
-        answer = desk(tool, path=path, **ARGUMENTS[tool])
-        assert answer.startswith(f"error: {path} is outside the workspace"), path
-    for path in links(desk):
-        answer = desk(tool, path=path, **ARGUMENTS[tool])
-        assert answer.startswith(f"error: {path}: "), path
-        assert "is a symbolic link to" in answer, path
+    for path in ("../outside/secret.txt", "/etc/passwd", "../WORKSPACE/x"):
+        assert desk(tool, path=path, **ARGUMENTS[tool]).startswith(f"error: {path} is outside the workspace"), path
+    for name, target in (("leaf", "../../outside/secret.txt"), ("dangling", "../../outside/new"), ("ring", "ring")):
+        (desk.path / name).symlink_to(target)
+        answer = desk(tool, path=name, **ARGUMENTS[tool])
+        assert answer.startswith(f"error: {name}: {name} is a symbolic link to {target}")
     assert [p.name for p in desk.outside.iterdir()] == ["secret.txt"]
     assert (desk.outside / "secret.txt").read_text() == "do not look\n"
 
@@ -217,16 +167,6 @@ def test_no_path_leads_out_of_the_workspace(desk, tool):
 @pytest.mark.parametrize("path", ["", "a\0b", "\0"])
 def test_a_path_that_is_none(desk, tool, path):
     assert desk(tool, path=path, **ARGUMENTS[tool]) == "error: path is empty or holds a NUL character"
-
-
-@pytest.mark.parametrize("tool", ARGUMENTS)
-def test_links_in_a_circle_end(desk, tool):
-    (desk.path / "a").symlink_to("b")
-    (desk.path / "b").symlink_to("a")
-    answer = desk(tool, path="a", **ARGUMENTS[tool])
-    assert answer.startswith("error: a: ")
-    assert "link" in answer
-    assert desk.names() == ["a", "b"]
 
 
 @pytest.mark.parametrize("tool", ARGUMENTS)
@@ -414,47 +354,35 @@ def test_a_name_that_is_not_utf_8_can_be_listed(desk):
 
 # --- what a power cut leaves ---
 
-COUNTED = """
-import os, stat, sys
-kinds = []
-real = os.fsync
-def counted(handle):
-    mode = os.fstat(handle).st_mode
-    kinds.append("folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other")
-    real(handle)
-os.fsync = counted
-from datetime import datetime
-from pathlib import Path
-from picoclaw import files
-from picoclaw.memory import notes
-from picoclaw.tools.files import FileTools
-here = Path(sys.argv[1])
-eval(sys.argv[2])
-print(*kinds)
-"""
-
 
 @pytest.mark.parametrize(
-    ("done", "synced"),
+    ("write", "synced"),
     [
-        ("files.write_atomic(here / 'new', b'x')", "file folder"),
-        ("files.write_atomic(here / 'old', b'x')", "file folder"),
-        ("files.create_file(here / 'new', b'x')", "file folder"),
-        ("files.create_file(here / 'old', b'x')", ""),
-        ("files.append_line(here / 'old', b'x')", "file"),
-        ("files.make_folder(here / 'a')", "folder"),
-        ("files.make_folder(here / 'a/b/c')", "folder folder folder"),
-        ("files.make_folder(here)", ""),
-        ("FileTools(here).write_file('a/b/new', 'x')", "folder folder file folder"),
-        ("FileTools(here).edit_file('old', 'here', 'gone')", "file folder"),
-        ("FileTools(here).append_file('old', 'x')", "file"),
-        ("notes.add_note(here, 'x', datetime(2026, 7, 1))", "folder folder file folder"),
+        (lambda here: files.write_atomic(here / "new", b"x"), "file folder"),
+        (lambda here: files.write_atomic(here / "old", b"x"), "file folder"),
+        (lambda here: files.create_file(here / "new", b"x"), "file folder"),
+        (lambda here: files.create_file(here / "old", b"x"), ""),
+        (lambda here: files.append_line(here / "old", b"x"), "file"),
+        (lambda here: make_folder(here / "a"), "folder"),
+        (lambda here: make_folder(here / "a/b/c"), "folder folder folder"),
+        (make_folder, ""),
+        (lambda here: FileTools(here).write_file("a/b/new", "x"), "folder folder file folder"),
+        (lambda here: FileTools(here).edit_file("old", "here", "gone"), "file folder"),
+        (lambda here: FileTools(here).append_file("old", "x"), "file"),
+        (lambda here: notes.add_note(here, "x", CALLER.now), "folder folder file folder"),
     ],
 )
-def test_everything_written_is_synced(tmp_path, done, synced):
+def test_everything_written_is_synced(tmp_path, monkeypatch, write, synced):
     (tmp_path / "old").write_text("it was here")
-    child = subprocess.run([sys.executable, "-c", COUNTED, tmp_path, done], capture_output=True, text=True, timeout=60)
-    assert (child.stdout.strip(), child.stderr) == (synced, "")
+    kinds, sync = [], os.fsync
+
+    def watch(handle):
+        kinds.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    write(tmp_path)
+    assert " ".join(kinds) == synced
 
 
 def test_folders_that_are_made_are_private(tmp_path):
@@ -471,17 +399,7 @@ def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path, name):
         make_folder(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("content", "old", "count"),
-    [
-        ("aaa", "aa", 2),
-        ("aaaa", "aa", 3),
-        ("abab", "ab", 2),
-        ("ababa", "aba", 2),
-        ("abc", "x", 0),
-        ("\n\n\n", "\n\n", 2),
-    ],
-)
+@pytest.mark.parametrize(("content", "old", "count"), [("aaaa", "aa", 3), ("ababa", "aba", 2), ("\n\n\n", "\n\n", 2)])
 def test_places_that_overlap_are_counted(desk, content, old, count):
     desk.put("a.txt", content)
     answer = desk("edit_file", path="a.txt", old_text=old, new_text="z")
@@ -521,9 +439,9 @@ def skilled(tmp_path):
     ],
 )
 def test_a_skill_is_read_wherever_it_lies(skilled, path, text):
-    files, shipped = skilled
+    tools, shipped = skilled
     workspace = shipped.parent / "workspace"
-    assert files.read_file(path.format(shipped=shipped)) == text.format(shipped=shipped, workspace=workspace)
+    assert tools.read_file(path.format(shipped=shipped)) == text.format(shipped=shipped, workspace=workspace)
 
 
 @pytest.mark.parametrize(
@@ -540,9 +458,9 @@ def test_a_skill_is_read_wherever_it_lies(skilled, path, text):
     ],
 )
 def test_nothing_else_is_read_with_it(skilled, path):
-    files, shipped = skilled
+    tools, shipped = skilled
     with pytest.raises(ToolError):
-        files.read_file(path.format(shipped=shipped))
+        tools.read_file(path.format(shipped=shipped))
 
 
 def test_a_skills_folder_is_listed(skilled):
@@ -551,23 +469,18 @@ def test_a_skills_folder_is_listed(skilled):
 
 @pytest.mark.parametrize("tool", ["write_file", "append_file"])
 def test_a_skill_that_ships_is_not_written(skilled, tool):
-    files, shipped = skilled
+    tools, shipped = skilled
     with pytest.raises(ToolError, match="outside the workspace"):
-        getattr(files, tool)(str(shipped / "wiring/SKILL.md"), "worse")
+        getattr(tools, tool)(str(shipped / "wiring/SKILL.md"), "worse")
     assert "how to do wiring" in (shipped / "wiring/SKILL.md").read_text()
 
 
 class Asked:
-    """The tools of a desk on which everything that needs a yes gets one, and what was asked."""
+    """File tools on which everything that needs a yes gets one, and what was asked."""
 
-    def __init__(self, files):
+    def __init__(self, group):
         self.effects = []
-        self.toolset = Toolset(
-            [files],
-            guard=lambda asked, _: self.effects.append(asked.effect),
-            journal=lambda *_: None,
-            longest_result=1_000_000,
-        )
+        self.toolset = toolset(group, guard=lambda asked, _: self.effects.append(asked.effect))
 
     def __call__(self, tool, /, **arguments):
         return self.toolset.call(ToolCall("c1", tool, arguments), replace(CALLER, taints=set()))
@@ -599,13 +512,13 @@ class Asked:
     ],
 )
 def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
-    files, shipped = skilled
+    tools, shipped = skilled
     workspace = shipped.parent / "workspace"
     (workspace / "prompts").mkdir()
     (workspace / "rules.md").touch()
     (workspace / "AGENTS.md").symlink_to("rules.md")
     path = path.format(workspace=workspace)
-    asked = Asked(files)
+    asked = Asked(tools)
     assert asked("write_file", path=path, content="old\n", overwrite=True).startswith("wrote")
     assert asked("edit_file", path=path, old_text="old", new_text="").startswith("edited")
     assert asked("append_file", path=path, content="x").startswith("added")
@@ -652,10 +565,10 @@ def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content,
     ],
 )
 def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, said):
-    files, shipped = skilled
+    tools, shipped = skilled
     (shipped.parent / "workspace/loop").symlink_to("loop")
     before = {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()}
-    asked = Asked(files)
+    asked = Asked(tools)
     assert said in asked(tool, **arguments)
     assert set(asked.effects) <= {"read"}  # whether the caller may see what is wrong: guests may not
     assert {path: path.read_bytes() for path in shipped.parent.rglob("*") if path.is_file()} == before
@@ -697,10 +610,10 @@ def test_a_skill_that_is_broken_by_an_edit_is_said_to_be(skilled):
 
 
 def test_the_copy_that_the_owner_keeps_is_not_read(skilled):
-    files, shipped = skilled
+    tools, shipped = skilled
     (shipped.parent / "workspace/skills/mine/SKILL.md.bak").write_text("<!-- mine -->")
     with pytest.raises(ToolError, match="is kept for the owner"):
-        files.read_file("skills/mine/SKILL.md.bak")
+        tools.read_file("skills/mine/SKILL.md.bak")
 
 
 def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
@@ -711,10 +624,10 @@ def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
         (folder / "more.md").write_text("x\n")
     library = SkillLibrary([("workspace", tmp_path / "skills")])
     library.look()
-    files = FileTools(tmp_path, library=library)
+    tools = FileTools(tmp_path, library=library)
     (tmp_path / "a.md").write_text("x\n")
     looked, real = [], Path.resolve
     monkeypatch.setattr(Path, "resolve", lambda path, *more: looked.append(path) or real(path, *more))
     for path in ("a.md", "skills/s7/more.md", "a.md"):
-        assert files.read_file(path) == "1\tx"
+        assert tools.read_file(path) == "1\tx"
     assert len(looked) < 10
