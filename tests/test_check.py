@@ -9,7 +9,7 @@ import pytest
 from person import picoclaw
 from test_mend import backed_up, filled, pages_of, spoil
 
-from picoclaw.cli import check as verb
+from picoclaw.cli import doctor as verb
 from picoclaw.errors import StoreError, StoreNewer
 from picoclaw.maintenance import check
 from picoclaw.outputs import audit as outputs
@@ -236,7 +236,7 @@ def test_a_database_in_use_is_not_mended_and_that_is_said(home):
 @pytest.mark.parametrize(("mend", "code"), [(False, 1), (True, 0)])
 def test_the_verb_tells_and_its_exit_code_says_whether_all_is_well(home, capsys, mend, code):
     leaf(home)
-    assert verb.run(SimpleNamespace(mend=mend, json=False)) == code
+    assert verb.run_check(SimpleNamespace(mend=mend, json=False)) == code
     told = capsys.readouterr().out
     assert ("mended state.db: state.db was damaged" in told) is mend
     assert ("→ picoclaw check --mend" in told) is not mend
@@ -244,7 +244,7 @@ def test_the_verb_tells_and_its_exit_code_says_whether_all_is_well(home, capsys,
 
 def test_programs_are_told_the_same(home, capsys):
     leaf(home)
-    assert verb.run(SimpleNamespace(mend=False, json=True)) == 1
+    assert verb.run_check(SimpleNamespace(mend=False, json=True)) == 1
     rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["state.db"]["mark"] == "bad"
     assert rows["state.db"]["mend"] == "picoclaw check --mend"

@@ -213,7 +213,7 @@ def test_pruning_by_size_gives_room_back(run, home):
         (["search", " "], 1, "picoclaw: there is no word to look for"),
         (["show"], 2, "the following arguments are required: NUMBER"),
         (["show", "x"], 2, "invalid int value: 'x'"),
-        (["prune", "--days", "0"], 2, "0 is no whole number from 1 to 1000000"),
+        (["prune", "--days", "0"], 2, "0 is not between 1 and 1000000"),
         (["prune", "--mb", "-1"], 2, "-1"),
         (["erase"], 2, "invalid choice: 'erase'"),
     ],

@@ -1,11 +1,11 @@
-"""The words after `picoclaw`: each has a small module of its own, imported when it is used."""
+"""The verbs of `picoclaw`: the module of each is imported when it is used."""
 
 import argparse
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
@@ -47,6 +47,30 @@ VERBS = {
 }
 
 
+_SHARED_MODULES = {
+    "approvals": "policy",
+    "check": "doctor",
+    "doctor": "doctor",
+    "policy": "policy",
+    "backup": "backup",
+    "restore": "backup",
+    "tool": "tool",
+    "tools": "tool",
+    "uninstall": "update",
+    "update": "update",
+}
+"""Modules of several verbs, whose functions are named after each."""
+
+
+def load_verb(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]:
+    """Import what declares the options of a verb, and what runs it."""
+    if name in _SHARED_MODULES:
+        module = importlib.import_module(f"picoclaw.cli.{_SHARED_MODULES[name]}")
+        return getattr(module, f"add_{name}_options"), getattr(module, f"run_{name}")
+    module = importlib.import_module(f"picoclaw.cli.{name}")
+    return module.options, module.run
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one verb. Returns 0, 1 (an error, said in one line on stderr) or 2 (wrong usage)."""
     _prepare_streams()
@@ -55,8 +79,10 @@ def run(arguments: Sequence[str]) -> int:
     if sys.stdout is None:
         return _print_error("standard output is closed; open it, or send it to /dev/null")
     try:
-        code = _run_reporting_errors(arguments)
+        code = _run_verb(arguments)
         sys.stdout.flush()
+    except PicoclawError as error:
+        return _print_error(str(error))
     except KeyboardInterrupt:
         return _print_error("interrupted")
     except OSError as error:
@@ -64,13 +90,6 @@ def run(arguments: Sequence[str]) -> int:
             return _print_error(f"{error.filename}: {explain_os_error(error)}")
         return handle_output_error(error)
     return code
-
-
-def _run_reporting_errors(arguments: Sequence[str]) -> int:
-    try:
-        return _run_verb_module(arguments)
-    except PicoclawError as error:
-        return _print_error(str(error))
 
 
 def _print_error(text: str) -> int:
@@ -106,11 +125,9 @@ class _ClosedInput:
 def handle_output_error(error: OSError) -> int:
     """Say it, unless the reader has simply left; what is still to be written goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return (
-        1
-        if isinstance(error, BrokenPipeError)
-        else _print_error(f"standard output cannot be written: {explain_os_error(error)}")
-    )
+    if isinstance(error, BrokenPipeError):
+        return 1
+    return _print_error(f"standard output cannot be written: {explain_os_error(error)}")
 
 
 class _ArgumentParser(argparse.ArgumentParser):
@@ -132,29 +149,25 @@ def _make_help_formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=(width or 80) - 2)
 
 
-def _run_verb_module(arguments: Sequence[str]) -> int:
+def _run_verb(arguments: Sequence[str]) -> int:
+    from picoclaw import __version__
+
     verb = next((a for a in arguments if not a.startswith("-")), "")
     parser = _ArgumentParser(
         prog="picoclaw",
         description="An AI agent for single-board computers.",
         epilog="See `picoclaw VERB --help` for each.",
     )
-    parser.add_argument("--version", action="version", version=_format_version())
+    parser.add_argument("--version", action="version", version=f"picoclaw {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, purpose in VERBS.items():
         sub = verbs.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         if name == verb:
-            module = importlib.import_module(f"picoclaw.cli.{name}")
-            module.options(sub)
-            sub.set_defaults(run=module.run)
+            add_options, run_verb = load_verb(name)
+            add_options(sub)
+            sub.set_defaults(run=run_verb)
     try:
         options = parser.parse_args(arguments)
     except SystemExit as end:  # after --help, --version or a usage error
         return int(end.code or 0)
     return int(options.run(options))
-
-
-def _format_version() -> str:
-    from picoclaw import __version__
-
-    return f"picoclaw {__version__}"

@@ -3,18 +3,18 @@
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
+from picoclaw.cli.common import print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit as outputs
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
-from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditCheck, AuditHead, verify_audit
-from picoclaw.text import escape_unprintable
+from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditHead, verify_audit
 from picoclaw.times import parse_range
 from picoclaw.workspace.pages import get_owner_time
 
@@ -34,14 +34,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the records as they are kept")
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or is missing")
-    parser.add_argument(
-        "--head",
-        type=_parse_head,
-        action="append",
-        default=[],
-        metavar="N:SUM",
-        help="with --verify: one noted earlier",
-    )
+    head_help = "with --verify: one noted earlier"
+    parser.add_argument("--head", type=_parse_head, action="append", default=[], metavar="N:SUM", help=head_help)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -50,10 +44,20 @@ def run(given: argparse.Namespace) -> int:
     try:
         if given.verify:
             return _print_verification(home, given.head)
-        zone = get_owner_time(home).tzinfo
-        for line, said in _select_records(home, given):
-            text = line.decode("utf-8", "replace")
-            print(escape_unprintable(text if given.json or said is None else format_record(said, zone)))
+        now = get_owner_time(home)
+        files = hash_chain.list_chain_files(home / LOG_NAME, KEPT_FILES)
+        if given.since:
+            since = _parse_since(given.since, now)
+        else:
+            files = files[-2:]
+        records = [record for file in files for record in hash_chain.read_chain(file)]
+        if given.since:
+            records = [(line, said) for line, said in records if said is None or _get_timestamp(said) >= since]
+        elif 0 <= given.n < len(records):
+            records = records[len(records) - given.n :]
+        for line, said in records:
+            raw = given.json or said is None
+            print_safe(line.decode("utf-8", "replace") if raw else format_record(said or {}, now.tzinfo))
     except OSError as error:
         raise ConfigError(f"{error.filename or home / LOG_NAME}: {explain_os_error(error)}") from None
     return 0
@@ -67,38 +71,19 @@ def _parse_head(text: str) -> AuditHead:
 
 
 def _print_verification(home: Path, noted: list[AuditHead]) -> int:
-    found = _verify_with_retry(home, noted)
+    found = verify_audit(home, noted)
+    if found.fault:  # a record may just have been in the writing
+        found = verify_audit(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""
-    print(escape_unprintable(f"{LOG_NAME}: {found.good} records follow from each other{newest}"))
+    print_safe(f"{LOG_NAME}: {found.good} records follow from each other{newest}")
     of_outputs, fault = outputs.verify(home)
     print(f"{outputs.AUDIT_FILE}: {of_outputs} records follow from each other")
     for each in filter(None, (found.fault, fault)):
-        print(escape_unprintable(f"but: {each}"))
+        print_safe(f"but: {each}")
     return 1 if found.fault or fault else 0
 
 
-def _verify_with_retry(home: Path, noted: list[AuditHead]) -> AuditCheck:
-    """Look again where something is wrong: a record may just have been in the writing."""
-    found = verify_audit(home, noted)
-    return verify_audit(home, noted) if found.fault else found
-
-
-def _select_records(home: Path, given: argparse.Namespace) -> list[tuple[bytes, dict[str, Any] | None]]:
-    files = hash_chain.list_chain_files(home / LOG_NAME, KEPT_FILES)
-    if given.since:
-        since = _parse_since(given.since, home)
-        return [pair for pair in _read_records(files) if pair[1] is None or _get_timestamp(pair[1]) >= since]
-    found = list(_read_records(files[-2:]))
-    return found[len(found) - given.n :] if 0 <= given.n < len(found) else found
-
-
-def _read_records(files: list[Path]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    for file in files:
-        yield from hash_chain.read_chain(file)
-
-
-def _parse_since(text: str, home: Path) -> float:
-    now = get_owner_time(home)
+def _parse_since(text: str, now: datetime) -> float:
     for form in (f"since {text}", text, f"last {text}"):
         try:
             return parse_range(form, now).begin.timestamp()
@@ -118,15 +103,12 @@ def _get_timestamp(said: Mapping[str, Any]) -> float:
 
 def format_record(said: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """Put a record into a line, with its time in the owner's `zone`."""
-    at = datetime.fromtimestamp(_get_timestamp(said), UTC).astimezone(zone)
-    good = said.get("good")
-    first = [said.get("tool"), said.get("arguments"), said.get("outcome"), "done" if good else "failed"]
-    if not isinstance(good, bool):
-        first.pop()
-    rest = ", ".join(f"{name} {_format_value(value)}" for name, value in said.items() if name not in _HIDDEN_FIELDS)
+    at, good = datetime.fromtimestamp(_get_timestamp(said), UTC).astimezone(zone), said.get("good")
+    first = [said.get("tool"), said.get("arguments"), said.get("outcome")]
+    first += [("done" if good else "failed")] if isinstance(good, bool) else []
+    values = {name: value for name, value in said.items() if name not in _HIDDEN_FIELDS}
+    rest = ", ".join(
+        f"{name} {'; '.join(map(str, value)) if isinstance(value, list) else value}" for name, value in values.items()
+    )
     words = [f"{said.get('n', '?'):>5}  {at:%Y-%m-%d %H:%M:%S}  {said.get('act', '?'):<6}", *filter(None, first)]
     return " ".join([*map(str, words), f"({rest})" if rest else ""]).rstrip()
-
-
-def _format_value(value: Any) -> str:
-    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,17 +1,19 @@
-"""`picoclaw backup`: the home in one file, also while picoclaw runs; `picoclaw restore` brings it back."""
+"""`picoclaw backup` and `picoclaw restore`: the home in one file, also while picoclaw runs, and back."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
+from picoclaw.cli.common import format_minute, print_safe
+from picoclaw.errors import ConfigError
 from picoclaw.maintenance import backup
 from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import get_owner_time
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_backup_options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
@@ -20,22 +22,46 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="read FILE whole, and say whether it is a good backup")
 
 
-def run(given: argparse.Namespace) -> int:
+def run_backup(given: argparse.Namespace) -> int:
     """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
-    target = given.file or f"picoclaw-{get_owner_time(get_home(os.environ)):%Y%m%d-%H%M%S}.tar.gz"
+    home, secrets = get_home(os.environ), not given.without_secrets
+    target = given.file or f"picoclaw-{get_owner_time(home):%Y%m%d-%H%M%S}.tar.gz"
     if given.check:
         kept = backup.verify_backup(Path(target))
-        made_at = get_owner_time(get_home(os.environ), kept.at)
-        print(f"{target} is whole: {kept.files} files, made {made_at:%Y-%m-%d %H:%M} by picoclaw {kept.version}")
+        made_at = format_minute(home, kept.at)
+        print(f"{target} is whole: {kept.files} files, made {made_at} by picoclaw {kept.version}")
         return 0
-    home = get_home(os.environ)
     if target == "-":
-        made = backup.stream_backup(home, sys.stdout.buffer, secrets=not given.without_secrets)
+        made = backup.stream_backup(home, sys.stdout.buffer, secrets=secrets)
     else:
-        made = backup.write_backup(home, Path(target).absolute(), secrets=not given.without_secrets)
+        made = backup.write_backup(home, Path(target).absolute(), secrets=secrets)
         size = Path(target).stat().st_size
-        keys = "" if given.without_secrets else "; it holds your keys, keep it to yourself"
+        keys = "; it holds your keys, keep it to yourself" if secrets else ""
         print(f"{target}: {made.files} files, {made.size / 1e6:.1f} MB in {size / 1e6:.1f} MB{keys}")
     for left in made.left:
         print(escape_unprintable(f"not taken: {left}"), file=sys.stderr)
+    return 0
+
+
+def add_restore_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("file", metavar="FILE", help="what `picoclaw backup` has made")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_restore(given: argparse.Namespace) -> int:
+    """Restore after a yes, and keep what was there; exit code 1 when nothing was changed."""
+    home = get_home(os.environ)
+    if home.exists() and not given.yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(f"{home} is there already; it takes a terminal, or --yes, to put a backup in its place")
+        question = f"Put the backup in the place of {home}? What is there now is kept beside it. [y/N] "
+        if input(question).strip().lower() not in {"y", "yes"}:
+            print("Nothing was changed.")
+            return 1
+    kept, before = backup.restore_backup(Path(given.file), home)
+    made = format_minute(home, kept.at)
+    print_safe(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}")
+    if before:
+        print(f"what was there is in {before}; delete it when you do not miss anything")
     return 0

@@ -4,9 +4,10 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.errors import ConfigError, Denied, StoreDamaged
 from picoclaw.text import escape_unprintable, format_json
@@ -19,15 +20,48 @@ DEFAULT_SESSION = "terminal"
 """As in messages.py, which a verb that only asks the daemon does not import."""
 
 
+# --- what is printed ---
+
+
 def print_safe(*lines: str) -> None:
     """Print what comes from elsewhere, which cannot drive the terminal."""
     for line in lines:
         print(escape_unprintable(line), flush=True)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each in one line, whatever it holds."""
+    for line in lines:
+        print(escape_unprintable(line).replace("\n", "\\n"))
+
+
 def print_note(text: str) -> None:
     """Print a line on stderr."""
     print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
+
+
+def print_results(rows: "Iterable[CheckResult]", *, as_json: bool) -> None:
+    """Print what was looked at, each with what puts it right."""
+    if as_json:
+        print(format_json([{name: value for name, value in row._asdict().items() if name != "repair"} for row in rows]))
+        return
+    for row in rows:
+        print_safe(f"{row.mark:6} {row.what}: {row.how}", *([f"       → {row.mend}"] if row.mend else []))
+
+
+def format_minute(home: Path, at: float) -> str:
+    """Word a moment in the owner's zone."""
+    from picoclaw.workspace.pages import get_owner_time
+
+    return f"{get_owner_time(home, at):%Y-%m-%d %H:%M}"
+
+
+def format_count(count: int, what: str) -> str:
+    """Count things, one of which is called `what`."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+# --- options ---
 
 
 def add_board_option(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +71,37 @@ def add_board_option(parser: argparse.ArgumentParser) -> None:
         choices=["auto", "linux", "sim"],
         help="which board to use; auto takes the simulated one where there is no sensor and no bus",
     )
+
+
+def add_subcommands(
+    parser: argparse.ArgumentParser, purposes: Mapping[str, str], *, required: bool = False, **how: Any
+) -> dict[str, argparse.ArgumentParser]:
+    """Add words that follow the verb; gives the parser of each."""
+    words = parser.add_subparsers(dest="act", metavar="ACT", required=required)
+    return {name: words.add_parser(name, help=purpose, **how) for name, purpose in purposes.items()}
+
+
+def parse_count(low: int, high: int) -> Callable[[str], int]:
+    """Give what reads a whole number of an option."""
+
+    def parse(text: str) -> int:
+        if text.isdecimal() and text.isascii() and len(text) < 10 and low <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text[:20]} is not between {low} and {high}")
+
+    return parse
+
+
+# --- people ---
+
+
+def require_terminal(why: str) -> None:
+    """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Denied(why)
+
+
+# --- the app ---
 
 
 @contextmanager
@@ -83,14 +148,57 @@ def ensure_outputs_safe(options: argparse.Namespace) -> None:
     from picoclaw.resources import get_home
 
     home = get_home(os.environ)
-    if not (home / "outputs.live").exists():
-        return
-    from picoclaw.cli.stop import detect_board_kind
-    from picoclaw.outputs.stop import recover_and_report
+    if (home / "outputs.live").exists():
+        from picoclaw.outputs.stop import recover_and_report
 
-    named = options.board if options.board in {"sim", "linux"} else ""
-    if problem := recover_and_report(home, lambda: named or detect_board_kind()):
-        print_note(problem)
+        named = options.board if options.board in {"sim", "linux"} else ""
+        if problem := recover_and_report(home, lambda: named or detect_board_kind()):
+            print_note(problem)
+
+
+def detect_board_kind() -> str:
+    """Name the board, for the rare case that no supervisor has ever said which it is."""
+    from picoclaw.config import load_config
+    from picoclaw.hw import boards
+
+    config = load_config()
+    return "sim" if boards.choose_board(config.board.kind, config).simulated else "linux"
+
+
+def retry_after_repair(act: Callable[[], int]) -> int:
+    """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
+    try:
+        return act()
+    except StoreDamaged:
+        from picoclaw.maintenance import repair
+        from picoclaw.resources import get_home
+
+        if not (lines := repair.repair_home(get_home(os.environ), tell=False)):
+            raise
+    for line in lines:
+        print_note(line)
+    return act()
+
+
+def call_tool(app: "App", session: str, name: str, arguments: dict[str, Any]) -> bool:
+    """Make a call as the owner, and print its result, an error on stderr; tells whether it went well.
+
+    Whoever typed exactly this call at a terminal has agreed to it. A fence, not a wall: until exec has a sandbox, a
+    command that a model runs can make itself a terminal, as it can open the bus by itself.
+    """
+    from picoclaw.messages import Caller, ToolCall
+
+    app.ask = (lambda _: True) if sys.stdin.isatty() else None
+    caller = Caller(session, "owner", app.now(), print_safe)
+    try:
+        good, result = app.toolset.run(ToolCall("1", name, arguments), caller)
+    finally:
+        app.stores.settle(session)
+    print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
+    return good
+
+
+# --- chats ---
 
 
 def list_chats(app: "App") -> dict[str, None]:
@@ -129,35 +237,3 @@ def check_conversation(app: "App", key: str) -> None:
         chats = list_chats(app) if (app.config.home / "state.db").exists() else (DEFAULT_SESSION,)
         if key not in chats:
             print_note(f"{key!r} is a new conversation; there are: {', '.join(chats)}")
-
-
-def retry_after_repair(act: Callable[[], int]) -> int:
-    """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
-    try:
-        return act()
-    except StoreDamaged:
-        from picoclaw.maintenance import repair
-        from picoclaw.resources import get_home
-
-        if not (lines := repair.repair_home(get_home(os.environ), tell=False)):
-            raise
-    for line in lines:
-        print_note(line)
-    return act()
-
-
-def require_terminal(why: str) -> None:
-    """Raise Denied, saying `why`, where nobody sits: a fence, not a wall, for what has itself made a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Denied(why)
-
-
-def print_results(rows: "Iterable[CheckResult]", *, as_json: bool) -> None:
-    """Print what was looked at, each with what puts it right."""
-    if as_json:
-        print(format_json([{name: value for name, value in row._asdict().items() if name != "repair"} for row in rows]))
-        return
-    for row in rows:
-        print(escape_unprintable(f"{row.mark:6} {row.what}: {row.how}"))
-        if row.mend:
-            print(escape_unprintable(f"       → {row.mend}"))

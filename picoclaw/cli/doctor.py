@@ -1,20 +1,40 @@
-"""`picoclaw doctor`: looks at the set-up and the board, says what is wrong and the command that mends it."""
+"""`picoclaw doctor` and `picoclaw check`: what is wrong with the set-up, and with what is kept."""
 
 import argparse
+import os
 
 from picoclaw.cli.common import add_board_option, print_results
-from picoclaw.maintenance.doctor import run_doctor
+from picoclaw.resources import get_home
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_doctor_options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument("--offline", action="store_true", help="ask no server, neither a model's nor a channel's")
     add_board_option(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run_doctor(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when one is bad."""
-    rows = list(run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline))
+    from picoclaw.maintenance import doctor
+
+    rows = list(doctor.run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline))
     print_results(rows, as_json=given.json)
+    return 1 if any(row.mark == "bad" for row in rows) else 0
+
+
+def add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--mend", action="store_true", help="mend what can be mended, and say what was done")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run_check(given: argparse.Namespace) -> int:
+    """Print the findings; exit code 1 when something is wrong, with --mend when it still is."""
+    from picoclaw.maintenance import check
+
+    home = get_home(os.environ)
+    done = check.repair_findings(home) if given.mend else []
+    rows = list(check.check_home(home))
+    print_results([*done, *rows], as_json=given.json)
     return 1 if any(row.mark == "bad" for row in rows) else 0

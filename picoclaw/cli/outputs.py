@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.stop import detect_board_kind
+from picoclaw.cli.common import detect_board_kind
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error

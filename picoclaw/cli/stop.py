@@ -3,6 +3,7 @@
 import argparse
 import os
 
+from picoclaw.cli.common import detect_board_kind
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import get_home
@@ -21,12 +22,3 @@ def run(_: argparse.Namespace) -> int:
         return 0
     print(stop_outputs(home, detect_board_kind, "owner"))
     return 0
-
-
-def detect_board_kind() -> str:
-    """Name the board, for the rare case that no keeper has ever said which it is."""
-    from picoclaw.config import load_config
-    from picoclaw.hw import boards
-
-    config = load_config()
-    return "sim" if boards.choose_board(config.board.kind, config).simulated else "linux"

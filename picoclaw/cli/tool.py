@@ -1,29 +1,54 @@
-"""`picoclaw tool NAME JSON`: one call by hand. The person who types it is the owner, and it is exactly this call."""
+"""`picoclaw tools` and `picoclaw tool NAME JSON`: what the agent can call on this board, and one call by hand."""
 
 import argparse
 import json
 import sys
 
-from picoclaw.agent.dispatcher import replace_surrogates
-from picoclaw.app import SIMULATED_MARK
-from picoclaw.cli.common import add_board_option, open_app
-from picoclaw.daemon.signals import handle_signals
+from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app
 from picoclaw.errors import explain_syntax
-from picoclaw.messages import DEFAULT_SESSION, Caller, ToolCall
-from picoclaw.text import escape_unprintable
+from picoclaw.text import format_json
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_tools_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--json", action="store_true", help="print the definitions as they are sent")
+    add_board_option(parser)
+
+
+def run_tools(given: argparse.Namespace) -> int:
+    """List the tools."""
+    from picoclaw.prompts import count_bytes
+
+    with open_app(given, make=False) as app:
+        toolset = app.toolset
+        definitions = toolset.definitions(called=toolset.names)
+    if given.json:
+        print(format_json(definitions, indent=1))
+        return 0
+    for definition in definitions:
+        name, schema = definition["name"], definition["parameters"]
+        required = schema.get("required", [])
+        parameters = ", ".join(one if one in required else f"[{one}]" for one in schema["properties"])
+        later = f" (offered after {', '.join(openers)})" if (openers := sorted(toolset.openers(name))) else ""
+        print(f"{name}({parameters}){later}\n    {definition['description']}")
+    print(f"{len(definitions)} tools, {count_bytes(list(definitions))} bytes")
+    return 0
+
+
+def add_tool_options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="an object, such as '{\"bus\": 1}'")
     add_board_option(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run_tool(given: argparse.Namespace) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
+    from picoclaw.app import SIMULATED_MARK
+    from picoclaw.daemon.signals import handle_signals
+
     try:
-        arguments = json.loads(replace_surrogates(given.arguments))
+        arguments = json.loads(given.arguments)
     except (ValueError, RecursionError) as error:
         print(f"picoclaw tool: JSON is not valid: {explain_syntax(error)}", file=sys.stderr)
         return 2
@@ -32,16 +57,8 @@ def run(given: argparse.Namespace) -> int:
         return 2
     with open_app(given) as app:
         handle_signals()
-        # Whoever typed exactly this call at a terminal has agreed to it. A fence, not a wall: until exec has a
-        # sandbox, a command that a model runs can make itself a terminal, as it can open the bus by itself.
-        app.ask = (lambda _: True) if sys.stdin.isatty() else None
         app.rehearses = app.board.simulated
-        caller = Caller(DEFAULT_SESSION, "owner", app.now(), lambda text: print(escape_unprintable(text)))
-        try:
-            good, result = app.toolset.run(ToolCall("1", given.name, arguments), caller)
-        finally:
-            app.stores.settle(caller.session)
-        print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
+        good = call_tool(app, DEFAULT_SESSION, given.name, arguments)
         if app.board.simulated and good:
             print(SIMULATED_MARK)
     return 0 if good else 1

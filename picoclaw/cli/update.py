@@ -1,21 +1,23 @@
-"""`picoclaw update`: a new version beside the old one, tried on a copy, taken into use, and given up if it fails."""
+"""`picoclaw update` and `picoclaw uninstall`: another version of this installation, or none."""
 
 import argparse
 import os
+import shutil
 import sys
 from pathlib import Path
 
-from picoclaw.maintenance import install as places
-from picoclaw.maintenance import service, update
-from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.cli.common import parse_count, print_note
+from picoclaw.maintenance import database_copy, install, service, update
+from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
 from picoclaw.maintenance.install import Installation, UpdateTrial
 from picoclaw.resources import get_home
-from picoclaw.text import escape_unprintable
 
-_WATCH_SECONDS = 60.0
+_WATCH_SECONDS = 60
+_INSTALLED_NAMES = ("versions", "current", "previous", "source", "link", "trial", "lock")
+_HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_update_options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
         "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip; else what was installed from"
@@ -28,15 +30,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
-        type=_parse_seconds,
+        type=parse_count(0, 9999),
         default=_WATCH_SECONDS,
         help="of the service, before it counts as good",
     )
 
 
-def run(given: argparse.Namespace) -> int:
-    """Do it; exit code 1 when the present version stays."""
-    place = places.find_installation()
+def run_update(given: argparse.Namespace) -> int:
+    """Make a new version beside the old one, try it, use it; exit code 1 when the present version stays."""
+    place = install.find_installation()
     if not place:
         raise MaintenanceError(
             f"this picoclaw ({sys.prefix}) was not installed by install.sh: update it as it was installed"
@@ -65,7 +67,7 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
         source = str(Path(source).absolute())
     wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
     old = place.named("current")
-    _print_note(f"installing {source} beside {old}; this takes some minutes on a small board")
+    print_note(f"installing {source} beside {old}; this takes some minutes on a small board")
     new = update.build_version(place, source, wheels)
     if update.is_same_version(place, old, new):
         place.tidy()
@@ -76,7 +78,7 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
         place.tidy()
         print(f"{said} can be used; nothing was changed")
         return 0
-    update.switch_version(place, new, home, running, given.watch, _print_note)
+    update.switch_version(place, new, home, running, given.watch, print_note)
     place.keep("source", source)
     place.tidy()
     print(f"{said} is in use; `picoclaw update --back` returns to what was before")
@@ -107,11 +109,76 @@ def _end_trial(place: Installation, home: Path, running: service.Service | None,
     return 0
 
 
-def _parse_seconds(text: str) -> float:
-    if not (text.isdecimal() and text.isascii() and len(text) < 5):
-        raise argparse.ArgumentTypeError("a whole number of seconds, up to 9999")
-    return float(text)
+def add_uninstall_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--purge", action="store_true", help="delete the home as well: conversations, notes, keys")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def _print_note(text: str) -> None:
-    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
+def run_uninstall(given: argparse.Namespace) -> int:
+    """Say what will go, ask, and remove it; exit code 1 when nothing was."""
+    place, home = install.find_installation(), get_home(os.environ)
+    if not place and not given.purge:
+        raise MaintenanceError(
+            f"this picoclaw ({sys.prefix}) was not installed by install.sh: remove it as it was installed"
+            " (pipx uninstall picoclaw-edge, or delete the checkout)"
+        )
+    if given.purge and not any((home / name).exists() for name in _HOME_MARKERS):
+        raise MaintenanceError(f"{home} is no home of picoclaw's; set PICOCLAW_HOME to the one that is meant")
+    unit = find_own_unit(place)
+    going = [str(unit)] if unit else []
+    going += [f"{place.root} and {place.note('link')}"] if place else []
+    going += [f"{home}, with all that it knows"] if given.purge else []
+    if not given.yes:
+        if not sys.stdin.isatty():
+            raise MaintenanceError("it takes a terminal, or --yes, to remove anything")
+        print("This removes:", *going, sep="\n  ")
+        word = "delete" if given.purge else "yes"
+        if input(f"Type {word} to go on: ").strip().lower() != word:
+            print("Nothing was removed.")
+            return 1
+    if unit:
+        from picoclaw.cli.service import run
+
+        run(argparse.Namespace(act="uninstall"))
+    if busy := database_copy.list_home_users(home):
+        raise MaintenanceError(f"{home} is in use by {', '.join(busy)}: stop it first, then run this again")
+    if given.purge:
+        with translate_os_errors(home):
+            shutil.rmtree(home)
+        print(f"removed {home}")
+    if place:
+        _remove_installation(place)
+    if not given.purge:
+        print(f"What picoclaw knows is still in {home}.")
+    return 0
+
+
+def find_own_unit(place: Installation | None) -> Path | None:
+    """The unit that starts this picoclaw; another installation's stays."""
+    unit = service.find_installed_unit()
+    if not unit or not place:
+        return unit
+    texts = [file.read_text(errors="replace") for file in (unit, *unit.with_name(f"{unit.name}.d").glob("*.conf"))]
+    ours = (f"{place.root}/", place.note("link") or f"{place.root}/")
+    return unit if any(path in text for text in texts for path in ours) else None
+
+
+def _remove_installation(place: Installation) -> None:
+    """Remove what install.sh and update made, and nothing that somebody else has put there."""
+    link = Path(place.note("link") or "/nonexistent")
+    with translate_os_errors(place.root):
+        if link.is_symlink() and link.readlink().is_relative_to(place.root):
+            link.unlink()
+            print(f"removed {link}")
+        for name in _INSTALLED_NAMES:
+            path = place.root / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        if any(place.root.iterdir()):
+            print(f"{place.root} holds more than picoclaw put there, and stays")
+            return
+        place.root.rmdir()
+    print(f"removed {place.root}")
