@@ -1,5 +1,6 @@
 """A person at a terminal: types into a real pty and waits until something is on the screen."""
 
+import io
 import os
 import pty
 import select
@@ -31,6 +32,31 @@ def picoclaw(home, *words, stdin="", timeout=60, **more):
         timeout=timeout,
         cwd="/",
     )
+
+
+def picoclaw_here(home, *words, stdin="", **more):
+    """Run a command to its end in this process, for tests that a start of its own gives nothing."""
+    from picoclaw.cli import run
+
+    streams, variables, folder = (sys.stdin, sys.stdout, sys.stderr), dict(os.environ), Path.cwd()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    try:
+        os.environ.clear()
+        os.environ.update(environment(home, **more))
+        os.chdir("/")
+        sys.stdin, sys.stdout, sys.stderr = io.StringIO(stdin), out, err
+        code = run(words)
+    except SystemExit as wrong_usage:
+        code = wrong_usage.code
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        os.environ.clear()
+        os.environ.update(variables)
+        os.chdir(folder)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return subprocess.CompletedProcess(words, code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 class Person:

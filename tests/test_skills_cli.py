@@ -1,10 +1,11 @@
-"""`picoclaw skills`, run as its user runs it, on folders with good, bad and hostile skills."""
+"""`picoclaw skills` on folders with good, bad and hostile skills."""
 
 import json
 
 import pytest
 from model_server import ModelServer, call, reply
-from person import Person, picoclaw
+from person import Person
+from person import picoclaw_here as picoclaw
 
 NEEDS_MUCH = "requires: {programs: [[no-such-program, nor-this]], parts: bme999}\n"
 
@@ -170,6 +171,9 @@ def test_search_prints_scores_best_first(home):
     assert scores == sorted(scores, reverse=True)
     assert min(scores) > 0
     assert "has any word of 'xyzzy'" in home("search", "xyzzy")
+    for number in range(7):
+        home.put(f"s{number}", skill(f"s{number}", "Mends the waterwheel"))
+    assert len(home("search", "waterwheel").splitlines()) == 5
 
 
 # --- check ---
@@ -186,12 +190,6 @@ def test_check_names_hidden_comments_and_mistakes(home):
     said = home("check", code=1)
     assert f"broken: {home.workspace}/torn: " in said
     assert said.endswith(", 1 broken\n")
-
-
-def test_search_finds_what_a_model_finds(home):
-    for number in range(7):
-        home.put(f"s{number}", skill(f"s{number}", "Mends the waterwheel"))
-    assert len(home("search", "waterwheel").splitlines()) == 5
 
 
 @pytest.mark.parametrize("path", ["~nouser/x", "loop", "loop/SKILL.md", "x" * 300, "a\nb", "\x1b[2J"])
@@ -237,6 +235,9 @@ def test_five_hundred_skills(home):
         home.put(f"s{number:03}")
     told = home.told()
     assert len(told["skills"]) == 150
+    shipped = [one["name"] for one in told["skills"] if one["tier"] == "built-in"]
+    assert len(shipped) == 6
+    assert any(shipped[0] in line for line in home("search", shipped[0]).splitlines())
     assert any("150" in note for note in told["notes"])
     assert "note: " in home("list")
     assert "150" in home("check")
@@ -281,26 +282,12 @@ def test_a_person_reads_what_a_skill_will_say(tmp_path, answer, written):
 def test_a_skill_that_needs_a_variable_is_usable_where_commands_get_it(home):
     home.put("weather", skill("weather", "The weather", "requires:\n  env: [WEATHER_KEY]\n"))
 
-    def state(**more):
-        (found,) = (
-            one
-            for one in json.loads(picoclaw(home.base, "skills", "list", "--json", **more).stdout)["skills"]
-            if one["name"] == "weather"
-        )
-        return found
+    def unmet(**more):
+        listed = json.loads(picoclaw(home.base, "skills", "list", "--json", **more).stdout)["skills"]
+        return next(one["unmet"] for one in listed if one["name"] == "weather")
 
-    config = home.base / "picoclaw/config.toml"
-    assert "WEATHER_KEY" in json.dumps(state(WEATHER_KEY="sesame"))
-    config.write_text('[tools]\nenvironment = ["WEATHER_KEY", "PATH"]\n')
-    assert "the environment variable" not in json.dumps(state(WEATHER_KEY="sesame"))
-    assert "the environment variable WEATHER_KEY" in json.dumps(state())
-
-
-def test_the_skills_that_ship_are_found_among_hundreds(home):
-    for number in range(503):
-        home.put(f"mine{number:03}")
-    found = home.told()
-    shipped = [one["name"] for one in found["skills"] if one["tier"] == "built-in"]
-    assert len(shipped) == 6
-    assert len(found["skills"]) == 150
-    assert any(shipped[0] in line for line in home("search", shipped[0]).splitlines())
+    lacking = "the environment variable WEATHER_KEY"
+    assert lacking in unmet(WEATHER_KEY="sesame")
+    (home.base / "picoclaw/config.toml").write_text('[tools]\nenvironment = ["WEATHER_KEY", "PATH"]\n')
+    assert lacking not in unmet(WEATHER_KEY="sesame")
+    assert lacking in unmet()
