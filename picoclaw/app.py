@@ -1,4 +1,4 @@
-"""Which tools there are on this board and with these settings, and what each of them can reach."""
+"""One running picoclaw: joins its parts, makes the tools of this board and these settings, takes all apart again."""
 
 import os
 import time
@@ -83,7 +83,10 @@ def make_tools(
     yield SubagentTools(
         lambda: app.subagent_tasks, lambda: app.toolset.names, config.helpers, do, partial(wake_all, home)
     )
-    yield from _make_web_tools(config)
+    if config.web.enabled:
+        yield (pages := WebFetchTool(os.environ, config.web.seconds))
+        if config.web.search != "off":
+            yield WebSearchTool(pages, config.web.search, config.web.searxng_url, config.brave_key)
     yield SensorHistory(lambda: stores.samples)
     yield RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
     yield SkillTools(app.library, app.skill_context, config.workspace)
@@ -104,15 +107,6 @@ def make_tools(
     yield from app.wiring.buses()
 
 
-def _make_web_tools(config: Config) -> Iterator[object]:
-    """Make the tools that reach the web, as far as the owner wants them."""
-    web = config.web
-    if web.enabled:
-        yield (pages := WebFetchTool(os.environ, web.seconds))
-        if web.search != "off":
-            yield WebSearchTool(pages, web.search, web.searxng_url, config.brave_key)
-
-
 def _list_instruction_files(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
     names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
@@ -125,8 +119,6 @@ def _list_protected_files(config: Config) -> tuple[Path, ...]:
     pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, MEMORY_FOLDER))
     return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
 
-
-# The table of contents: joins every part once, answers what comes in, takes everything apart again.
 
 SIMULATED_MARK = "[simulated board, not real values]"
 
@@ -152,22 +144,18 @@ class App:
 
     @cached_property
     def prompts(self) -> Prompts:
-        """The templates of what is said to a model."""
         return Prompts(self.config.workspace)
 
     @cached_property
     def stores(self) -> Stores:
-        """What outlasts this process."""
         return Stores(self.config, self.now)
 
     @cached_property
     def wiring(self) -> Wiring:
-        """The board and what hangs on it."""
         return Wiring(self.config, self.board)
 
     @property
     def room(self) -> WindowBudget:
-        """What has room in the model's window."""
         model = self.config.model
         return split_window(model.context_tokens, model.answer_tokens, self.config.limits.result_chars)
 
@@ -198,25 +186,21 @@ class App:
 
     @cached_property
     def audit(self) -> AuditLog:
-        """What is written down of who had what done."""
         return AuditLog(self.config.home, Redactor(list_secrets(self.config, os.environ)))
 
     @cached_property
     def rights(self) -> PolicyLoader:
-        """The rules in force."""
         home, approvals = self.config.home, lambda: self.stores.approvals
         return PolicyLoader(home / "policy.toml", approvals, self.config.tools.exec, lambda: self.rehearses)
 
     @cached_property
     def approving(self) -> ApprovalManager:
-        """What becomes of a call that needs a yes."""
         stores, minutes = self.stores, self.config.approvals.minutes
         return ApprovalManager(
             stores, lambda: self.toolset, self.rights.policy, self.now, minutes, self._changed, self.audit.note
         )
 
     def _changed(self, approval: Approval) -> None:
-        """Wake those who tell what is new of a kept call."""
         wake_all(self.config.home)
         self.changed(approval)
 
@@ -269,7 +253,6 @@ class App:
 
     @cached_property
     def agent(self) -> Agent:
-        """The loop with everything it needs."""
         model = self.config.model
         return Agent(
             self.provider,
@@ -303,12 +286,10 @@ class App:
 
     @cached_property
     def context_builder(self) -> ContextBuilder:
-        """What builds what a model is told at the beginning of a turn."""
         return ContextBuilder(self, self.config, Pages(self.config.home))
 
     @cached_property
     def subagent_tasks(self) -> Tasks:
-        """What helpers were given to do."""
         return open_tasks(self.stores.database, self.mark)
 
     def now(self) -> datetime:
@@ -317,7 +298,6 @@ class App:
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
-        """Where everything that comes in is answered."""
         return Dispatcher(self)
 
     def settle(self, session: str, stop: Stop | None = None) -> list[str]:
@@ -329,7 +309,6 @@ class App:
 
     @cached_property
     def compaction(self) -> "Compaction":
-        """What is done with a conversation once its answer was delivered."""
         from picoclaw.agent.compaction import Compaction
 
         return Compaction(self)

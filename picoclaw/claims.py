@@ -112,7 +112,6 @@ def strip_context(text: str) -> str:
 
 
 def _asks_for_measurement(question: str) -> bool:
-    """Whether a question is for what can be measured here."""
     return bool(_MEASUREMENT_QUESTION.search(question)) and not (
         _GENERAL_QUESTION.search(question) or _GENERAL_STATEMENT.search(question)
     )

@@ -80,7 +80,6 @@ class Usage:
     counted: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Sum of two requests."""
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
@@ -89,7 +88,6 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Tokens in and out."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -102,7 +100,6 @@ class Stop:
         self._hang_up: Callable[[], None] = lambda: None
 
     def __bool__(self) -> bool:
-        """Whether it was said."""
         return self._said.is_set()
 
     def say(self) -> None:
@@ -158,8 +155,6 @@ class Request(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A piece of the answer's text."""
-
     text: str
 
 
@@ -244,7 +239,6 @@ class Caller:
 
     @property
     def purpose(self) -> Purpose:
-        """What the turn's requests are made for."""
         usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "helper"} else "chat"
         return Purpose(self.cause or usual, self.reply_to or self.session)
 

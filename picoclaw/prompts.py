@@ -24,9 +24,7 @@ _PLACEHOLDER = pattern(r"\{([a-z_]+)\}")
 class Templates(Protocol):
     """The wording by name; a dict will do."""
 
-    def __getitem__(self, name: str, /) -> str:
-        """Return a template's text."""
-        ...
+    def __getitem__(self, name: str, /) -> str: ...
 
 
 class Page(NamedTuple):
@@ -191,7 +189,6 @@ def limit_pages(pages: Sequence[Page], template: str, per_file: int, total: int)
 
 
 def join_sections(parts: Sequence[Section]) -> str:
-    """The system text as it is sent."""
     return "\n\n".join(part.text for part in parts if part.text)
 
 
@@ -213,7 +210,6 @@ def format_header(template: str, now: datetime, notes: Sequence[str] = (), block
 
 
 def add_header(head: str, text: str) -> str:
-    """Put the head before the user's words."""
     return f"{head}\n{text}" if head else text
 
 

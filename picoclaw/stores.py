@@ -73,7 +73,6 @@ class Stores:
 
     @cached_property
     def database(self) -> Database:
-        """The open `state.db`."""
         return Database(self.config.home / "state.db")
 
     @cached_property
@@ -83,7 +82,6 @@ class Stores:
 
     @cached_property
     def history(self) -> History:
-        """The conversations."""
         history = History(self.database)
         history.along = lambda transaction: self.ledger.along(transaction) if "ledger" in self.__dict__ else transaction
         return history
@@ -95,17 +93,14 @@ class Stores:
 
     @cached_property
     def sessions(self) -> Sessions:
-        """What is done with conversations as a whole."""
         return Sessions(self.database)
 
     @cached_property
     def accounts(self) -> Ledger:
-        """What models have taken."""
         return Ledger(lambda: self.database)
 
     @cached_property
     def approvals(self) -> Approvals:
-        """The calls that wait for the owner's yes."""
         return Approvals(self.database)
 
     @cached_property
@@ -115,32 +110,26 @@ class Stores:
 
     @cached_property
     def results(self) -> Results:
-        """The tools' results that were too long to be shown whole."""
         return Results(self.database)
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The reminders and jobs."""
         return Jobs(self.database)
 
     @cached_property
     def pulse(self) -> Pulse:
-        """The open tasks."""
         return Pulse(self.database)
 
     @cached_property
     def chronicle(self) -> Database:
-        """The open `history.db`."""
         return Database(self.config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:
-        """What the sensors said."""
         return Samples(self.chronicle)
 
     @cached_property
     def memory(self) -> MemoryIndex:
-        """What is remembered, to be searched."""
         return MemoryIndex(self.config.home, self.config.workspace, self._embedder, self._others)
 
     def _embedder(self) -> Embedder | None:

@@ -142,7 +142,6 @@ def count_request_bytes(system: str, messages: Iterable[Message], tools: Sequenc
 
 
 def count_message_bytes(message: Message) -> int:
-    """Bytes of one message, with what is put around it."""
     beside = _IMAGE_BYTES * len(message.images) + sum(map(count_weighted_bytes, message.thought.parts))
     return (
         count_weighted_bytes(message.text)
@@ -162,7 +161,6 @@ def count_tools_bytes(tools: Sequence[Any]) -> int:
 
 
 def count_tool_bytes(definition: Any) -> int:
-    """Bytes of a tool's description, with what is put around it."""
     return count_weighted_bytes(definition) + _AROUND_A_TOOL
 
 

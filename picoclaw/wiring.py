@@ -43,12 +43,10 @@ class Wiring:
 
     @cached_property
     def wired(self) -> dict[str, WiredPart]:
-        """The parts that are there, by name."""
         return hw_drivers.resolve_parts(self.config, self.board)
 
     @cached_property
     def drivers(self) -> hw_drivers.Drivers:
-        """The drivers of tools/hw, and of the owner's own folders."""
         return hw_drivers.Drivers(self.board, self._chip)
 
     @cached_property
@@ -96,7 +94,6 @@ class Wiring:
         return frozenset(ours | theirs | family_28)
 
     def sensors(self) -> SensorTools:
-        """The tools that read what is wired."""
         return SensorTools(self.board, self.wired, self.drivers, str(self.config.home))
 
     def measured(self) -> dict[str, list[str]]:

@@ -60,17 +60,14 @@ class OpenConversation(NamedTuple):
 
     @property
     def numbered(self) -> NumberedTurns:
-        """The turns that a model sees, with their numbers."""
         return self.turns[len(self.turns) - self.shown :]
 
     @property
     def visible(self) -> list[tuple[Message, ...]]:
-        """The turns that a model sees."""
         return [messages for _, messages in self.numbered]
 
     @property
     def left_out(self) -> int:
-        """How many turns are neither shown nor summarised."""
         return len(self.turns) - self.shown
 
     @property

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -63,13 +63,6 @@ class BuiltContext(NamedTuple):
     taints: tuple[str, ...] = ()
 
 
-class _HeaderTexts(NamedTuple):
-    """Texts for the head of a message: those to be said now, and those that an earlier message has."""
-
-    new: list[str]
-    held: list[str]
-
-
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
 _MAX_REPORTS = 8
 _SKILL_LISTING_SHARE = 4  # bytes of what a turn begins with for one of the skills' listing
@@ -84,55 +77,32 @@ class AgentApp(Protocol):
 
     @property
     def prompts(self) -> Prompts: ...
-
     @property
     def stores(self) -> Stores: ...
-
     @property
     def wiring(self) -> Wiring: ...
-
     @property
     def library(self) -> SkillLibrary: ...
-
     @property
     def toolset(self) -> Toolset: ...
-
     @property
     def rights(self) -> PolicyLoader: ...
-
     @property
     def approving(self) -> ApprovalManager: ...
-
     @property
-    def subagent_tasks(self) -> Tasks:
-        """The tasks of sub-agents."""
-
+    def subagent_tasks(self) -> Tasks: ...
     @property
-    def links(self) -> "tuple[ModelLink, ...]":
-        """The configured models, in the order in which they are asked."""
-
+    def links(self) -> "tuple[ModelLink, ...]": ...
     @property
     def context_builder(self) -> "ContextBuilder": ...
-
     @property
-    def agent(self) -> "Agent":
-        """The loop for a chat."""
-
+    def agent(self) -> "Agent": ...
     @property
-    def light_agent(self) -> "Agent":
-        """The loop for heartbeats and sub-agents: without the built-in matcher."""
-
-    def skill_context(self) -> SkillContext:
-        """What skills may need of this machine, its tools among it."""
-
-    def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool:
-        """Whether the built-in matcher holds the first meeting."""
-
-    def now(self) -> datetime:
-        """The time, in the owner's zone."""
-
-    def close_own(self) -> None:
-        """Close what is its own, and leave the board."""
+    def light_agent(self) -> "Agent": ...
+    def skill_context(self) -> SkillContext: ...
+    def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool: ...
+    def now(self) -> datetime: ...
+    def close_own(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -154,7 +124,6 @@ class ContextBuilder:
 
     @property
     def prompts(self) -> Prompts:
-        """The templates."""
         return self.app.prompts
 
     def guest_tools(self) -> frozenset[str] | None:
@@ -187,59 +156,72 @@ class ContextBuilder:
         `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
         model holds it: what a model is told does not depend on that.
         """
-        self.app.library.look()
-        here, mode = self.app.skill_context(), self._mode(inbound)
-        allowed = self.guest_tools() if inbound.origin == "guest" else None
+        app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
+        app.library.look()
+        here = app.skill_context()
+        if origin == "cron" and mode in _FULL_MODES:
+            mode = "minimal"
+        is_full, is_heartbeat = mode in _FULL_MODES, origin == "heartbeat"
+        allowed = self.guest_tools() if origin == "guest" else None
         reserved = allowed is not None
-        open_ = mode in _FULL_MODES and is_owner(inbound.origin) and self.pages.meeting(tidy=self.tidy)
-        meeting = open_ if not once or self.config.model.base_url else ""
-        known = self.app.library.skills.values()
+        meeting = ""
+        if is_full and is_owner(origin):
+            meeting = self.pages.meeting(tidy=self.tidy)
+            if once and not self.config.model.base_url:
+                meeting = ""
         usable = [
             skill
-            for skill in known
+            for skill in app.library.skills.values()
             if not describe_unmet_needs(skill, here) and (not reserved or skill.tier == BUILT_IN)
         ]
-        held = (
-            "" if not meeting or self.app.is_onboarding_led(earlier) else meeting
-        )  # what the matcher leads, the model need not know
-        listed = [skill for skill in usable if skill.listed and not (held or reserved)]  # one thing at a time
-        offered = self._offered(here.tools, mode, meeting=bool(meeting), search=not self._is_short(listed))
-        offered, room = self._fitting(offered if allowed is None else offered & allowed)
-        bare = self._facts(inbound, offered, listed, {})
-        room -= prompts.count_bytes(prompts.join_sections(prompts.build_sections(mode, bare, self.prompts)))
-        heartbeat = inbound.origin == "heartbeat"
-        pages, problems = self._pages(mode, held, room, heartbeat=heartbeat, reserved=reserved)
-        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        brought = find_triggered(usable, inbound.text) if mode in _FULL_MODES or heartbeat else []
-        skills, unread = self._blocks(brought)
-        told = (
-            _HeaderTexts([], []) if meeting or reserved or mode not in _FULL_MODES else self._remembered(earlier, now)
+        shown_meeting = meeting and not app.is_onboarding_led(earlier)  # what the matcher leads, no model need know
+        listed = [skill for skill in usable if skill.listed and not (shown_meeting or reserved)]  # one thing at a time
+        # the tools that make sense now, and that the window has room for
+        offered = here.tools if meeting else here.tools - {"first_run"}
+        if meeting or not is_full:
+            offered -= {"skill_create", "skill_update", "pulse"}
+        if self._is_short(listed):
+            offered -= {"skill_search"}
+        offered = offered if allowed is None else offered & allowed
+        describe = app.toolset.definitions
+        described = describe(offered, (), self._room.tools)
+        offered -= {tool["name"] for tool in describe(offered, ())} - {tool["name"] for tool in described}
+        bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}), self.prompts)
+        room = self._room.told - sum(map(count_tool_bytes, described))
+        room -= prompts.count_bytes(prompts.join_sections(bare))
+        pages, problems = self._pages(
+            mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
         )
+        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
+        brought = find_triggered(usable, inbound.text) if is_full or is_heartbeat else []
+        skills, unread = self._blocks(brought)
+        # texts for the header of the message: those to be said now, and those that an earlier message has
+        new, held = ([], []) if meeting or reserved or not is_full else self._remembered(earlier, now)
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
-        told.new.extend(reports.values())
+        new += reports.values()
         for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
-            (told.held if _is_in_history(block, earlier) else told.new).append(block)
-        only = self._only(brought, here.tools)
+            (held if _is_in_history(block, earlier) else new).append(block)
+        # the tools that may be called when every skill of a turn names its own; they stay offered all
+        only = frozenset(name for skill in brought for name in skill.tools) & here.tools
+        called = only | (here.tools & {"read_file", "first_run"}) if only and all(s.tools for s in brought) else None
+        header = prompts.format_header(self.prompts["moment"], now, self._moment(mode, inbound, acts, called), new)
+        model = self.config.heartbeat.model if is_heartbeat else ""
         brief = TurnContext(
             prompts.join_sections(sections),
-            prompts.add_header(self._head(self._moment(mode, inbound, acts, only), told.new, now), inbound.text),
+            prompts.add_header(header, inbound.text),
             offered,
-            only,
-            self._other_model(inbound) or next((skill.model for skill in brought if skill.model), ""),
-            relied_on=tuple(told.held),
+            called,
+            model or next((skill.model for skill in brought if skill.model), ""),
+            relied_on=tuple(held),
         )
-        heard = (
-            *reports,
-            *_list_tainted([*pages.values(), *(Page("what was noted earlier", new) for new in told.new)]),
-        )
-        return BuiltContext(brief, sections, [*problems, *unread, *self._doubts(mode, here.tools)], heard)
-
-    def _mode(self, inbound: Inbound) -> PromptMode:
-        mode = self.config.prompt.mode
-        return "minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode
-
-    def _other_model(self, inbound: Inbound) -> str:
-        return self.config.heartbeat.model if inbound.origin == "heartbeat" else ""
+        told = [*pages.values(), *(Page("what was noted earlier", text) for text in new)]
+        taints = (*reports, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
+        problems += unread
+        if problem := find_zone(self._fields("USER.md"))[1]:
+            problems.append(problem)
+        if mode == "coordinator" and "spawn" not in here.tools:
+            problems.append("mode coordinator: there is no tool to call helpers with, so it is as full")
+        return BuiltContext(brief, sections, [*problems, *self.prompts.problems], taints)
 
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
@@ -249,7 +231,7 @@ class ContextBuilder:
         shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
         return PromptFacts(
             name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
-            first_run=_get_page_text(pages, ONBOARDING_PAGE),
+            first_run=pages[ONBOARDING_PAGE].text if ONBOARDING_PAGE in pages else "",
             tools=bool(tools),
             skills=format_listing(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
@@ -280,13 +262,6 @@ class ContextBuilder:
         listing = prompts.count_bytes(format_listing(skills))
         return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
 
-    def _fitting(self, offered: frozenset[str]) -> tuple[frozenset[str], int]:
-        """The tools that the window has room for, and the bytes that the system text then may have."""
-        describe = self.app.toolset.definitions
-        told = describe(offered, (), self._room.tools)
-        away = {tool["name"] for tool in describe(offered, ())} - {tool["name"] for tool in told}
-        return offered - away, self._room.told - sum(map(count_tool_bytes, told))
-
     def checklist(self) -> "Checklist":
         """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
         from picoclaw.automation.checklist import parse_checklist
@@ -295,7 +270,8 @@ class ContextBuilder:
 
     def left_out(self, inbound: Inbound) -> list[str]:
         """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
-        return self.pages.left_out(self._names(self._mode(inbound)))
+        mode = self.config.prompt.mode
+        return self.pages.left_out(self._names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode))
 
     @staticmethod
     def _names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
@@ -326,29 +302,17 @@ class ContextBuilder:
     def _fields(self, name: str) -> dict[str, str]:
         return read_fields("\n".join(page.text for page in self.pages.pages([name])))
 
-    def _head(self, notes: Sequence[str], blocks: Sequence[str], now: datetime) -> str:
-        """The moment's facts, and the texts that come with them, within one tag."""
-        return prompts.format_header(self.prompts["moment"], now, notes, blocks)
-
     def _moment(
         self, mode: PromptMode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None
     ) -> list[str]:
-        """What is special about this message."""
         notes = [self.prompts["simulated"]] if self.app.board.simulated else []
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
             name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
             notes.append(prompts.fill_template(self.prompts["session"], {"content": name}, "content"))
-        if (
-            self.tidy
-            and mode in _FULL_MODES
-            and is_owner(inbound.origin)
-            and (parts := self.app.stores.overlong(self.app.library.skills.values()))
-        ):
-            notes.append(
-                prompts.fill_template(
-                    self.prompts["condense"], {"parts": prompts.escape_closing(", ".join(parts))}, "parts"
-                )
-            )
+        if self.tidy and mode in _FULL_MODES and is_owner(inbound.origin):
+            parts = prompts.escape_closing(", ".join(self.app.stores.overlong(self.app.library.skills.values())))
+            if parts:
+                notes.append(prompts.fill_template(self.prompts["condense"], {"parts": parts}, "parts"))
         if self.limits and mode != "minimal":
             notes.append(prompts.fill_template(self.prompts["helper"], {"content": self.limits}, "content"))
         cut = (prompts.escape_closing(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
@@ -359,39 +323,31 @@ class ContextBuilder:
             )
         return notes
 
-    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> "_HeaderTexts":
+    def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> tuple[list[str], list[str]]:
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         most = min(self.config.memory.notes_chars, self._room.head)
         notes = memory_notes.read_recent_notes(self.config.workspace, now.date())
-        new, held = memory_notes.split_told(
-            memory_notes.format_note_lines(notes if self.foreign else map(_strip_tainted, notes), most), earlier
-        )
+        lines = memory_notes.format_note_lines(notes if self.foreign else map(_strip_tainted, notes), most)
+        new, held = memory_notes.split_told(lines, earlier)
         block = prompts.fill_template(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
-        return _HeaderTexts([block] if block else [], held)
+        return [block] if block else [], held
 
     def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
-        """What helpers have reported since, and the conversation does not hold yet, each by whose report it is."""
+        """What helpers have reported since, and the conversation does not hold yet, each by whose report it is.
+
+        None when the disk fails.
+        """
+        tasks: Sequence[Task] = self.needed or ()
+        if self.needed is None and (self.config.home / "state.db").exists():
+            with suppress(StoreError):
+                tasks = self.app.subagent_tasks.reports(session, _MAX_REPORTS)
         most = min(workflow.MAX_REPORT_CHARS, self._room.head)
-        found = {
-            task: workflow.render_report_block(self.prompts["report"], task, most)
-            for task in self._list_reports(session)
-        }
+        found = {task: workflow.render_report_block(self.prompts["report"], task, most) for task in tasks}
         known = [task.number for task, block in found.items() if _is_in_history(block, earlier)]
         if known and self.tidy:
             with suppress(StoreError):
                 self.app.subagent_tasks.set_heard(known)
         return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
-
-    def _list_reports(self, session: str) -> Sequence[Task]:
-        """The reports that a chat was told and a model was not; none when the disk fails."""
-        if self.needed is not None:
-            return self.needed
-        if not (self.config.home / "state.db").exists():
-            return ()
-        try:
-            return self.app.subagent_tasks.reports(session, _MAX_REPORTS)
-        except StoreError:
-            return ()
 
     def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
@@ -406,7 +362,6 @@ class ContextBuilder:
         return [block] if block and (tasks or shown_before) else []
 
     def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
-        """The skills' texts, and why some cannot be read."""
         blocks, problems = [], []
         for skill in brought:
             try:
@@ -420,40 +375,11 @@ class ContextBuilder:
             blocks.append(prompts.fill_block(self.prompts["skill"], skill.name, text))
         return blocks, problems
 
-    def _doubts(self, mode: PromptMode, tools: frozenset[str]) -> Iterator[str]:
-        if problem := find_zone(self._fields("USER.md"))[1]:
-            yield problem
-        if mode == "coordinator" and "spawn" not in tools:
-            yield "mode coordinator: there is no tool to call helpers with, so it is as full"
-        yield from self.prompts.problems
-
-    @staticmethod
-    def _only(brought: Sequence[Skill], tools: frozenset[str]) -> frozenset[str] | None:
-        """The tools that may be called when every skill of a turn names its own; they stay offered all."""
-        theirs = frozenset(name for skill in brought for name in skill.tools) & tools
-        return theirs | (tools & {"read_file", "first_run"}) if theirs and all(s.tools for s in brought) else None
-
-    @staticmethod
-    def _offered(tools: frozenset[str], mode: PromptMode, *, meeting: bool, search: bool) -> frozenset[str]:
-        """The tools that make sense now."""
-        whole = {"skill_create", "skill_update", "pulse"}
-        away = whole if meeting or mode not in _FULL_MODES else set[str]()
-        return tools - away - (set() if meeting else {"first_run"}) - (set() if search else {"skill_search"})
-
-
-def _get_page_text(pages: Mapping[str, Page], name: str) -> str:
-    return pages[name].text if name in pages else ""
-
 
 def _clean_name(name: str) -> str:
     """A name that can stand in a sentence of ours; one that goes on to say something is cut before that."""
     found = _NAME.match(name)
     return found[0].strip() if found else ""
-
-
-def _list_tainted(told: Iterable[Page]) -> list[str]:
-    """Name the texts of which something is marked as nobody's word."""
-    return list(dict.fromkeys(page.name for page in told if is_tainted(page.text)))
 
 
 def _strip_tainted(page: Page) -> Page:

@@ -82,7 +82,6 @@ class Conversation:
         self.waiting.clear()
 
     def result(self, call: ToolCall, text: str) -> None:
-        """Add what a call gave."""
         self.messages.append(Message("tool", text, call_id=call.id))
 
     def settle(self, instead: str) -> None:
@@ -98,7 +97,6 @@ class Conversation:
         return ()
 
     def tokens(self, system: str, tools: Sequence[Any], bytes_a_token: float = BYTES_A_TOKEN) -> int:
-        """Estimate the tokens of a request."""
         return estimate_tokens(count_request_bytes(system, self.shown(), tools), bytes_a_token)
 
     def shorten(self, template: str) -> bool:
@@ -161,7 +159,6 @@ class Conversation:
 
 
 def _shorten_calls(message: Message) -> Message:
-    """Cut the long arguments of a message's calls."""
     calls = []
     for call in message.calls:
         long = {k: v for k, v in call.arguments.items() if isinstance(v, str) and len(v) > _LONG_ARGUMENT}

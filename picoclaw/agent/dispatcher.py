@@ -38,7 +38,6 @@ class Dispatcher:
         return self._run_turn(inbound, hooks)
 
     def _get_model(self, session: str) -> str:
-        """The model that a conversation is to be held with, '' for the configured one."""
         try:
             return self.app.stores.sessions.model(session) if self.app.config.model.base_url else ""
         except StoreError:
@@ -183,7 +182,6 @@ class Dispatcher:
         return model if not by or (further and further.name == by) else by
 
     def _read_pictures(self, inbound: Inbound) -> Pictures:
-        """The pictures that came with a message, where there is a model that sees."""
         config = self.app.config
         sees = any(model.images for model in (config.model, *config.models.values()))
         return read_pictures(config.workspace, inbound.attachments) if sees and inbound.attachments else Pictures()

@@ -88,7 +88,6 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
 
 
 def _run_turn(app: AgentApp, task: Task, track: _TaskRecorder, stop: Stop) -> Turn:
-    """Run the task's turn from where it is."""
     config, now = app.config, app.now()
     told = _make_context_builder(app, task).build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
     may = app.light_agent.toolset.names if task.tools is None else task.tools
@@ -147,12 +146,10 @@ def _discard_text(_text: str) -> None:
 
 
 def _get_remaining_limits(task: Task, used: TaskUsage, settings: LimitsConfig) -> LimitsConfig:
-    """What a task may still take."""
     return LimitsConfig(*workflow.get_remaining(task.limits, used), settings.result_chars)
 
 
 def _get_outcome(turn: Turn, empty: str) -> tuple[TaskStatus, str]:
-    """How a task ended that was not stopped, and its report."""
     if turn.stopped == "error":
         return "failed", turn.notice.text or turn.reply
     if turn.reply.strip() in {"", empty.strip()}:

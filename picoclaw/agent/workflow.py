@@ -87,7 +87,6 @@ def _matches_call(call: ToolCall, task: Task) -> bool:
 
 
 def parse_steps(tasks: Sequence[Mapping[str, Any]]) -> list[TaskStep]:
-    """Read the tasks of a workflow as a model writes them."""
     found = []
     for i, given in enumerate(tasks, 1):
         try:
@@ -192,7 +191,6 @@ def _explain_end(task: Task) -> tuple[str, str]:
 
 
 def cut_report(text: str, most: int) -> str:
-    """Shorten a text to so many characters, and say so."""
     return text if len(text) <= most else f"{text[:most].rstrip()}… [{len(text) - most} characters more]"
 
 
