@@ -24,8 +24,8 @@ from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest
+from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.rights import PolicyLoader
 from picoclaw.security.sandbox import build_environment
 from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.skills.skill import SkillContext

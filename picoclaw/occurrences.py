@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
-from picoclaw.times import DAY_PART_HOURS, WEEKDAYS, format_duration, make_time_of_day, parse_zone
+from picoclaw.times import CRON_WEEKDAYS, DAY_PART_HOURS, format_duration, make_time_of_day, parse_zone
 
 MIN_JOB_INTERVAL_S = 60.0
 _MAX_EXPRESSION = 120
@@ -31,7 +31,6 @@ _CRON_ALIASES = {
 }
 _SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
 _DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
-_DAYS = (WEEKDAYS[-1], *WEEKDAYS[:-1])  # as cron counts them
 _EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
 DoneSpans = tuple[tuple[float, float], ...]
@@ -131,7 +130,7 @@ _REPEAT = pattern(rf"(?:(?P<days>[a-z ]+?)(?: (?P<times>{_TIMES}))?|(?P<first>{_
 _ONE_TIME = pattern(r"(?P<named>noon|midnight)|(?P<hour>\d+)(?::(?P<minute>\d\d))?(?: ?(?P<half>[ap]m))?")
 _FILLERS = frozenset({"every", "each", "and", "on", "in", "the", "at", "o", "clock", "of"})
 _DAY_SETS = {
-    **{day: frozenset({number}) for number, day in enumerate(_DAYS)},
+    **{day: frozenset({number}) for number, day in enumerate(CRON_WEEKDAYS)},
     **dict.fromkeys(("day", "daily"), frozenset(range(7))),
     **dict.fromkeys(("weekday", "workday"), frozenset(range(1, 6))),
     **dict.fromkeys(("week", "weekly"), frozenset({1})),
@@ -288,7 +287,9 @@ def _describe_expression(expression: str) -> str:
     if not found:
         return ""
     hours = (f"{int(hour):02}:{int(found['minute']):02}" for hour in found["hours"].split(","))
-    days = _DAY_SET_NAMES.get(found["days"]) or " and ".join(_DAYS[int(day)] for day in found["days"].split(","))
+    days = _DAY_SET_NAMES.get(found["days"]) or " and ".join(
+        CRON_WEEKDAYS[int(day)] for day in found["days"].split(",")
+    )
     return f"every {days} at {' and '.join(hours)}"
 
 

@@ -14,6 +14,7 @@ from picoclaw.text import pattern
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
 DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+CRON_WEEKDAYS = ("sunday", *WEEKDAYS[:-1])  # crontab(5): 0 is sunday
 DAY_PART_HOURS = {"morning": 8, "noon": 12, "afternoon": 15, "evening": 19, "night": 21}
 """The hour that is meant by a part of the day where no time is given."""
 _UNITS = {

@@ -12,7 +12,7 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import JobTime, Plan
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.store.jobs import Job
 from picoclaw.workspace import prepare_home
@@ -51,10 +51,10 @@ REMINDERS = [
 
 @pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
 def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
-    assert guard.is_ordered_reminder(text, JobTime(**when), by(message)) is own
-    assert not guard.is_ordered_reminder(text, JobTime(**when), by(message, "guest"))
-    assert not guard.is_ordered_reminder(text, JobTime(**when), by(message, "cron"))
-    assert not guard.is_ordered_reminder(text, JobTime(**when), by("thanks", before=(message,)))
+    assert orders.is_ordered_reminder(text, JobTime(**when), by(message)) is own
+    assert not orders.is_ordered_reminder(text, JobTime(**when), by(message, "guest"))
+    assert not orders.is_ordered_reminder(text, JobTime(**when), by(message, "cron"))
+    assert not orders.is_ordered_reminder(text, JobTime(**when), by("thanks", before=(message,)))
 
 
 CHANGES = [
@@ -178,7 +178,7 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     ],
 )
 def test_a_fact_is_a_sentence_of_the_owners_to_its_end(message, text, own):
-    assert guard.is_stated_fact(text, by(message)) is own
+    assert orders.is_stated_fact(text, by(message)) is own
 
 
 COMMANDS = [
@@ -261,7 +261,7 @@ COMMANDS = [
 def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
     for before in ("", "Read http://news.example.net/. "):
         began = time.monotonic()
-        assert guard.is_ordered_command(line.split(), by(before + message)) is own
+        assert orders.is_ordered_command(line.split(), by(before + message)) is own
         assert time.monotonic() - began < 2
 
 
@@ -292,6 +292,6 @@ OUTPUTS = [
 @pytest.mark.parametrize(("message", "name", "seconds", "own"), OUTPUTS)
 def test_an_output_is_switched_on_as_ordered(message, name, seconds, own):
     for before in ("", "Read http://news.example.net/. "):
-        assert guard.is_ordered_output(name, seconds, by(before + message)) is own
-    assert not guard.is_ordered_output(name, seconds, by(message, "guest"))
-    assert not guard.is_ordered_output(name, seconds, by("thanks", before=(message,)))
+        assert orders.is_ordered_output(name, seconds, by(before + message)) is own
+    assert not orders.is_ordered_output(name, seconds, by(message, "guest"))
+    assert not orders.is_ordered_output(name, seconds, by("thanks", before=(message,)))

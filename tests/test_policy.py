@@ -20,7 +20,7 @@ from picoclaw.security.policy import (
     decide,
     parse_policy,
 )
-from picoclaw.security.rights import PolicyLoader
+from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 

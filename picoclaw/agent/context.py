@@ -22,7 +22,7 @@ from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.security import untrusted
 from picoclaw.security.approvals import ApprovalManager
-from picoclaw.security.rights import PolicyLoader
+from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.skills.library import BUILT_IN, SkillLibrary
 from picoclaw.skills.skill import (
     Skill,

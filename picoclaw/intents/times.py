@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from picoclaw.intents.classifier import parse_amount
+from picoclaw.times import CRON_WEEKDAYS
 
 WordTables = Mapping[str, Mapping[str, Any]]
-_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
 OCLOCK = " o'clock"
@@ -27,7 +27,7 @@ class RepeatTime(NamedTuple):
         """How a job is told."""
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
-        days = ",".join(_DAY_SETS.get(day) or str(_DAYS.index(day)) for day in self.days)
+        days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days)
         hours = ",".join(str(int(time[:2])) for time in self.times)
         return {"cron_expr": f"{int(self.times[0][3:])} {hours} * * {days}"}
 
@@ -140,7 +140,7 @@ class TimeReader:
             return (), "", 0
         day, _, half = self._words["repeats"][found["days"]].partition(" ")
         days, end = [day], found.end()
-        while day in _DAYS and (more := self._another.match(tail, end)):
+        while day in CRON_WEEKDAYS and (more := self._another.match(tail, end)):
             days.append(self._words["repeats"].get(more["day"]) or self._words["days"][more["day"]])
             end = more.end()
         return tuple(days), half, end
@@ -203,7 +203,7 @@ class TimeReader:
     def _another(self) -> re.Pattern[str]:
         """A weekday behind another one."""
         named = {**self._words["days"], **self._words["repeats"]}
-        days = _make_alternatives({phrase: day for phrase, day in named.items() if day in _DAYS})
+        days = _make_alternatives({phrase: day for phrase, day in named.items() if day in CRON_WEEKDAYS})
         return re.compile(rf"(?:(?:{_make_alternatives(self._words['joins'])}) )?(?P<day>{days})(?:(?= )|$) ?")
 
     @cached_property

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
+from picoclaw import times
 from picoclaw.text import pattern
 
 
@@ -19,7 +20,7 @@ class DateRange(NamedTuple):
     last: date
 
 
-_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_WEEKDAYS = times.WEEKDAYS
 MONTHS = [
     "january",
     "february",

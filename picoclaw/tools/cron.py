@@ -14,7 +14,7 @@ from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall, is_owner
 from picoclaw.occurrences import JobTime, Plan, describe_plan
 from picoclaw.schema import Span
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import CatchUp, DeliveryMode, Job, Jobs
 from picoclaw.text import pattern
@@ -307,16 +307,16 @@ class CronTool:
         kind, when = arguments["kind"].strip().lower() or "reminder", _parse_when(arguments)
         more = any(arguments[name].strip() for name in ("command", "deliver", "late", "rights")) or kind != "reminder"
         if action == "add":
-            return not more and guard.is_ordered_reminder(message, when, caller)
+            return not more and orders.is_ordered_reminder(message, when, caller)
         old = self._find(number)
-        new = guard.find_order(action, "job", number, [old.payload], caller) if old else None
+        new = orders.find_order(action, "job", number, [old.payload], caller) if old else None
         if old is None or new is None:
             return False
         if action not in {"update", "move", "snooze"}:
             return action in {"remove", "disable"} or (old.kind == "reminder" and not more)
         if more or old.kind != "reminder" or (message and any(when)):
             return False
-        return guard.is_new_text(message, new) if message else guard.is_same_time(new, when, caller.now)
+        return orders.is_new_text(message, new) if message else orders.is_same_time(new, when, caller.now)
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
         job = self._find(arguments["job"]) if arguments["action"] != "add" else None

@@ -19,7 +19,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import UNITS
 from picoclaw.messages import Caller, Stop
 from picoclaw.schema import Span
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import (
     LOST_EXIT_CODE,
@@ -287,7 +287,7 @@ class ExecTools:
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the owner's newest message orders just this command."""
         plain = not (arguments["network"] or arguments["stdin"] or arguments["background"] or arguments["cwd"])
-        return plain and guard.is_ordered_command(self._parse(arguments).argv, caller)
+        return plain and orders.is_ordered_command(self._parse(arguments).argv, caller)
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         """A command that only reads runs unasked; the owner is asked about one with more rights."""

@@ -17,7 +17,7 @@ from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
 from picoclaw.schema import Span, find_nearest
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import tool
 
@@ -34,12 +34,12 @@ class MemoryTools:
         self._workspace, self._index, self._past = workspace, recollection, past
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        return guard.is_stated_fact(arguments["text"], caller)
+        return orders.is_stated_fact(arguments["text"], caller)
 
     @tool(effect="remember", opens=("memory_update", "memory_forget"), is_requested=_is_requested)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
-        whose = replace(caller, taints=set()) if guard.is_stated_fact(text, caller) else caller
+        whose = replace(caller, taints=set()) if orders.is_stated_fact(text, caller) else caller
         noted = notes.add_note(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
             return f"known already: {noted.path} line {noted.line}: {noted.text}"

@@ -12,7 +12,7 @@ from picoclaw.messages import Caller, is_owner
 from picoclaw.outputs import client, config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.schema import Span
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
@@ -63,7 +63,7 @@ class OutputTool:
         """Whether the owner's newest message orders to switch it on, for just this long."""
         is_on = arguments["action"] == "set" and arguments["level"].strip().lower() == "on"
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
-        return any(guard.is_ordered_output(name, arguments["seconds"], caller) for name in names)
+        return any(orders.is_ordered_output(name, arguments["seconds"], caller) for name in names)
 
     @tool(effect=_effect, is_requested=_is_requested)
     def output(

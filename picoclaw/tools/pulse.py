@@ -9,7 +9,7 @@ from picoclaw.errors import ToolError
 from picoclaw.memory.entries import FOREIGN, is_tainted
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, format_item
 from picoclaw.text import list_query_terms, list_terms
@@ -32,16 +32,16 @@ class PulseTool:
         if action == "list":
             return False
         if action == "add":
-            return guard.is_ordered_task(text, caller)
+            return orders.is_ordered_task(text, caller)
         words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
         number = self._find_number(task, text if action == "complete" else "")
         known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
-        new = guard.find_order(action, "task", number, known, caller)
+        new = orders.find_order(action, "task", number, known, caller)
         if action == "complete":
             return new is not None
         if text:
-            return bool(new) and guard.is_new_text(text, new or ()) and not arguments["priority"]
-        weighed = guard.find_order("weigh", "task", number, known, caller) is not None
+            return bool(new) and orders.is_new_text(text, new or ()) and not arguments["priority"]
+        weighed = orders.find_order("weigh", "task", number, known, caller) is not None
         return weighed or str(arguments["priority"]) in (new or ())
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ class PulseTool:
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
         change = PulseChange(action, number, words, priority)
-        whose = replace(caller, taints=set()) if guard.is_ordered_task(words, caller) else caller
+        whose = replace(caller, taints=set()) if orders.is_ordered_task(words, caller) else caller
         heard = describe_origin(whose).partition(f"{FOREIGN}: ")[2]
         (item,) = store.apply([change], PulseAuthor(caller.session, caller.now, heard))
         if action == "add" and item.number in known:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.claims import strip_context
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller
-from picoclaw.security import guard
+from picoclaw.security import orders
 from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.tools.registry import tool
 
@@ -45,7 +45,7 @@ class WebFetchTool:
         said = caller.user_texts[-1:] if mixed else caller.user_texts
         is_requested = False
         for text in map(strip_context, said) if caller.origin != "helper" else ():
-            for sentence, may in guard.classify_sentences(text):
+            for sentence, may in orders.classify_sentences(text):
                 is_requested = may if url in find_urls([sentence]) else is_requested
         return is_requested
 
