@@ -1,35 +1,4 @@
-"""Every error picoclaw raises on purpose. A message names the noun that failed, what was wrong, what to try.
-
-PicoclawError
-    ConfigError             a file or variable of the owner's is wrong
-    SkillError              a skill's file cannot be used
-    StoreError              durable state cannot be read or kept
-        StoreDamaged        the database is torn, or is not ours
-        StoreNewer          the database was written by a newer picoclaw
-    ProviderError           a model could not answer
-        Unavailable         worth another try, or another provider
-            KnownDown       nobody was asked: the server was silent, and nobody answers a knock
-                NotAsked    nobody was asked: the server has said that it would be no use
-            OverBudget      the owner's cap for the day is reached; no server was asked
-        Refused             the server said no; the same request will fail again
-            ContextOverflow the request does not fit the model's window
-                PerhapsTooLong  the server gave no reason that we know, and the request is long
-            OwnersMatter    no request will be answered before the owner has done something
-                KeyRefused  the key is wrong, or not for this
-                NotServed   the server has no such model or path
-                NoCredit    nothing is left to pay with
-        DeadlinePassed      the turn's time was up in the middle of an answer
-    ToolError               a tool call failed; a model and a person may read its text
-        Denied              the guard, or a person, said no
-            Pending         kept until a person says yes
-    HardwareError           the board could not do it
-        DeviceMissing       no such bus, device file or address
-        NoPermission        the device is there, but not for this user
-        BusFault            the bus answered with a fault
-    ChannelError            a channel to the owner cannot do it
-        ChannelDown         it may be able to later
-    TurnStopped             a person ended the turn
-"""
+"""Every error picoclaw raises on purpose. A message names the noun that failed, what was wrong, what to try."""
 
 WAITING_FOR_APPROVAL = " was not done yet: it waits for "
 MEANING_PREFIX = "\nwhich means: "

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+if TYPE_CHECKING:
+    import socket
 
 _ERRNO_MESSAGES = {
     errno.ENOSPC: "the disk is full: free some space",
@@ -391,3 +394,47 @@ def _check_plain_file(about: os.stat_result, *, alone: bool = False) -> None:
 def _make_os_error(words: str) -> OSError:
     """Say in an error of the system what disk.explain gives as it is."""
     return OSError(errno.EXDEV, words)
+
+
+# Unix sockets. Source: unix(7), proc(5) on /proc/self/fd.
+
+
+@contextmanager
+def _shorten_address(path: Path) -> Iterator[str]:
+    """A socket's path may have 107 bytes; this one is short, however deep its folder lies."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def listen_unix(path: Path) -> "socket.socket":
+    """Open a socket anew, for this user alone; the caller holds a lock that says so. Raises OSError."""
+    import socket
+
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        with _shorten_address(path) as address:
+            listener.bind(address)
+    finally:
+        os.umask(before)
+    listener.listen(128)
+    return listener
+
+
+def connect_unix(path: Path, seconds: float | None) -> "socket.socket | None":
+    """Connect to a socket, None when nobody listens; `seconds` is how long its steps may take."""
+    import socket
+
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(seconds)
+    try:
+        with _shorten_address(path) as address:
+            client.connect(address)
+    except OSError:
+        client.close()
+        return None
+    return client

@@ -36,6 +36,7 @@ from picoclaw.daemon.watchdog import (
     notify_systemd,
 )
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
+from picoclaw.files import listen_unix
 from picoclaw.hw import boards
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.store import conversations
@@ -883,7 +884,7 @@ def test_a_home_that_lies_deep_has_a_socket_for_its_owner_alone(tmp_path):
     home = tmp_path / ("d" * 120)
     home.mkdir()
     assert ipc.connect(home) is None
-    listener = ipc.listen(home)
+    listener = listen_unix(home / ipc.SOCKET_NAME)
     assert (home / ipc.SOCKET_NAME).stat().st_mode & 0o777 == 0o600
     client = ipc.connect(home, 1)
     server, _ = listener.accept()

@@ -1,6 +1,6 @@
 """The daemon's local socket, `run.sock` in the home: lines of JSON between two processes of one user.
 
-Sources: unix(7) on SO_PEERCRED, proc(5) on /proc/self/fd.
+Source: unix(7) on SO_PEERCRED.
 """
 
 import contextlib
@@ -10,9 +10,10 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from picoclaw.files import connect_unix
 
 SOCKET_NAME = "run.sock"
 MAX_LINE_BYTES = 1 << 20
@@ -93,41 +94,10 @@ def parse_line(line: bytes) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-@contextlib.contextmanager
-def _make_address(home: Path) -> Iterator[str]:
-    """A socket's path may have 107 bytes; this one is short, however deep the home lies."""
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{SOCKET_NAME}"
-    finally:
-        os.close(folder)
-
-
-def listen(home: Path) -> socket.socket:
-    """Open the socket anew, for its owner alone; only who holds the daemon's lock may. Raises OSError."""
-    (home / SOCKET_NAME).unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    before = os.umask(0o177)
-    try:
-        with _make_address(home) as address:
-            listener.bind(address)
-    finally:
-        os.umask(before)
-    listener.listen(128)
-    return listener
-
-
 def connect(home: Path, seconds: float | None = None) -> IpcConnection | None:
     """Reach the daemon of a home, None when none listens; `seconds` is how long to wait for each of its words."""
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    client.settimeout(seconds)
-    try:
-        with _make_address(home) as address:
-            client.connect(address)
-    except OSError:
-        client.close()
-        return None
-    return IpcConnection(client)
+    client = connect_unix(home / SOCKET_NAME, seconds)
+    return IpcConnection(client) if client else None
 
 
 def ask_daemon(home: Path, words: dict[str, Any], seconds: float) -> dict[str, Any] | None:

@@ -17,9 +17,9 @@ from picoclaw.channels.channel import (
     event_to_json,
     turn_to_json,
 )
-from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user, listen
+from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, listen_unix
 from picoclaw.messages import DEFAULT_SESSION, Event, ToolRun, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
@@ -95,7 +95,7 @@ class SocketChannel:
         """Begin to listen. Raises ChannelError."""
         self._post = post
         try:
-            self._listener = listen(self._home)
+            self._listener = listen_unix(self._home / SOCKET_NAME)
         except OSError as error:
             raise ChannelError(f"{self._home / SOCKET_NAME} cannot be opened: {explain_os_error(error)}") from None
         self._end, self._ending = os.pipe2(os.O_CLOEXEC)

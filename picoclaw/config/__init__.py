@@ -5,7 +5,7 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 
 import os
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,9 +19,6 @@ from picoclaw.config.credentials import (
     read_telegram_token,
 )
 from picoclaw.config.files import read_toml
-from picoclaw.config.tables import (
-    HEARTBEAT_LIMITS as HEARTBEAT_LIMITS,
-)
 from picoclaw.config.tables import (
     ApprovalsConfig,
     BoardConfig,
@@ -44,8 +41,8 @@ from picoclaw.config.tables import (
 )
 from picoclaw.errors import ConfigError
 from picoclaw.resources import get_home
-from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest, read_parameter
-from picoclaw.schema import Span as Span
+from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read_parameter
+from picoclaw.schema import Parameter as Parameter
 from picoclaw.times import parse_hour_span
 
 
@@ -89,24 +86,8 @@ class Config:
 
 
 _CONFIG_TABLES: dict[str, type[Any]] = {
-    "model": ModelConfig,
-    "limits": LimitsConfig,
-    "prompt": PromptConfig,
-    "memory": MemoryConfig,
-    "board": BoardConfig,
-    "tools": ToolsConfig,
-    "approvals": ApprovalsConfig,
-    "web": WebConfig,
-    "heartbeat": HeartbeatConfig,
-    "costs": CostsConfig,
-    "history": HistoryConfig,
-    "sessions": SessionsConfig,
-    "helpers": HelpersConfig,
-    "page": PageConfig,
-    "telegram": TelegramConfig,
+    f.name: f.type for f in fields(Config) if isinstance(f.type, type) and is_dataclass(f.type)
 }
-
-
 _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
 
 
@@ -133,7 +114,13 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
             )
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
-        _check_folder(folder, f"{path}: [tools]: extra_folders")
+        where = f"{path}: [tools]: extra_folders"
+        try:
+            is_absolute = "\0" not in folder and Path(folder).expanduser().is_absolute()
+        except RuntimeError:
+            raise ConfigError(f"{where}: the ~ in {folder!r} stands for no known user; write a whole path") from None
+        if not is_absolute:
+            raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
     parse_hour_span(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
@@ -161,48 +148,46 @@ def _make_named_tables(kind: type[Any], tables: Any, path: Path, what: str) -> d
     return {name: make_dataclass(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
 
 
-def _check_folder(folder: str, where: str) -> None:
-    try:
-        absolute = "\0" not in folder and Path(folder).expanduser().is_absolute()
-    except RuntimeError:
-        raise ConfigError(f"{where}: the ~ in {folder!r} stands for no known user; write a whole path") from None
-    if not absolute:
-        raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
-
-
 def make_dataclass(kind: type[Any], given: Any, where: str) -> Any:
     """Make a dataclass out of a table of TOML; `where` names file and table in the ConfigError."""
     if not isinstance(given, dict):
         raise ConfigError(f"{where} must be a table, not {given!r}")
-    wanted = _collect_keys(kind)
+    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    wanted = (read_parameter(f.name, f.type, *(() if f.name in required else (None,))) for f in fields(kind))
     try:
-        values = check_arguments(wanted, given)
+        values = check_arguments(tuple(wanted), given)
     except InvalidArgument as error:
         raise ConfigError(f"{where}: {error}") from None
     return kind(**{name: value for name, value in values.items() if name in given})
 
 
-def _collect_keys(kind: type[Any]) -> tuple[Parameter, ...]:
-    return tuple(read_parameter(f.name, f.type, *(() if _is_required(f) else (None,))) for f in fields(kind))
-
-
-def _is_required(f: Any) -> bool:
-    return f.default is MISSING and f.default_factory is MISSING
-
-
 def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config:
-    _check_environment_text(environment, "PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL")
+    for variable in ("PICOCLAW_MODEL", "PICOCLAW_BASE_URL", "OPENAI_BASE_URL"):
+        try:  # Python hands on bytes that are not UTF-8 as lone surrogates, which no server takes
+            environment.get(variable, "").encode()
+        except UnicodeError:
+            raise ConfigError(f"the variable {variable} is not UTF-8 text; set it again") from None
     base_url = environment.get("PICOCLAW_BASE_URL") or environment.get("OPENAI_BASE_URL") or config.model.base_url
     name = environment.get("PICOCLAW_MODEL") or config.model.name
     if not base_url and name:
         base_url = find_vendor(name, config.model.api, environment, _NO_SERVER)
     model = replace(config.model, base_url=_check_address(base_url, "the model's base_url"), name=name)
-    models = {name: _apply_server(name, further, environment) for name, further in config.models.items()}
+    models = {}
+    for table, further in config.models.items():
+        where = f"[models.{table}]"
+        url = further.base_url or find_vendor(
+            further.name or table, further.api, environment, f"set base_url under {where}"
+        )
+        models[table] = replace(further, base_url=_check_address(url, f"{where}: base_url"))
     if model.then and not base_url:
         raise ConfigError(f"[model]: 'then' follows a model, and there is none: {_NO_SERVER}")
     memory = replace(
         config.memory, embedding_url=_check_address(config.memory.embedding_url, "[memory]: embedding_url")
     )
+    embedding_key = ""
+    if memory.embeddings == "server":
+        url = memory.embedding_url or model.base_url
+        embedding_key = read_embedding_key(config.home, url, model.base_url, environment)
     return replace(
         config,
         model=model,
@@ -210,7 +195,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         memory=memory,
         api_key=read_api_key(config.home, model.base_url, environment),
         model_keys=read_model_keys(config.home, {name: one.base_url for name, one in models.items()}, environment),
-        embedding_key=_choose_embedding_key(config.home, memory, model.base_url, environment),
+        embedding_key=embedding_key,
         telegram=replace(config.telegram, api_url=_check_address(config.telegram.api_url, "[telegram]: api_url")),
         telegram_token=read_telegram_token(config.home, environment),
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
@@ -218,39 +203,15 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
     )
 
 
-def _apply_server(name: str, model: ModelConfig, environment: Mapping[str, str]) -> ModelConfig:
-    where = f"[models.{name}]"
-    url = model.base_url or find_vendor(model.name or name, model.api, environment, f"set base_url under {where}")
-    return replace(model, base_url=_check_address(url, f"{where}: base_url"))
-
-
-def _choose_embedding_key(home: Path, memory: MemoryConfig, base_url: str, environment: Mapping[str, str]) -> str:
-    if memory.embeddings != "server":
-        return ""
-    return read_embedding_key(home, memory.embedding_url or base_url, base_url, environment)
-
-
 def _check_address(url: str, what: str) -> str:
     url = url.rstrip("/")
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"{what} {redact_url(url)!r} must begin with http:// or https://")
-    if url and not _is_complete_url(url):
-        raise ConfigError(f"{what} {redact_url(url)!r} is no address: write it as http://HOST:PORT/v1")
-    return url
-
-
-def _is_complete_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return bool(parts.hostname) and (parts.port or 1) > 0 and url.isprintable() and " " not in url
+        is_complete = bool(parts.hostname) and (parts.port or 1) > 0 and url.isprintable() and " " not in url
     except ValueError:
-        return False
-
-
-def _check_environment_text(environment: Mapping[str, str], *names: str) -> None:
-    """Refuse bytes that are not UTF-8, which Python hands on as lone surrogates and no server takes."""
-    for name in names:
-        try:
-            environment.get(name, "").encode()
-        except UnicodeError:
-            raise ConfigError(f"the variable {name} is not UTF-8 text; set it again") from None
+        is_complete = False
+    if url and not is_complete:
+        raise ConfigError(f"{what} {redact_url(url)!r} is no address: write it as http://HOST:PORT/v1")
+    return url

@@ -1,6 +1,6 @@
 """Whose model it is, and the keys that are sent out: from the environment, a credential or secrets.toml."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ _VENDOR_VARIABLES = {
 
 
 def find_vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str:
-    """Whose model it is, told by whose key there is: nobody's question goes to a vendor that was not chosen.
+    """Find whose model it is by whose key there is: nobody's question goes to a vendor that was not chosen.
 
     Raises ConfigError, which says `how` a server is set.
     """
@@ -32,18 +32,13 @@ def find_vendor(name: str, api: str, environment: Mapping[str, str], how: str) -
 
 def read_api_key(home: Path, base_url: str, environment: Mapping[str, str]) -> str:
     """The key of the model's server. A vendor's own variable is only ever sent to that vendor."""
-    if key := environment.get("PICOCLAW_API_KEY"):
-        return _check_characters(key)
-    return _check_characters(
-        _get_vendor_key(base_url, environment)
-        or _read_credential(environment, "api_key")
-        or _read_secret(home / "secrets.toml", "api_key")
-    )
+    key = environment.get("PICOCLAW_API_KEY") or _get_vendor_key(base_url, environment)
+    return _check_characters(key or _read_secret(home, "api_key", environment))
 
 
 def read_model_keys(home: Path, base_urls: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """The keys of the further models, by the names of their tables; none of them has another's. Raises ConfigError."""
-    kept = _load_secrets(home / "secrets.toml")["keys"] if base_urls else {}
+    kept = _load_secrets(home)["keys"] if base_urls else {}
     return {
         name: _check_characters(
             environment.get(f"PICOCLAW_API_KEY_{name.upper()}")
@@ -59,25 +54,18 @@ def read_embedding_key(home: Path, url: str, base_url: str, environment: Mapping
     """The key of the embedding server: the model's own when both are one server, else one that is meant for it."""
     if url.split("/")[:3] == base_url.split("/")[:3]:
         return read_api_key(home, base_url, environment)
-    return _check_characters(_read_secret(home / "secrets.toml", "embedding_key") or _get_vendor_key(url, environment))
+    return _check_characters(_load_secrets(home)["embedding_key"] or _get_vendor_key(url, environment))
 
 
 def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
     """The token of the Telegram bot, '' when there is none."""
-    return (
-        environment.get("PICOCLAW_TELEGRAM_TOKEN")
-        or _read_credential(environment, "telegram_token")
-        or _read_secret(home / "secrets.toml", "telegram_token")
-    ).strip()
+    token = environment.get("PICOCLAW_TELEGRAM_TOKEN") or _read_secret(home, "telegram_token", environment)
+    return token.strip()
 
 
 def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
     """The key of Brave's search, '' when there is none."""
-    return _check_characters(
-        environment.get("BRAVE_API_KEY")
-        or _read_credential(environment, "brave_key")
-        or _read_secret(home / "secrets.toml", "brave_key")
-    )
+    return _check_characters(environment.get("BRAVE_API_KEY") or _read_secret(home, "brave_key", environment))
 
 
 def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
@@ -85,20 +73,17 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
 
     Which of them is sent out is one question; that none of them is shown is another.
     """
-    kept, folder = _load_secrets(home / "secrets.toml"), environment.get("CREDENTIALS_DIRECTORY")
+    kept, folder = _load_secrets(home), environment.get("CREDENTIALS_DIRECTORY")
     try:
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
         there = []
     names = [name for name in there if name in _SECRET_KEYS or name.startswith("api_key_")]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    found |= {value for name, value in environment.items() if _is_secret(name)}
+    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN")
+    found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}
-
-
-def _is_secret(variable: str) -> bool:
-    return variable.endswith("_API_KEY") or variable.startswith(("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN"))
 
 
 def _get_vendor_key(base_url: str, environment: Mapping[str, str]) -> str:
@@ -126,24 +111,21 @@ def _read_credential(environment: Mapping[str, str], name: str) -> str:
         raise ConfigError(f"{path} cannot be read: it is not text") from None
 
 
-def _read_secret(path: Path, name: str) -> str:
-    return str(_load_secrets(path)[name])
+def _read_secret(home: Path, name: str, environment: Mapping[str, str]) -> str:
+    return _read_credential(environment, name) or str(_load_secrets(home)[name])
 
 
-def _load_secrets(path: Path) -> dict[str, Any]:
+def _load_secrets(home: Path) -> dict[str, Any]:
+    path = home / "secrets.toml"
     table = read_toml(path, private=True)
     wanted = [read_parameter(known, str, "") for known in _SECRET_KEYS]
     try:
         found = check_arguments((*wanted, read_parameter("keys", dict, {})), table)
-        _check_texts(found["keys"].values())
-        return found
+        if all(isinstance(key, str) for key in found["keys"].values()):
+            return found
     except InvalidArgument:
-        lines = ", ".join(f'{known} = "..."' for known in _SECRET_KEYS)
-        raise ConfigError(
-            f'{path} may hold {lines}, and below a line [keys] NAME = "..." for each [models.NAME], and nothing else'
-        ) from None
-
-
-def _check_texts(values: Iterable[Any]) -> None:
-    if not all(isinstance(value, str) for value in values):
-        raise InvalidArgument("a key is text")
+        pass
+    lines = ", ".join(f'{known} = "..."' for known in _SECRET_KEYS)
+    raise ConfigError(
+        f'{path} may hold {lines}, and below a line [keys] NAME = "..." for each [models.NAME], and nothing else'
+    )

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
 def read_regular(path: Path, *, private: bool = False) -> bytes:
     """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise ConfigError(f"{path} is not a regular file: move it aside and write a text file")
@@ -39,10 +38,6 @@ def read_regular(path: Path, *, private: bool = False) -> bytes:
         return b""
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {explain_os_error(error)}") from None
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 # Sets single keys in an owner's config.toml and leaves every other byte, comments too, as it is.
@@ -56,7 +51,7 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int]) -
     Where there is none it goes below the header, or with the table to the end. A remark behind the value stays.
     Raises ConfigError when the result would not say what it should.
     """
-    line = f"{key} = {_format_value(value)}"
+    line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
     start, end = _find_span(text, table)
     if start < 0:
         gap = "" if not text or text.endswith("\n") else "\n"
@@ -64,7 +59,17 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int]) -
     else:
         gap = "" if not start or text[start - 1] == "\n" else "\n"
         changed = text[:start] + gap + _replace_line(text[start:end], key, line) + text[end:]
-    _check_edit(changed, table, key, value)
+    import tomllib
+
+    try:
+        found = tomllib.loads(changed)
+        for name in table.split(".") if table else ():
+            found = found[name]
+        is_set = found[key] == value
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"[{table}] {key} cannot be set ({explain_syntax(error)}): write it by hand") from None
+    if not is_set:
+        raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")
     return changed
 
 
@@ -91,22 +96,6 @@ def _replace_line(body: str, key: str, line: str) -> str:
     return f"{line}\n{body}"
 
 
-def _format_value(value: str | float | list[int]) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _check_edit(text: str, table: str, key: str, value: object) -> None:
-    try:
-        found = tomllib.loads(text)
-        for name in table.split(".") if table else ():
-            found = found[name]
-        good = found[key] == value
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"[{table}] {key} cannot be set ({explain_syntax(error)}): write it by hand") from None
-    if not good:
-        raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")
-
-
 # Notices that the owner has written a file of settings anew, by its time and size.
 
 _STAMPED_FILES = ("config.toml", "secrets.toml")
@@ -115,12 +104,11 @@ FilesStamp = tuple[tuple[int, int, int] | None, ...]
 
 def read_stamp(home: Path) -> FilesStamp:
     """What tells the files of a home as they are now from those of another moment."""
-    return tuple(_read_stamp(home / name) for name in _STAMPED_FILES)
-
-
-def _read_stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    found: list[tuple[int, int, int] | None] = []
+    for name in _STAMPED_FILES:
+        try:
+            about = (home / name).stat()
+            found.append((about.st_mtime_ns, about.st_size, about.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)

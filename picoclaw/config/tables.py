@@ -1,4 +1,4 @@
-"""The prices of models, as the owner writes them under [costs.prices]."""
+"""The tables of config.toml: their keys, types, bounds and defaults, and what each is for."""
 
 import re
 from collections.abc import Mapping
@@ -27,21 +27,17 @@ class Price(NamedTuple):
 
 def parse_prices(given: Mapping[str, Any], where: str) -> dict[str, Price]:
     """Read a table of `"model" = [in, out]`; `where` names it in the ConfigError."""
-    return {model: _parse_price(price, f'{where}: "{model}"') for model, price in given.items()}
-
-
-def _parse_price(given: Any, where: str) -> Price:
-    good = isinstance(given, list) and len(given) == len(Price._fields) and all(map(_is_price, given))
-    if not good:
-        raise ConfigError(f"{where} must be [in, out], what a million tokens cost, such as [0.15, 0.6], not {given!r}")
-    return Price(*map(float, given))
+    prices = {}
+    for model, price in given.items():
+        if not (isinstance(price, list) and len(price) == len(Price._fields) and all(map(_is_price, price))):
+            rule = "must be [in, out], what a million tokens cost, such as [0.15, 0.6]"
+            raise ConfigError(f'{where}: "{model}" {rule}, not {price!r}')
+        prices[model] = Price(*map(float, price))
+    return prices
 
 
 def _is_price(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= MILLION
-
-
-# The tables of config.toml: their keys, types, bounds and defaults, and what each is for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +271,8 @@ def check_model_order(first: ModelConfig, models: Mapping[str, ModelConfig], pat
     """Hold `then` of the first model against the tables of the further ones; raises ConfigError."""
     for name, model in models.items():
         if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
-            raise ConfigError(
-                f"{path}: [models.{name}]: a name is small letters, digits and _, and none of {_format_reserved_names()}"
-            )
+            rule = f"a name is small letters, digits and _, and none of {', '.join(sorted(_RESERVED_NAMES))}"
+            raise ConfigError(f"{path}: [models.{name}]: {rule}")
         if name == first.name:
             raise ConfigError(f"{path}: [models.{name}]: [model] asks for a model of that name; take another name")
         if model.then:
@@ -288,7 +283,3 @@ def check_model_order(first: ModelConfig, models: Mapping[str, ModelConfig], pat
         if name not in models:
             known = find_nearest(name, models) if models else "; there is no [models.NAME] at all"
             raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
-
-
-def _format_reserved_names() -> str:
-    return ", ".join(sorted(_RESERVED_NAMES))

@@ -1,6 +1,6 @@
 """Where a keeper is found: its lock, which tells whether one lives and who it is, and its socket.
 
-Sources: flock(2), unix(7), proc(5) on /proc/self/fd.
+Source: flock(2).
 """
 
 import contextlib
@@ -9,9 +9,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from picoclaw.files import connect_unix, listen_unix
 
 LOCK_FILE, SOCKET_FILE = "outputs.lock", "outputs.sock"
 LIVE_FILE, STOP_FILE = "outputs.live", "outputs.stop"
@@ -66,38 +67,16 @@ def read_holder(home: Path) -> LockHolder:
         return LockHolder()
 
 
-@contextlib.contextmanager
-def _open_address(home: Path) -> Iterator[str]:
-    """A socket's path may have 107 bytes; this one is short, however deep the home lies."""
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{SOCKET_FILE}"
-    finally:
-        os.close(folder)
-
-
 def listen(home: Path) -> socket.socket:
     """Open the socket anew; only who holds the lock may. Raises OSError."""
-    (home / SOCKET_FILE).unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    with _open_address(home) as address:
-        listener.bind(address)
-    (home / SOCKET_FILE).chmod(0o600)
-    listener.listen(128)
+    listener = listen_unix(home / SOCKET_FILE)
+    listener.setblocking(False)
     return listener
 
 
 def connect(home: Path, seconds: float) -> socket.socket | None:
     """Reach the keeper that listens, None when none does."""
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(seconds)
-    try:
-        with _open_address(home) as address:
-            client.connect(address)
-    except OSError:
-        client.close()
-        return None
-    return client
+    return connect_unix(home / SOCKET_FILE, seconds)
 
 
 def exchange(connection: socket.socket, request: dict[str, Any], seconds: float) -> dict[str, Any]:
