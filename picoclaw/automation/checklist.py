@@ -426,25 +426,19 @@ class PastSample(NamedTuple):
 class Environment(Protocol):
     """What can be known without a model."""
 
-    def sensors(self) -> Sequence[str]:
-        """Name the sensors."""
-        ...
+    def sensors(self) -> Sequence[str]: ...
 
     def read(self, sensor: str) -> Mapping[str, float]:
         """Measure now: values by quantity, those that failed left out. Raises HardwareError if there is no such one."""
-        ...
 
     def measures(self, sensor: str) -> Sequence[str]:
         """Name what it measures, by quantity and channel; none where that is not known."""
-        ...
 
     def past(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
         """Return what is known of the last seconds and of the moment before, the oldest first."""
-        ...
 
     def mark(self, path: str) -> str:
         """Tell a file's state from another; '' when it is not there."""
-        ...
 
 
 class ItemStatus(NamedTuple):
@@ -731,7 +725,6 @@ class BoardEnvironment:
     history: Callable[[str, str, float], Sequence[PastSample]] = _read_no_history
 
     def sensors(self) -> Sequence[str]:
-        """Name the sensors."""
         return [found.name for found in sensors.list_sensors(self.board, dict(self.wired))]
 
     def read(self, sensor: str) -> Mapping[str, float]:

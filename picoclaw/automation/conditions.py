@@ -174,7 +174,6 @@ _OPERATORS: tuple[Comparison, ...] = (">=", "<=", ">", "<")
 
 
 def is_beyond(op: Comparison, value: float, limit: float) -> bool:
-    """Tell whether a value is beyond a limit."""
     return (value == limit and len(op) > 1) or (value > limit if op[0] == ">" else value < limit)
 
 

@@ -48,15 +48,12 @@ class I2CBus(Protocol):
 
         Raises DeviceMissing when nothing acknowledges, NoPermission, BusFault.
         """
-        ...
 
     def probe(self, address: int) -> Presence:
         """Ask whether a part answers at the address; `busy` means that a kernel driver holds it."""
-        ...
 
     def holder(self, address: int) -> str:
         """Name the kernel driver that holds an address, empty when none does."""
-        ...
 
 
 class SpiNode(NamedTuple):
@@ -96,7 +93,6 @@ class SpiDevice(Protocol):
 
         The settings that the device file had before are restored. Raises DeviceMissing, NoPermission, BusFault.
         """
-        ...
 
 
 class SerialPortInfo(NamedTuple):
@@ -124,19 +120,15 @@ class SerialPort(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send, and wait until the kernel has taken all of it."""
-        ...
 
     def read(self, most: int, seconds: float) -> bytes:
         """Return up to `most` bytes; fewer, or none, when `seconds` are over."""
-        ...
 
     def flush(self) -> None:
         """Throw away what has been received and not been read."""
-        ...
 
     def close(self) -> None:
         """Let go of the port; may be called twice."""
-        ...
 
 
 class GpioChip(NamedTuple):
@@ -178,23 +170,18 @@ class LineHandle(Protocol):
 
     def get(self) -> int:
         """Read the level at the pin."""
-        ...
 
     def set(self, level: int) -> None:
         """Drive an output."""
-        ...
 
     def edges(self, seconds: float) -> list[Edge]:
         """Wait for edges of an input that was requested with them; none when the time is over."""
-        ...
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable with an edge."""
-        ...
 
     def close(self) -> None:
         """Give the line back; may be called twice."""
-        ...
 
 
 class Board(Protocol):
@@ -207,62 +194,48 @@ class Board(Protocol):
 
         Raises DeviceMissing, NoPermission, BusFault (a driver reports a failed measurement as an I/O error).
         """
-        ...
 
     def put(self, path: str, text: str) -> None:
         """Write a small file of the kernel's, such as one of `/sys/class/pwm`; raises as `text` does."""
-        ...
 
     def glob(self, pattern: str) -> list[str]:
         """List the kernel's files that match, sorted."""
-        ...
 
     def may_open(self, path: str) -> bool:
         """Tell whether this user may read and write a device file, without opening it."""
-        ...
 
     def space(self, path: str) -> DiskSpace:
         """Measure the disk that holds the path."""
-        ...
 
     def clock_synchronised(self) -> bool:
         """Tell whether the kernel's clock is disciplined by a time source (adjtimex(2))."""
-        ...
 
     def adapters(self) -> list[I2CAdapter]:
         """List the I2C buses that have a device file."""
-        ...
 
     def i2c(self, number: int) -> I2CBus:
         """Return the one object of a bus. Raises DeviceMissing (saying how to enable it), NoPermission."""
-        ...
 
     def spi_nodes(self) -> list[SpiNode]:
         """List the SPI device files."""
-        ...
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
         """Return the one object of a chip select. Raises DeviceMissing, NoPermission."""
-        ...
 
     def ports(self) -> list[SerialPortInfo]:
         """List the serial ports that something may be wired to."""
-        ...
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:
         """Open a serial port by its path or one of its names, exclusively.
 
         Raises DeviceMissing, NoPermission, BusFault.
         """
-        ...
 
     def gpio_chips(self) -> list[GpioChip]:
         """List the GPIO controllers."""
-        ...
 
     def lines(self, chip: str) -> list[LineInfo]:
         """List the lines of a controller, named by its path or its label."""
-        ...
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
@@ -271,20 +244,15 @@ class Board(Protocol):
 
         Raises DeviceMissing, NoPermission, BusFault (naming who holds it).
         """
-        ...
 
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
         """Request a line as an output that is driven to `level` at once. Raises as line_in does."""
-        ...
 
     def lock_path(self, part: WiredPart) -> str:
         """Return the file whose locks say, between processes, who uses a part and its bus; '' for none."""
-        ...
 
     def wired(self) -> Mapping[str, WiredPart]:
         """Return parts known to be wired without the owner's saying so, by sensor name."""
-        ...
 
     def close(self) -> None:
         """Let go of every device file; may be called twice."""
-        ...

@@ -45,11 +45,9 @@ class ReadOnlyI2CBus:
         raise IdentificationSkipped("this part's identification writes more than a register's number")
 
     def probe(self, address: int) -> Presence:
-        """See I2CBus.probe."""
         return self._bus.probe(address)
 
     def holder(self, address: int) -> str:
-        """See I2CBus.holder."""
         return self._bus.holder(address)
 
 

@@ -24,7 +24,6 @@ class WiredPart(NamedTuple):
 
     @property
     def route(self) -> BusKind:
-        """Which kind of bus the part is on."""
         if self.address:
             return "i2c"
         return "serial" if self.port.startswith("/") else "onewire" if self.port else "spi"

@@ -325,7 +325,6 @@ class Results:
     """The whole results of one home."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def keep(self, session: str, tool: str, text: str, at: datetime) -> int:

@@ -33,7 +33,6 @@ class ForeignFiles:
     """What is remembered of such files. All methods raise StoreError."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def add(self, path: str, heard: Iterable[str]) -> None:

@@ -81,7 +81,6 @@ class Heartbeats:
     """The heartbeats of one home."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def known(self) -> dict[str, ChecklistItemState]:

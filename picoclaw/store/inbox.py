@@ -67,7 +67,6 @@ class Inbox:
     """What was not answered yet, and the numbers of the last that were."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def put(self, arrived: InboxMessage) -> InboxMessage | None:

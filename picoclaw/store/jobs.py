@@ -71,7 +71,6 @@ class Jobs:
     """What is to be said or done later."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def add(self, job: Job) -> int:

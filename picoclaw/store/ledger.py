@@ -56,7 +56,6 @@ class LedgerTotals(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
         return self.prompt + self.completion
 
     def plus(self, other: "LedgerTotals", times: int = 1) -> "LedgerTotals":
@@ -181,7 +180,6 @@ class TokenCalibration:
     """The ratios of every model."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def bytes_a_token(self, model: str) -> float:

@@ -11,7 +11,6 @@ class Marks:
     """The marks of one database."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def get(self, name: str) -> str:

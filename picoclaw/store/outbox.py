@@ -45,7 +45,6 @@ class Outbox:
     """The letters that nobody has been told yet."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def put(self, session: str, text: str, at: float) -> int:

@@ -55,7 +55,6 @@ class Pulse:
     """The tasks of one home."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def items(self) -> list[PulseItem]:

@@ -26,7 +26,6 @@ class RuleLog:
     """The firings of every rule."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def states(self) -> dict[str, str]:

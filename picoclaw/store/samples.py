@@ -286,7 +286,6 @@ class Samples:
     """The samples of every sensor."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     def keep(

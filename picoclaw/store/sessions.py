@@ -234,7 +234,6 @@ class Sessions:
     """The conversations of every chat."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
     # --- summaries ---

@@ -56,7 +56,6 @@ class LinuxBoard:
         self._lock = threading.Lock()
 
     def text(self, path: str) -> str:
-        """See Board.text."""
         with translate_os_error(path):
             handle = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
@@ -65,7 +64,6 @@ class LinuxBoard:
                 os.close(handle)
 
     def put(self, path: str, text: str) -> None:
-        """See Board.put."""
         with translate_os_error(path):
             handle = os.open(self._root + path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
@@ -74,15 +72,12 @@ class LinuxBoard:
                 os.close(handle)
 
     def glob(self, pattern: str) -> list[str]:
-        """See Board.glob."""
         return sorted(path[len(self._root) :] for path in glob.glob(glob.escape(self._root) + pattern))  # noqa: PTH207
 
     def may_open(self, path: str) -> bool:
-        """See Board.may_open."""
         return os.access(self._root + path, os.R_OK | os.W_OK)
 
     def space(self, path: str) -> DiskSpace:
-        """See Board.space."""
         with translate_os_error(path):
             disk = os.statvfs(path)
             return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize)
@@ -98,7 +93,6 @@ class LinuxBoard:
         return answer != _TIME_ERROR if answer >= 0 else bool(self.glob(_TIMESYNCD))
 
     def adapters(self) -> list[I2CAdapter]:
-        """See Board.adapters."""
         found = (re.fullmatch(r"/dev/i2c-(\d+)", path) for path in self.glob("/dev/i2c-[0-9]*"))
         return sorted((self._adapter(m[0], int(m[1])) for m in found if m), key=lambda a: a.number)
 
@@ -125,48 +119,39 @@ class LinuxBoard:
             return ""
 
     def i2c(self, number: int) -> I2CBus:
-        """See Board.i2c."""
         with self._lock:
             if number not in self._buses:
                 self._buses[number] = LinuxI2C(number, self._root)
             return self._buses[number]
 
     def spi_nodes(self) -> list[SpiNode]:
-        """See Board.spi_nodes."""
         found = (re.fullmatch(r"/dev/spidev(\d+)\.(\d+)", path) for path in self.glob("/dev/spidev*"))
         return sorted(SpiNode(int(m[1]), int(m[2]), m[0]) for m in found if m)
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
-        """See Board.spi."""
         with self._lock:
             if (bus, chip) not in self._chip_selects:
                 self._chip_selects[bus, chip] = spi.LinuxSpi(bus, chip, self._root)
             return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
-        """See Board.ports."""
         return serial.list_ports(self._root)
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:
-        """See Board.serial."""
         return serial.LinuxSerial(name, settings, self._root)
 
     def gpio_chips(self) -> list[GpioChip]:
-        """See Board.gpio_chips."""
         return gpio.list_chips(self._root)
 
     def lines(self, chip: str) -> list[LineInfo]:
-        """See Board.lines."""
         return gpio.list_lines(chip, self._root)
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
     ) -> LineHandle:
-        """See Board.line_in."""
         return gpio.request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us, root=self._root)
 
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
-        """See Board.line_out."""
         return gpio.request_output(chip, offset, level, self._root)
 
     def lock_path(self, part: WiredPart) -> str:
@@ -179,7 +164,6 @@ class LinuxBoard:
         return {}
 
     def close(self) -> None:
-        """See Board.close."""
         with self._lock:
             opened: list[LinuxI2C | spi.LinuxSpi] = [*self._buses.values(), *self._chip_selects.values()]
             for bus in opened:

@@ -171,7 +171,6 @@ def request_input(
 
 
 def request_output(chip: str, offset: int, level: int, root: str = "") -> LineHandle:
-    """See Board.line_out."""
     found = _find_chip(chip, root)
     check_offset(found, offset)
     with _open_chip(found.path, root) as file:
@@ -205,14 +204,12 @@ class LinuxLine:
         self._number = 0
 
     def get(self) -> int:
-        """See LineHandle.get."""
         answer = bytearray(VALUES_STRUCT.pack(0, 1))
         with translate_line_error(self._path, self._offset):
             fcntl.ioctl(self._descriptor(), GET_VALUES, answer)
         return int(VALUES_STRUCT.unpack(answer)[0] & 1)
 
     def set(self, level: int) -> None:
-        """See LineHandle.set."""
         with translate_line_error(self._path, self._offset):
             fcntl.ioctl(self._descriptor(), SET_VALUES, bytearray(VALUES_STRUCT.pack(int(bool(level)), 1)))
 
@@ -232,7 +229,6 @@ class LinuxLine:
         return Edge(int(kind == _RISING_EDGE), at_ns)
 
     def fileno(self) -> int:
-        """See LineHandle.fileno."""
         with translate_line_error(self._path, self._offset):
             if not self._edges:
                 raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -36,7 +36,6 @@ class LinuxI2C:
             self._device = smbus2.SMBus(root + self._path)
 
     def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
-        """See I2CBus.transfer."""
         messages = [
             self._message.read(address, part.length)
             if isinstance(part, I2CRead)
@@ -71,7 +70,6 @@ class LinuxI2C:
         return "present"
 
     def holder(self, address: int) -> str:
-        """See I2CBus.holder."""
         link = f"{self._root}/sys/bus/i2c/devices/{self.number}-{address:04x}/driver"
         try:
             return Path(link).readlink().name

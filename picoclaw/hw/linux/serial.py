@@ -220,12 +220,10 @@ class LinuxSerial:
         return self._fd
 
     def flush(self) -> None:
-        """See SerialPort.flush."""
         with translate_os_error(self.path), _convert_errors():
             termios.tcflush(self._handle(), termios.TCIFLUSH)
 
     def close(self) -> None:
-        """See SerialPort.close."""
         if self._fd >= 0:
             with suppress(OSError):
                 fcntl.ioctl(self._fd, termios.TIOCNXCL)

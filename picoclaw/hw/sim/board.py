@@ -99,7 +99,6 @@ class SimBoard:
         return content()
 
     def text(self, path: str) -> str:
-        """See Board.text."""
         if path not in self._files:
             raise DeviceMissing(f"{path} does not exist on the simulated board")
         return self._files[path]()
@@ -117,63 +116,50 @@ class SimBoard:
         return sorted(p for p in found if fnmatch.fnmatchcase(p, pattern))
 
     def may_open(self, path: str) -> bool:  # noqa: ARG002
-        """See Board.may_open."""
         return True
 
     def space(self, path: str) -> DiskSpace:  # noqa: ARG002
-        """See Board.space."""
         return DiskSpace(31_000_000_000, 24_800_000_000)
 
     def clock_synchronised(self) -> bool:
-        """See Board.clock_synchronised."""
         return False
 
     def adapters(self) -> list[I2CAdapter]:
-        """See Board.adapters."""
         return [I2CAdapter(n, f"/dev/i2c-{n}", "simulated adapter", header=n == 1) for n in sorted(self._buses)]
 
     def i2c(self, number: int) -> I2CBus:
-        """See Board.i2c."""
         if number not in self._buses:
             _raise_missing(f"/dev/i2c-{number}")
         return self._buses[number]
 
     def spi_nodes(self) -> list[SpiNode]:
-        """See Board.spi_nodes."""
         return sorted(device.node for device in self._chip_selects.values())
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
-        """See Board.spi."""
         if (bus, chip) not in self._chip_selects:
             _raise_missing(f"/dev/spidev{bus}.{chip}")
         return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
-        """See Board.ports."""
         return [SerialPortInfo(path, description="simulated port") for path in sorted(self._peers)]
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:  # noqa: ARG002
-        """See Board.serial."""
         if name not in self._peers:
             _raise_missing(name)
         return SimSerial(name, self._peers[name], self._sleep, self.wiring, self._open_ports)
 
     def gpio_chips(self) -> list[GpioChip]:
-        """See Board.gpio_chips."""
         return self._lines.chips()
 
     def lines(self, chip: str) -> list[LineInfo]:
-        """See Board.lines."""
         return self._lines.lines(chip)
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
     ) -> LineHandle:
-        """See Board.line_in."""
         return self._lines.request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us)
 
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
-        """See Board.line_out."""
         return self._lines.request_output(chip, offset, level)
 
     def lock_path(self, part: WiredPart) -> str:
@@ -186,7 +172,6 @@ class SimBoard:
         return str(path)
 
     def wired(self) -> Mapping[str, WiredPart]:
-        """See Board.wired."""
         return {name: part for name, part in self._script.wired.items() if name not in self._script.unnamed}
 
     def close(self) -> None:

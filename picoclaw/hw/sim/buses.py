@@ -21,11 +21,9 @@ class I2CSlave(Protocol):
 
     def write(self, data: bytes) -> None:
         """Receive one write segment."""
-        ...
 
     def read(self, length: int) -> bytes:
         """Answer one read segment."""
-        ...
 
 
 class Nack(Exception):
@@ -46,7 +44,6 @@ class SimI2C:
         self._backoff = Backoff(self._path, self._wiring.clock)
 
     def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
-        """See I2CBus.transfer."""
         with self._backoff.watched(), translate_os_error(self._path, address):
             kind = self._fault(address)
             if address in self.held:
@@ -72,7 +69,6 @@ class SimI2C:
         return answers
 
     def probe(self, address: int) -> Presence:
-        """See I2CBus.probe."""
         kind = self._fault(address)
         if kind in {"stuck", "eio"}:
             with self._backoff.watched(), translate_os_error(self._path, address):
@@ -84,7 +80,6 @@ class SimI2C:
         return "present" if address in self.parts and kind not in _ERRNO else "absent"
 
     def holder(self, address: int) -> str:
-        """See I2CBus.holder."""
         return self.held.get(address, "")
 
     def _fault(self, address: int) -> str:
@@ -96,7 +91,6 @@ class SpiSlave(Protocol):
 
     def exchange(self, data: bytes, settings: SpiSettings) -> bytes:
         """Answer the bytes of one selection, from the chip select's falling to its rising, with as many bytes."""
-        ...
 
 
 class SimSpi:
@@ -110,7 +104,6 @@ class SimSpi:
         self._wiring = wiring or SimFaults(lambda: 0.0)
 
     def transfer(self, segments: Sequence[SpiTransfer], settings: SpiSettings) -> list[bytes]:
-        """See SpiDevice.transfer."""
         self.log.append((tuple(segments), settings))
         kind = self._wiring.fault(f"spi{self.node.bus}.{self.node.chip}")
         with translate_os_error(self.node.path):
@@ -141,11 +134,9 @@ class SerialPeer(Protocol):
 
     def receive(self, data: bytes) -> None:
         """Take what was sent to it."""
-        ...
 
     def pending(self) -> bytes:
         """Return, once, what it has sent until now."""
-        ...
 
 
 class SimSerial:
@@ -172,12 +163,10 @@ class SimSerial:
         self._received = b""
 
     def write(self, data: bytes) -> None:
-        """See SerialPort.write."""
         if self._fault() != "silent" and self._peer:
             self._peer.receive(data)
 
     def read(self, most: int, seconds: float) -> bytes:
-        """See SerialPort.read."""
         waited = 0.0
         self._listen()
         while len(self._received) < most and waited < seconds:
@@ -189,12 +178,10 @@ class SimSerial:
         return answer
 
     def flush(self) -> None:
-        """See SerialPort.flush."""
         self._listen()
         self._received = b""
 
     def close(self) -> None:
-        """See SerialPort.close."""
         self._taken.discard(self.path)
 
     def _fault(self) -> str:

@@ -45,11 +45,9 @@ class SimLines:
         self._handles: dict[int, _SimLineHandle] = {}
 
     def chips(self) -> list[GpioChip]:
-        """See Board.gpio_chips."""
         return [GpioChip(PATH, LABEL, max(self._known) + 1)] if self._known else []
 
     def lines(self, chip: str) -> list[LineInfo]:
-        """See Board.lines."""
         count = select_chip(self.chips(), chip).lines
         return [self._listed(self._known.get(offset, SimLine(offset))) for offset in range(count)]
 
@@ -70,7 +68,6 @@ class SimLines:
         return self._handles[offset]
 
     def request_output(self, chip: str, offset: int, level: int) -> LineHandle:
-        """See Board.line_out."""
         line = self._line(chip, offset)
         close = self._claim(line)
         handle = _SimLineHandle(self._pins, self._clock, line, close, output=True)
@@ -227,12 +224,10 @@ class _SimLineHandle:
         self._closed = False
 
     def get(self) -> int:
-        """See LineHandle.get."""
         self._usable()
         return self._pins.get(self.offset, self._at_rest)
 
     def set(self, level: int) -> None:
-        """See LineHandle.set."""
         self._usable(errno.EPERM if not self._output else 0)
         self._pins.drive(self.offset, int(bool(level)))
 

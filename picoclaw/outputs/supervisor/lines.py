@@ -27,15 +27,12 @@ class OutputDriver(Protocol):
 
     def drive(self, level: float) -> None:
         """Set the level. Raises HardwareError."""
-        ...
 
     def level(self) -> float:
         """Read the level back. Raises HardwareError."""
-        ...
 
     def close(self) -> None:
         """Let go of it, without a change of level; may be called twice."""
-        ...
 
 
 class OutputDrivers:
@@ -125,7 +122,6 @@ class GpioOutput:
         return int((level >= ON) != self._low)
 
     def drive(self, level: float) -> None:
-        """See Terminal.drive."""
         self._handle.set(self._physical(level))
 
     def level(self) -> float:
@@ -133,7 +129,6 @@ class GpioOutput:
         return ON if bool(self._handle.get()) != self._low else OFF
 
     def close(self) -> None:
-        """See Terminal.close."""
         self._handle.close()
 
 
@@ -175,7 +170,6 @@ class PwmOutput:
         self._put("enable", 1)
 
     def level(self) -> float:
-        """See Terminal.level."""
         period, enabled = self._number("period"), self._number("enable")
         share = OFF
         if period and enabled:
@@ -224,13 +218,11 @@ class ExpanderOutput:
         self._low = output.active == "low"
 
     def drive(self, level: float) -> None:
-        """See Terminal.drive."""
         share = (ON - level if self._low else level) / ON
         with self._drivers.opened(self._wired, self._chip, urgent=True) as part:
             self._chip.drive(part, self._channel, share)
 
     def level(self) -> float:
-        """See Terminal.level."""
         with self._drivers.opened(self._wired, self._chip, urgent=True) as part:
             share = float(self._chip.level(part, self._channel)) * ON
         return ON - share if self._low else share

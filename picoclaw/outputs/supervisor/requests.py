@@ -54,7 +54,6 @@ def make_result(bad: list[str], good: str) -> Answer:
 
 
 def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> Answer:
-    """One output in the answer to `list`."""
     return {
         "name": output.name,
         "kind": output.kind,
@@ -85,11 +84,9 @@ class SampleSource(Protocol):
 
     def latest(self, needs: RequiredSensor) -> SensorSample | None:
         """Return the newest one."""
-        ...
 
     def want(self, needs: RequiredSensor) -> None:
         """Ask for a new one, which comes later or never."""
-        ...
 
 
 class RequestHandler:

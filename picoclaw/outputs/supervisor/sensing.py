@@ -35,7 +35,6 @@ class RequiredSensorSampler:
         self._thread: threading.Thread | None = None
 
     def latest(self, needs: RequiredSensor) -> SensorSample | None:
-        """See Samples.latest."""
         return self._samples.get((needs.sensor, needs.quantity))
 
     def want(self, needs: RequiredSensor) -> None:
