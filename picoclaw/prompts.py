@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, get_args
@@ -69,81 +69,48 @@ class PromptFacts:
     runtime: Mapping[str, str] | None = None
 
 
-_MODES_WITH_TEXT: frozenset[PromptMode] = frozenset({"full", "coordinator", "minimal", "base"})
-_MODES_WITH_CONTEXT: frozenset[PromptMode] = _MODES_WITH_TEXT - {"base"}
 _FULL_MODES: frozenset[PromptMode] = frozenset({"full", "coordinator"})
 MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
 CHECKLIST_PAGE = "HEARTBEAT.md"
 
-_Values = Mapping[str, str] | None
-
-
-class _SectionSpec(NamedTuple):
-    name: str
-    modes: frozenset[PromptMode]
-    values: Callable[[PromptFacts], _Values]  # None leaves the section out
-
-
-def _make_field_section(field: str, shown_as: str = "content") -> Callable[[PromptFacts], _Values]:
-    """A section that is there when a fact is, and shows it."""
-    return lambda facts: {shown_as: str(value)} if (value := getattr(facts, field)) else None
-
-
-def _make_flag_section(field: str) -> Callable[[PromptFacts], _Values]:
-    """A section that is there when a fact is, and says nothing of it."""
-    return lambda facts: {} if getattr(facts, field) else None
-
-
-def _list_tools_of_helpers(facts: PromptFacts) -> _Values:
-    return {"tools": ", ".join(facts.leave_to_helpers)} if facts.leave_to_helpers else None
-
-
-_SECTIONS = (
-    _SectionSpec("identity", _MODES_WITH_TEXT, _make_field_section("name", "name")),
-    _SectionSpec("first_run", _FULL_MODES, _make_field_section("first_run")),
-    _SectionSpec("tooling", _MODES_WITH_TEXT, _make_flag_section("tools")),
-    _SectionSpec("tool_style", _MODES_WITH_TEXT, _make_flag_section("tools")),
-    _SectionSpec("coordinator", frozenset({"coordinator"}), _list_tools_of_helpers),
-    _SectionSpec("safety", _MODES_WITH_TEXT, lambda _: {}),
-    _SectionSpec("skills", _FULL_MODES, _make_field_section("skills")),
-    _SectionSpec("skills_search", _FULL_MODES, _make_field_section("many_skills", "count")),
-    _SectionSpec("memory", _FULL_MODES, _make_flag_section("memory")),
-    _SectionSpec("citations", _FULL_MODES, lambda f: {} if f.memory and f.citations else None),
-    _SectionSpec("workspace", _MODES_WITH_TEXT, _make_field_section("workspace", "path")),
-    _SectionSpec("owner", _FULL_MODES, _make_field_section("owner")),
-    _SectionSpec("time", _MODES_WITH_CONTEXT, _make_field_section("zone", "zone")),
-    _SectionSpec("extra", _MODES_WITH_CONTEXT, _make_field_section("extra")),
-    _SectionSpec("context", _MODES_WITH_CONTEXT, lambda _: {}),
-    _SectionSpec("silent", _MODES_WITH_CONTEXT, _make_flag_section("silent")),
-    _SectionSpec("heartbeat", frozenset(PROMPT_MODES), _make_flag_section("heartbeat")),
-    _SectionSpec("helper", frozenset({"minimal"}), _make_field_section("helper")),
-    _SectionSpec("runtime", _MODES_WITH_TEXT, lambda f: f.runtime),
-)
-
 
 def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Section]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
-    made = []
-    for row in _SECTIONS:
-        values = row.values(facts) if mode in row.modes else None
-        if values is None:
-            continue
-        if row.name == "context":
-            made += _build_context(mode, facts.pages, templates)
-        elif text := fill_template(templates[row.name], values, "content"):
-            made.append(Section(row.name, text))
-    return made
-
-
-def _build_context(mode: PromptMode, pages: Sequence[Page], templates: Templates) -> list[Section]:
-    """The owner's files in tagged blocks, behind the sentence that says what they may decide."""
-    shown = [
-        page for page in pages if page.text and (mode in _FULL_MODES or page.name in {*MINIMAL_PAGES, CHECKLIST_PAGE})
+    full, context, text = mode in _FULL_MODES, mode not in {"base", "none"}, mode != "none"
+    only_names = ", ".join(facts.leave_to_helpers)
+    rows: list[tuple[str, Any, Mapping[str, str]]] = [  # a section's name, whether it is shown, its values
+        ("identity", text and facts.name, {"name": facts.name}),
+        ("first_run", full and facts.first_run, {"content": facts.first_run}),
+        ("tooling", text and facts.tools, {}),
+        ("tool_style", text and facts.tools, {}),
+        ("coordinator", mode == "coordinator" and only_names, {"tools": only_names}),
+        ("safety", text, {}),
+        ("skills", full and facts.skills, {"content": facts.skills}),
+        ("skills_search", full and facts.many_skills, {"count": str(facts.many_skills)}),
+        ("memory", full and facts.memory, {}),
+        ("citations", full and facts.memory and facts.citations, {}),
+        ("workspace", text and facts.workspace, {"path": facts.workspace}),
+        ("owner", full and facts.owner, {"content": facts.owner}),
+        ("time", context and facts.zone, {"zone": facts.zone}),
+        ("extra", context and facts.extra, {"content": facts.extra}),
+        ("context", context, {}),
+        ("silent", context and facts.silent, {}),
+        ("heartbeat", facts.heartbeat, {}),
+        ("helper", mode == "minimal" and facts.helper, {"content": facts.helper}),
+        ("runtime", text and facts.runtime is not None, facts.runtime or {}),
     ]
-    if not shown:
-        return []
-    blocks = [Section(page.name, fill_block(templates["file"], page.name, page.text)) for page in shown]
-    return [Section("context", templates["context"]), *blocks]
+    sections = []
+    for name, is_shown, values in rows:
+        if is_shown and name == "context":
+            # the owner's files in tagged blocks, behind the sentence that says what they may decide
+            pages = [page for page in facts.pages if page.text]
+            pages = [page for page in pages if full or page.name in {*MINIMAL_PAGES, CHECKLIST_PAGE}]
+            if pages:
+                sections.append(Section("context", templates["context"]))
+            sections += [Section(p.name, fill_block(templates["file"], p.name, p.text)) for p in pages]
+        elif is_shown and (filled := fill_template(templates[name], values, "content")):
+            sections.append(Section(name, filled))
+    return sections
 
 
 def fill_block(template: str, name: str, text: str) -> str:

@@ -14,7 +14,7 @@ from model_server import ModelServer, call, refusal, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
-from picoclaw.agent.worker_pool import WorkerPool
+from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import HelpersConfig, LimitsConfig, ModelConfig, ToolsConfig

@@ -1,21 +1,26 @@
-"""An errand: one task of a helper's, as a turn of its own, kept so that another process can go on with it.
+"""Sub-agents: runs their tasks, each as a turn of its own, as many at once in threads as memory allows.
 
-The task is kept before each act and after it: where it was cut off is known, and nothing is done twice.
+A task is kept before each act and after it: where it was cut off is known, another process can go on with it, and
+nothing is done twice. Nothing here sleeps by the clock: whoever gives a task wakes the pool, and so does a thread that
+has ended.
 """
 
+import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from picoclaw.agent import workflow
-from picoclaw.agent.context import AgentApp, ContextBuilder
+from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
-from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
+from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer, ToolError, TurnStopped
 from picoclaw.messages import Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn, TurnHooks
 from picoclaw.security.untrusted import find_taints, strip_invisible
+from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.times import format_duration
@@ -24,7 +29,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
 
 
 def open_tasks(database: Database, mark: str) -> Tasks:
-    """Open the tasks of a database; the `mark` says in letters what board they come from."""
+    """Open the tasks of a database; the `mark` says in reports what board they come from."""
     return Tasks(database, partial(workflow.format_reports, mark=mark))
 
 
@@ -36,20 +41,18 @@ def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
         return False
 
 
-@dataclass
 class _TaskRecorder:
     """How far a task is: keeps it after each step, and counts what it takes."""
 
-    tasks: Tasks
-    task: Task
-    began: float = field(default_factory=time.monotonic)
-    steps: int = 0
-    tokens: int = 0
+    def __init__(self, tasks: Tasks, task: Task) -> None:
+        self.tasks, self.task = tasks, task
+        self._began = time.monotonic()
+        self._steps = self._tokens = 0
 
-    def hear(self, event: Event | ToolRun) -> None:
+    def listen(self, event: Event | ToolRun) -> None:
         if isinstance(event, End):
-            self.steps += 1
-            self.tokens += event.usage.total
+            self._steps += 1
+            self._tokens += event.usage.total
 
     def keep(self, messages: Sequence[Message]) -> None:
         """Raise TurnStopped when it was cancelled. What the disk does not take is kept with what comes next."""
@@ -60,8 +63,8 @@ class _TaskRecorder:
     @property
     def used(self) -> TaskUsage:
         before = self.task.used
-        seconds = before.seconds + time.monotonic() - self.began
-        return TaskUsage(before.steps + self.steps, seconds, before.tokens + self.tokens)
+        seconds = before.seconds + time.monotonic() - self._began
+        return TaskUsage(before.steps + self._steps, seconds, before.tokens + self._tokens)
 
 
 def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
@@ -71,10 +74,10 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
     """
     tasks = app.subagent_tasks
     task = tasks.get(task.number) or task
-    track = _TaskRecorder(tasks, task)
+    recorder = _TaskRecorder(tasks, task)
     for attempt in range(app.config.model.retries + 1):
         try:
-            turn = _run_turn(app, task, track, stop)
+            turn = _run_turn(app, task, recorder, stop)
         except KeyboardInterrupt:  # while it did what it waits for
             return False
         if turn.stopped != "error" or attempt == app.config.model.retries:
@@ -82,31 +85,57 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
         stop.rest(min(_FIRST_WAIT_S * 3**attempt, _LONGEST_WAIT_S))
     if turn.stopped == "stopped":
         return False
-    status, text = _get_outcome(turn, app.prompts["empty"])
-    tasks.finish(task, status, app.stores.redact(text), time.time(), track.used)
+    status: TaskStatus = "failed"
+    if turn.stopped == "error":
+        text = turn.notice.text or turn.reply
+    elif turn.reply.strip() in {"", app.prompts["empty"].strip()}:
+        text = "the model gave no answer"
+    elif turn.stopped:
+        text = f"it could not be brought to an end ({_STOP_REASONS[turn.stopped]}). {turn.reply}"
+    else:
+        status, text = "done", turn.reply
+    tasks.finish(task, status, app.stores.redact(text), time.time(), recorder.used)
     return True
 
 
-def _run_turn(app: AgentApp, task: Task, track: _TaskRecorder, stop: Stop) -> Turn:
-    config, now = app.config, app.now()
-    told = _make_context_builder(app, task).build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
-    may = app.light_agent.toolset.names if task.tools is None else task.tools
+def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) -> Turn:
+    config, now, light = app.config, app.now(), app.light_agent
+    # it is told what its mode asks for, with its limits and the reports that it needs
+    builder = replace(
+        app.context_builder,
+        config=replace(config, prompt=replace(config.prompt, mode=task.mode)),
+        limits=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
+        needed=[need for number in task.needs if (need := app.subagent_tasks.get(number))],
+        tidy=False,
+    )
+    told = builder.build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
+    may = light.toolset.names if task.tools is None else task.tools
     brief = told.brief._replace(
         tools=may if told.brief.tools is None else may & told.brief.tools,
         only=may if told.brief.only is None else may & told.brief.only,
         bytes_a_token=app.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
-    agent = replace(app.light_agent, limits=_get_remaining_limits(task, track.used, config.limits))
+    left = workflow.get_remaining(task.limits, recorder.used)
+    agent = replace(light, limits=LimitsConfig(*left, config.limits.result_chars))
     so_far = app.subagent_tasks.messages(task) or [Message("user", brief.text)]
     so_far += _finish_awaited(app, task, so_far, stop)
-    heard = {*task.taint, *told.taints, *find_taints(so_far)}
-    caller = Caller(task.key, "helper", now, _discard_text, heard, reply_to=task.session, may=may, asks=[])
-    caller = replace(caller, depth=task.depth, task=task.number)
-    known = app.light_agent.toolset.private
-    caller.private.update(call.name for message in so_far for call in message.calls if call.name in known)
-    around = TurnHooks(listen=track.hear, stop=stop, keep=track.keep)
+    caller = Caller(
+        task.key,
+        "helper",
+        now,
+        lambda _: None,  # it speaks with nobody
+        {*task.taint, *told.taints, *find_taints(so_far)},
+        reply_to=task.session,
+        may=may,
+        asks=[],
+        depth=task.depth,
+        task=task.number,
+    )
+    called = {call.name for message in so_far for call in message.calls}
+    caller.private.update(called & light.toolset.private)
+    hooks = TurnHooks(listen=recorder.listen, stop=stop, keep=recorder.keep)
     with app.approving.ask_at_end(caller):
-        return agent.turn(brief, (), caller, around, so_far)
+        return agent.turn(brief, (), caller, hooks, so_far)
 
 
 def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:
@@ -126,37 +155,6 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
     except ToolError as error:
         said = f"error: {error}"
     return [Message("tool", strip_invisible(said), call_id=call.id)]
-
-
-def _make_context_builder(app: AgentApp, task: Task) -> ContextBuilder:
-    """What a helper is told: in the mode that was asked for, with its limits and the reports that it needs."""
-    prompt = replace(app.config.prompt, mode=task.mode)
-    needed = [need for number in task.needs if (need := app.subagent_tasks.get(number))]
-    return replace(
-        app.context_builder,
-        config=replace(app.config, prompt=prompt),
-        limits=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
-        needed=needed,
-        tidy=False,
-    )
-
-
-def _discard_text(_text: str) -> None:
-    """A helper speaks with nobody."""
-
-
-def _get_remaining_limits(task: Task, used: TaskUsage, settings: LimitsConfig) -> LimitsConfig:
-    return LimitsConfig(*workflow.get_remaining(task.limits, used), settings.result_chars)
-
-
-def _get_outcome(turn: Turn, empty: str) -> tuple[TaskStatus, str]:
-    if turn.stopped == "error":
-        return "failed", turn.notice.text or turn.reply
-    if turn.reply.strip() in {"", empty.strip()}:
-        return "failed", "the model gave no answer"
-    if turn.stopped:
-        return "failed", f"it could not be brought to an end ({_STOP_REASONS[turn.stopped]}). {turn.reply}"
-    return "done", turn.reply
 
 
 _STOP_REASONS = {
@@ -187,3 +185,110 @@ def run_task_in_turn(app: AgentApp, task: Task, stop: Stop) -> Task:
     else:
         app.subagent_tasks.put_back(task)
     raise KeyboardInterrupt
+
+
+_SMALL_MEMORY_BYTES = 1 << 30
+_FEW, _SOME = 2, 4
+_CLAIM_CHECK_S = 60.0
+_DISK_RETRY_S = 30.0
+
+
+def get_default_size() -> int:
+    """How many helpers work at once on this machine: an answer that is being read takes some megabytes."""
+    return _FEW if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < _SMALL_MEMORY_BYTES else _SOME
+
+
+class WorkerPool:
+    """The helpers that work in this process."""
+
+    def __init__(
+        self,
+        make_app: Callable[[], AgentApp],
+        ring: Callable[[], None],
+        at_once: int,
+        wants: Callable[[Task], bool] = lambda _: True,
+    ) -> None:
+        """`make_app()` makes what a thread works with, on the board of the process; `ring` is called when one has ended.
+
+        At most `at_once` work, 0 for as many as this machine has memory for; `wants` says which tasks are done here.
+        """
+        self._make_app = make_app
+        self._ring = ring
+        self._most = at_once or get_default_size()
+        self._wants = wants
+        self._running: dict[int, tuple[threading.Thread, Stop]] = {}
+        self._leaving = False
+        self._hurry = False
+
+    def step(self, tasks: Tasks, now: float) -> float | None:
+        """Begin what can be begun, and end what was cancelled; returns how long to sleep, None for until it rings."""
+        unfinished = {task.number: task for task in tasks.unfinished()}
+        for number, (_, stop) in list(self._running.items()):
+            if number not in unfinished:
+                stop.say()
+        while not self._leaving and len(self._running) < self._most and (task := tasks.claim(now, self._wants)):
+            stop = Stop()
+            thread = threading.Thread(target=self._work, args=(task, stop), name=task.key, daemon=True)
+            self._running[task.number] = thread, stop
+            thread.start()
+        elsewhere = any(is_held_elsewhere(task) for task in unfinished.values())
+        return _CLAIM_CHECK_S if elsewhere else None
+
+    @property
+    def works(self) -> bool:
+        """Whether a helper works here now."""
+        return bool(self._running)
+
+    def leave(self, seconds: float = 2.0, *, hurry: bool = False) -> None:
+        """Put down what is not done, for another process or another time, and wait so long for that.
+
+        In a `hurry`, what its helpers have switched on goes off now.
+        """
+        self._leaving, self._hurry = True, hurry
+        until = time.monotonic() + seconds
+        running = list(self._running.values())
+        for _, stop in running:
+            stop.say()
+        for thread, _ in running:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _work(self, task: Task, stop: Stop) -> None:
+        try:
+            app = self._make_app()
+            try:
+                _run_until_settled(app, task, stop)
+            finally:
+                (app.wiring.abandon if self._hurry else app.wiring.leave)()
+                app.close_own()
+        finally:
+            self._running.pop(task.number, None)
+            self._ring()
+
+
+def is_held_elsewhere(task: Task) -> bool:
+    """Tell whether a task is another process's, which lives."""
+    return bool(task.claimed) and task.claimed != get_process_identity() and is_process_alive(task.claimed)
+
+
+def _run_until_settled(app: AgentApp, task: Task, stop: Stop) -> None:
+    """Do a task; when the disk takes nothing, again later. One that cannot be done here is reported as lost."""
+    tasks, why = app.subagent_tasks, "it ended unexpectedly"
+    try:
+        while True:
+            try:
+                if not run_task(app, task, stop):
+                    tasks.put_back(task)
+                break
+            except (StoreDamaged, StoreNewer):
+                raise
+            except StoreError:
+                if stop:
+                    break
+            stop.rest(_DISK_RETRY_S)
+        why = ""
+    except PicoclawError as error:
+        why = str(error)
+    finally:
+        if why:
+            with suppress(StoreError):
+                tasks.finish(task, "lost", why, time.time())

@@ -76,14 +76,10 @@ def find_awaited_task(call: ToolCall, said: Sequence[Message], children: Sequenc
     """
     if call.name != WAITING_TOOL:
         return None
-    same = [task for task in children if _matches_call(call, task)]
+    name, text = (str(call.arguments.get(key, "")) for key in ("name", "task"))
+    same = [task for task in children if (task.name, task.text) == (" ".join(name.split()), text.strip())]
     calls = [other for message in said for other in message.calls if other.name == WAITING_TOOL]
     return same[-1] if len(same) >= sum(other.arguments == call.arguments for other in calls) else None
-
-
-def _matches_call(call: ToolCall, task: Task) -> bool:
-    name, text = (str(call.arguments.get(key, "")) for key in ("name", "task"))
-    return (task.name, task.text) == (" ".join(name.split()), text.strip())
 
 
 def parse_steps(tasks: Sequence[Mapping[str, Any]]) -> list[TaskStep]:
@@ -126,21 +122,17 @@ def resolve_needs(steps: Sequence[TaskStep], known: Mapping[str, int]) -> list[t
             if need not in places:
                 raise ToolError(f"{step.name or 'a task'} needs {need!r}, which is no task{find_nearest(need, places)}")
     found = [tuple(dict.fromkeys(places[need] for need in step.needs)) for step in steps]
-    if circle := _find_cycle(found):
-        waiting = ", ".join(steps[-i - 1].name or f"task {-i}" for i in circle)
-        raise ToolError(f"{waiting}: these wait for each other; one must be first")
-    return found
-
-
-def _find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
-    """Those that can never begin because they wait for each other, or for such; by their places, -1 the first."""
-    left = {-i: {need for need in wanted if need < 0} for i, wanted in enumerate(needs, 1)}
+    # those that can never begin because they wait for each other, or for such
+    left = {-i: {need for need in wanted if need < 0} for i, wanted in enumerate(found, 1)}
     while ready := [place for place, wanted in left.items() if not wanted]:
         for place in ready:
             del left[place]
         for wanted in left.values():
             wanted.difference_update(ready)
-    return list(left)
+    if left:
+        waiting = ", ".join(steps[-place - 1].name or f"task {-place}" for place in left)
+        raise ToolError(f"{waiting}: these wait for each other; one must be first")
+    return found
 
 
 def list_final_tasks(needs: Sequence[Sequence[int]]) -> tuple[int, ...]:

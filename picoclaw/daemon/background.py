@@ -9,8 +9,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol, Self
 
-from picoclaw.agent.subagents import open_tasks
-from picoclaw.agent.worker_pool import WorkerPool
+from picoclaw.agent.subagents import WorkerPool, open_tasks
 from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.automation.jobs import JobOutcome, format_message, open_chat

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from threading import Event
 
-from picoclaw.agent.worker_pool import WorkerPool, is_held_elsewhere
+from picoclaw.agent.subagents import WorkerPool, is_held_elsewhere
 from picoclaw.app import App
 from picoclaw.automation.jobs import format_message
 from picoclaw.automation.wakeup import Wakeup, wake_all
