@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from person import PICOCLAW, Person, environment, picoclaw
+from person import PICOCLAW, Person, environment
+from person import picoclaw_here as picoclaw
 from rights import ordinary_user
 
 from picoclaw import cli
