@@ -4,7 +4,8 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from person import Person, picoclaw
+from person import Person
+from person import picoclaw_here as picoclaw
 from timing import least_seconds
 
 from picoclaw.messages import Message, Notice, Turn, Usage

@@ -7,7 +7,8 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from person import PICOCLAW, environment, picoclaw
+from person import PICOCLAW, environment
+from person import picoclaw_here as picoclaw
 
 from picoclaw import cli
 from picoclaw.config import Config
