@@ -5,9 +5,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
+from picoclaw.cli.common import format_count, parse_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.store import retention
@@ -18,7 +18,7 @@ from picoclaw.workspace.pages import get_owner_time
 
 _NO_LIMIT = 1 << 40
 _MAX_RESULT_CHARS = 500  # of a tool's result, for a person
-_EMPTY_JSON = {"list": "[]", "search": "[]"}  # as JSON
+_ROLE_LABELS = {"user": "asked", "assistant": "answered", "tool": "result"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act="list", chat=None)
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     words = parser.add_subparsers(dest="chosen", metavar="ACT")
-    add = {name: words.add_parser(name, help=purpose, allow_abbrev=False) for name, purpose in _PURPOSES.items()}
+    number = parse_count(1, 1_000_000)
+    add = {name: words.add_parser(name, help=help_, allow_abbrev=False) for name, (help_, _) in _SUBCOMMANDS.items()}
     for name, word in add.items():
         word.set_defaults(act=name)
         if name != "export":
@@ -35,45 +36,30 @@ def options(parser: argparse.ArgumentParser) -> None:
             word.add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
     add["show"].add_argument("number", type=int, metavar="NUMBER", help="as the list prints it")
     add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument(
-        "--most", type=_parse_number, default=20, metavar="N", help="at most so many (usually 20)"
-    )
+    add["search"].add_argument("--most", type=number, default=20, metavar="N", help="at most so many (usually 20)")
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (usually all)")
     add["export"].add_argument("--jsonl", action="store_true", help="as JSON Lines, with nothing left out")
-    add["prune"].add_argument("--days", type=_parse_number, metavar="N", help="older than this (usually keep_days)")
-    add["prune"].add_argument(
-        "--mb", type=_parse_number, metavar="N", help="beyond so many megabytes (usually keep_mb)"
-    )
+    add["prune"].add_argument("--days", type=number, metavar="N", help="older than this (usually keep_days)")
+    add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond so many megabytes (usually keep_mb)")
     add["prune"].add_argument("--dry-run", action="store_true", help="only say how much it would be")
-
-
-def _parse_number(text: str) -> int:
-    if text.isdecimal() and 0 < int(text) <= 1_000_000:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to 1000000")
 
 
 def run(given: argparse.Namespace) -> int:
     """Do it. Where nothing was ever said, nothing is made."""
     config = load_config()
-    if not (config.home / "state.db").exists():
-        return _report_no_sessions(config.home, given)
-    with closing(Stores(config)) as stores:
-        return _SUBCOMMANDS[given.act](stores, given)
-
-
-def _report_no_sessions(home: Path, given: argparse.Namespace) -> int:
-    said = f"nothing was said yet: there is no {home / 'state.db'}"
+    if (config.home / "state.db").exists():
+        with closing(Stores(config)) as stores:
+            _, act = _SUBCOMMANDS[given.act]
+            return act(stores, given)
+    said = f"nothing was said yet: there is no {config.home / 'state.db'}"
     if given.act == "show" or getattr(given, "numbers", None):
         raise ConfigError(said)
     if given.act == "export":
         print(escape_unprintable(said), file=sys.stderr)
     else:
-        print(_EMPTY_JSON.get(given.act, "{}") if given.json else escape_unprintable(said))
+        empty = "[]" if given.act in {"list", "search"} else "{}"
+        print(empty if given.json else escape_unprintable(said))
     return 0
-
-
-# --- lists ---
 
 
 def _list_sessions(stores: Stores, given: argparse.Namespace) -> int:
@@ -81,22 +67,15 @@ def _list_sessions(stores: Stores, given: argparse.Namespace) -> int:
     if given.json:
         print(format_json([info._asdict() for info in found]))
         return 0
-    wide = max((len(str(info.number)) for info in found), default=0)
+    width = max((len(str(info.number)) for info in found), default=0)
     for info in found:
-        open_ = "" if info.ended else " (open)"
-        print(
-            _format_line(
-                f"{info.number:>{wide}}  {_format_minute(info.last)}  {info.key}{open_}, {_format_counts(info)}: {info.first}"
-            )
-        )
+        is_open = "" if info.ended else " (open)"
+        counts = format_count(info.turns, "turn") + (f", {info.tokens} tokens" if info.tokens else "")
+        about = f"{_format_minute(info.last)}  {info.key}{is_open}, {counts}: {info.first}"
+        print_lines([f"{info.number:>{width}}  {about}"])
     if not found:
-        print(_format_line("no conversations" + (f" of chat {given.chat!r}" if given.chat else "")))
+        print_lines(["no conversations" + (f" of chat {given.chat!r}" if given.chat else "")])
     return 0
-
-
-def _format_counts(info: ConversationInfo) -> str:
-    turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
-    return f"{turns}, {info.tokens} tokens" if info.tokens else turns
 
 
 def _search_sessions(stores: Stores, given: argparse.Namespace) -> int:
@@ -108,28 +87,20 @@ def _search_sessions(stores: Stores, given: argparse.Namespace) -> int:
         print(format_json([hit._asdict() for hit in found]))
         return 0
     for hit in found:
-        back = ", taken back" if hit.undone else ""
-        print(
-            _format_line(
-                f"{hit.number}  {_format_minute(hit.at)}  {hit.key}, {_ROLE_LABELS.get(hit.role, hit.role)}{back}: {hit.snippet}"
-            )
-        )
+        said = f"{_ROLE_LABELS.get(hit.role, hit.role)}{', taken back' if hit.undone else ''}: {hit.snippet}"
+        print_lines([f"{hit.number}  {_format_minute(hit.at)}  {hit.key}, {said}"])
     if not found:
-        print(_format_line(f"nobody said anything with {words!r} in it"))
+        print_lines([f"nobody said anything with {words!r} in it"])
     return 0
-
-
-# --- one conversation ---
 
 
 def _show_session(stores: Stores, given: argparse.Namespace) -> int:
     info = _find_session(stores, given.number)
+    rows = stores.sessions.transcript(info.number)
     if given.json:
-        messages = [_row_to_dict(row) for row in stores.sessions.transcript(info.number)]
-        print(format_json(info._asdict() | {"said": messages}))
-        return 0
-    for line in _render_markdown(info, stores.sessions.transcript(info.number), _MAX_RESULT_CHARS):
-        print(escape_unprintable(line))
+        print(format_json(info._asdict() | {"said": [_row_to_dict(row) for row in rows]}))
+    else:
+        print_safe(*_render_markdown(info, rows, _MAX_RESULT_CHARS))
     return 0
 
 
@@ -140,13 +111,16 @@ def _export_sessions(stores: Stores, given: argparse.Namespace) -> int:
         if info.key != (given.chat or info.key):
             raise ConfigError(f"conversation {info.number} is of chat {info.key!r}, not of {given.chat!r}")
     for info in chosen or sorted(stores.sessions.listed(given.chat)):
-        rows = stores.sessions.transcript(info.number)
-        if given.jsonl:
-            for line in _export_records(stores, info, rows):
-                print(format_json(line))
-        else:
+        rows, number = stores.sessions.transcript(info.number), {"conversation": info.number}
+        if not given.jsonl:
             for text in _render_markdown(info, rows):
                 print(escape_unprintable(text))
+            continue
+        print(format_json({"type": "conversation"} | info._asdict()))
+        for row in rows:
+            print(format_json({"type": "message"} | number | _row_to_dict(row)))
+        for kind, kept in stores.sessions.beside(info.number):
+            print(format_json({"type": kind} | number | kept))
     return 0
 
 
@@ -155,14 +129,6 @@ def _find_session(stores: Stores, number: int) -> ConversationInfo:
         if info.number == number:
             return info
     raise ConfigError(f"there is no conversation {number}; `picoclaw sessions list` shows which there are")
-
-
-def _export_records(stores: Stores, info: ConversationInfo, rows: Iterator[TranscriptRow]) -> Iterator[dict[str, Any]]:
-    yield {"type": "conversation"} | info._asdict()
-    for row in rows:
-        yield {"type": "message", "conversation": info.number} | _row_to_dict(row)
-    for kind, kept in stores.sessions.beside(info.number):
-        yield {"type": kind, "conversation": info.number} | kept
 
 
 def _row_to_dict(row: TranscriptRow) -> dict[str, Any]:
@@ -193,9 +159,6 @@ def _fence(text: str) -> str:
     return f"{fence}\n{text}\n{fence}\n"
 
 
-# --- letting go ---
-
-
 def _prune_sessions(stores: Stores, given: argparse.Namespace) -> int:
     """Delete now what the settings, or the words, say; the date counts as it is."""
     now, limits = get_owner_time(stores.config.home), stores.config.sessions
@@ -215,31 +178,14 @@ def _prune_sessions(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-# --- words ---
-
-
 def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def _format_line(text: str) -> str:
-    return escape_unprintable(text).replace("\n", "\\n")
-
-
-_ROLE_LABELS: Mapping[str, str] = {"user": "asked", "assistant": "answered", "tool": "result"}
-
-_PURPOSES = {
-    "list": "the conversations, the last used first (the default)",
-    "show": "what was said in one",
-    "search": "the messages that have all the words, the newest first",
-    "export": "print conversations as Markdown, or whole as JSON Lines",
-    "prune": "delete what is older, or more, than the settings say, now",
-}
-
-_SUBCOMMANDS: Mapping[str, Callable[[Stores, argparse.Namespace], int]] = {
-    "list": _list_sessions,
-    "show": _show_session,
-    "search": _search_sessions,
-    "export": _export_sessions,
-    "prune": _prune_sessions,
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, argparse.Namespace], int]]] = {
+    "list": ("the conversations, the last used first (the default)", _list_sessions),
+    "show": ("what was said in one", _show_session),
+    "search": ("the messages that have all the words, the newest first", _search_sessions),
+    "export": ("print conversations as Markdown, or whole as JSON Lines", _export_sessions),
+    "prune": ("delete what is older, or more, than the settings say, now", _prune_sessions),
 }
