@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
-from picoclaw.files import explain_os_error, read_file, write_atomic
+from picoclaw.files import read_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_hidden
 from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.entries import FOREIGN
+from picoclaw.memory.files import explain_failure
 from picoclaw.memory.notes import get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
@@ -410,10 +411,8 @@ class Dream:
     def housekeeping(self, now: datetime) -> DreamStep:
         """Do what takes no model: forget what was completed long ago, old versions; compare the skills."""
         self.pulse.forget(now)
-        try:
+        with explain_failure(str(self.home / versions.HISTORY_FOLDER)):
             versions.prune_versions(self.home)
-        except OSError as error:
-            raise StoreError(f"{self.home / versions.HISTORY_FOLDER}: {explain_os_error(error)}") from None
         found = find_overlaps(self.skills())
         told = self.marks.get("dream.overlaps").split("\n")
         self.marks.set("dream.overlaps", "\n".join(found))
@@ -543,7 +542,7 @@ def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple
 def _replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, now: datetime) -> bool:
     """Put other bytes into the page, those there kept; False when they are not what was read. Raises StoreError."""
     name = str(found.path.relative_to(workspace))
-    with notes.lock_notes(workspace):
+    with notes.lock_notes(workspace), explain_failure(f"{name} cannot be written"):
         try:
             versions.keep_version(home, name, found.found or b"", data, now)
             now_there = reading.read_bytes(found.path, _MAX_PAGE_BYTES, workspace)
@@ -553,8 +552,6 @@ def _replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, n
                 write_atomic(Path(found.path.name), data, folder=way)
         except ConfigError as error:
             raise StoreError(str(error)) from None
-        except OSError as error:
-            raise StoreError(f"{name} cannot be written: {explain_os_error(error)}") from None
     return True
 
 
@@ -568,10 +565,8 @@ def restore_version(home: Path, workspace: Path, marks: Marks, number: int, now:
     if path.suffix == ".json":
         notes.restore_correction(home, workspace, versions.read_correction(path), now)
         return path
-    try:
+    with explain_failure(f"{path} cannot be read"):
         data = read_file(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
     try:
         found = _read_page(workspace)
     except ConfigError as error:

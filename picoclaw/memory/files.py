@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,15 @@ _PROGRAM_FOLDERS = frozenset({"node_modules", "site-packages", "venv", "__pycach
 _MAX_PROBLEMS = 20
 _RACY_NS = 2_000_000_000  # two writes so near to each other may have the same time
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
+
+
+@contextmanager
+def explain_failure(what: str, advice: str = "") -> Iterator[None]:
+    """Raise StoreError, which says what could not be done, in the place of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{what}: {explain_os_error(error)}{advice}") from None
 
 
 class MemorySource(NamedTuple):

@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import StoreError
-from picoclaw.files import RootedPath as files_Place
-from picoclaw.files import append_bytes as add_to
-from picoclaw.files import create_file, explain_os_error, write_atomic
 from picoclaw.markdown import remove_hidden
 from picoclaw.memory import versions
 from picoclaw.memory.entries import (
@@ -26,7 +23,7 @@ from picoclaw.memory.entries import (
     parse_entries,
     split_lines,
 )
-from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
 from picoclaw.text import fold_case, list_query_terms, list_terms, pattern
@@ -34,10 +31,11 @@ from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
 
 LASTING_FILE = f"{MEMORY_FOLDER}/MEMORY.md"
+_LASTING_FILES = (LASTING_FILE, *ROOT_FILES)
 MAX_NOTE_FILE_BYTES = reading.MAX_WHOLE_BYTES
 """Bytes of a file that is added to or changed."""
 
-_MAX_DAY_CHARS = 64_000  # characters of a day's note
+_MAX_DAY_CHARS = 64_000  # of a day's note; of a longer one only the end is read
 
 
 class NoteResult(NamedTuple):
@@ -57,14 +55,12 @@ def add_note(workspace: Path, text: str, now: datetime, source: str = "", *, las
     """
     body, today = clean_note(text), now.date()
     with lock_notes(workspace):
-        files = [get_lasting_file(workspace)] if lasting else [get_day_file(today), *_LASTING_FILES]
-        if known := _find_known(workspace, body, files, now, foreign=FOREIGN in source):
+        paths = [get_lasting_file(workspace)] if lasting else [get_day_file(today), *_LASTING_FILES]
+        if known := _find_known(workspace, body, paths, now, foreign=FOREIGN in source):
             return known
-        stamp = f"{today}: " if lasting else f"{now:%H:%M} "
-        line = format_memory_entry("- ", stamp, source, body)
-        return NoteResult(
-            files[0], _append_entry(workspace, files[0], line, "" if lasting else f"# {today}\n\n"), line, known=False
-        )
+        line = format_memory_entry("- ", f"{today}: " if lasting else f"{now:%H:%M} ", source, body)
+        number = _append_entry(workspace, paths[0], line, "" if lasting else f"# {today}\n\n")
+        return NoteResult(paths[0], number, line, known=False)
 
 
 def clean_note(text: str) -> str:
@@ -82,35 +78,33 @@ def clean_note(text: str) -> str:
 
 def read_recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]:
     """Return the notes of the last days that say something, the newest first; of a very long one only its end."""
-    files = MemoryFiles(workspace)
-    found = ((get_day_file(day), files.read(get_day_file(day))) for day in _list_last_days(today, days))
-    texts = ((path, remove_empty(_take_last_part(content.text))) for path, content in found if content)
-    return [Page(path, text) for path, text in texts if text]
+    found, note_files = [], MemoryFiles(workspace)
+    for back in range(min(days, today.toordinal())):
+        path = get_day_file(date.fromordinal(today.toordinal() - back))
+        if content := note_files.read(path):
+            text = content.text
+            if len(text) > _MAX_DAY_CHARS:
+                text = text[-_MAX_DAY_CHARS:].partition("\n")[2]
+            if text := remove_empty(text):
+                found.append(Page(path, text))
+    return found
 
 
 def get_day_file(day: date) -> str:
-    """Name the file of a day's note."""
     return f"{MEMORY_FOLDER}/{day:%Y%m}/{day:%Y%m%d}.md"
 
 
 def get_lasting_file(workspace: Path) -> str:
     """Name the file of what is lasting: memory/MEMORY.md, or the one beside the other pages if only that is there."""
-    there = [name for name in _LASTING_FILES if os.path.lexists(workspace / name)]
-    return there[0] if there else LASTING_FILE
-
-
-_LASTING_FILES = (LASTING_FILE, *ROOT_FILES)
+    return next((name for name in _LASTING_FILES if os.path.lexists(workspace / name)), LASTING_FILE)
 
 
 @contextmanager
 def lock_notes(workspace: Path) -> Iterator[None]:
     """Hold the memory's files against other picoclaws that change them. Raises StoreError."""
-    found = resolve_place(workspace, MEMORY_FOLDER)
-    try:
-        with files.open_folder(found, make=True) as way:
-            handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
-    except OSError as error:
-        raise StoreError(f"the folder {MEMORY_FOLDER} cannot be used: {explain_os_error(error)}") from None
+    place = resolve_place(workspace, MEMORY_FOLDER)
+    with explain_failure(f"the folder {MEMORY_FOLDER} cannot be used"), files.open_folder(place, make=True) as folder:
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -118,7 +112,7 @@ def lock_notes(workspace: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def resolve_place(workspace: Path, path: str) -> files_Place:
+def resolve_place(workspace: Path, path: str) -> files.RootedPath:
     """Return where a file of the memory really lies. Raises StoreError when a link leads out of the memory."""
     root = os.path.realpath(workspace)
     found = files.resolve_below(root, f"{root}/{path}")
@@ -132,13 +126,12 @@ def read_note_file(workspace: Path, path: str) -> str | None:
 
     What a crash has left of a write that never came, NUL bytes at the end, is not part of it. Raises StoreError.
     """
-    try:
-        with os.fdopen(files.open_rooted(resolve_place(workspace, path)), "rb") as file:
-            data = file.read(MAX_NOTE_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
+    with explain_failure(f"{path} cannot be read"):
+        try:
+            with os.fdopen(files.open_rooted(resolve_place(workspace, path)), "rb") as file:
+                data = file.read(MAX_NOTE_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return None
     if len(data) > MAX_NOTE_FILE_BYTES:
         raise StoreError(f"{path} is larger than {MAX_NOTE_FILE_BYTES // 1000} kB; shorten it")
     text = data.rstrip(b"\0").decode("utf-8", "surrogateescape")
@@ -148,15 +141,13 @@ def read_note_file(workspace: Path, path: str) -> str | None:
 
 
 def write_note_file(workspace: Path, path: str, text: str) -> None:
-    """Write a file whole and durably, as `content` read it. Raises StoreError; the file is as it was then."""
-    found = resolve_place(workspace, path)
-    try:
+    """Write a file whole and durably, as `read_note_file` read it. Raises StoreError; the file is as it was then."""
+    place = resolve_place(workspace, path)
+    with explain_failure(f"{path} cannot be written"):
         with suppress(FileNotFoundError):
-            os.close(files.open_rooted(found, adds=True))  # an owner may have locked it
-        with files.open_folder(found.above) as way:
-            write_atomic(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
+            os.close(files.open_rooted(place, adds=True))  # an owner may have locked it
+        with files.open_folder(place.above) as folder:
+            files.write_atomic(Path(place.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=folder)
 
 
 def _append_entry(workspace: Path, path: str, line: str, head: str) -> int:
@@ -165,76 +156,51 @@ def _append_entry(workspace: Path, path: str, line: str, head: str) -> int:
     text = f"{_end_list(before)}{line}\n" if before else f"{head}{line}\n"
     if line not in remove_hidden(text, trusting=True):
         raise StoreError(f"{path} has a comment that is never closed, so what is added would not be seen; close it")
-    found = resolve_place(workspace, path)
-    try:
-        if before is None and _create_file(found, text):
-            return len(split_lines(text))
-        torn = not _append_text(found, before, text)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {explain_os_error(error)}") from None
-    if torn:  # its end goes
-        write_note_file(workspace, path, text)
-    return len(split_lines(text))
-
-
-def _create_file(found: files_Place, text: str) -> bool:
-    with files.open_folder(found.above, make=True) as way:
-        return create_file(Path(found.parts[-1]), text.encode("utf-8", "surrogateescape"), folder=way)
-
-
-def _append_text(found: files_Place, before: str | None, text: str) -> bool:
-    """Add what a text has more than before; not where the file does not end with it."""
-    file = files.open_rooted(found, adds=True)
-    try:
-        if before is not None and os.fstat(file).st_size != len(before.encode("utf-8", "surrogateescape")):
-            return False
-        add_to(file, text.removeprefix(before or "").encode("utf-8", "surrogateescape"))
-    finally:
-        os.close(file)
-    return True
+    place, number = resolve_place(workspace, path), len(split_lines(text))
+    old, new = (part.encode("utf-8", "surrogateescape") for part in (before or "", text))
+    with explain_failure(f"{path} cannot be written"):
+        if before is None:
+            with files.open_folder(place.above, make=True) as folder:
+                if files.create_file(Path(place.parts[-1]), new, folder=folder):
+                    return number
+        file = files.open_rooted(place, adds=True)
+        try:
+            if before is None or os.fstat(file).st_size == len(old):
+                files.append_bytes(file, new[len(old) :])
+                return number
+        finally:
+            os.close(file)
+    write_note_file(workspace, path, text)  # without what a crash has left at its end
+    return number
 
 
 def _end_list(text: str) -> str:
     """End a text so that an item of a list can follow it."""
     if not text.endswith(("\n", "\r")):
         text += "\n"
-    last = next(reversed(parse_entries(text)), None)
-    ends_in_item = last is not None and bool(last.bullet) and last.last == len(split_lines(text))
-    return text if ends_in_item or not split_lines(text)[-1].strip() else f"{text}\n"
+    lines, entries = split_lines(text), parse_entries(text)
+    ends_in_item = bool(entries) and bool(entries[-1].bullet) and entries[-1].last == len(lines)
+    return text if ends_in_item or not lines[-1].strip() else f"{text}\n"
 
 
 def _find_known(workspace: Path, body: str, paths: Iterable[str], now: datetime, *, foreign: bool) -> NoteResult | None:
-    """Find an entry that says the same; the owner's word is not known from somebody else's."""
-    wanted, files = make_comparison_key(body), MemoryFiles(workspace)
+    """Find an entry that says the same; the owner's word is not known from somebody else's.
+
+    Not one with a time before it that is more than an hour ago: the same may have happened again.
+    """
+    wanted, note_files = make_comparison_key(body), MemoryFiles(workspace)
     for path in paths:
-        found = files.read(path)
+        found = note_files.read(path)
         for entry in parse_entries(found.text) if found and wanted else ():
-            if (
-                make_comparison_key(entry.body) == wanted
-                and (foreign or FOREIGN not in entry.source)
-                and not _is_old(entry, now)
-            ):
+            is_old = entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
+            if make_comparison_key(entry.body) == wanted and (foreign or FOREIGN not in entry.source) and not is_old:
                 return NoteResult(path, entry.first, render_entry(entry), known=True)
     return None
-
-
-def _is_old(entry: MemoryEntry, now: datetime) -> bool:
-    """Whether a time stands before an entry that is more than an hour ago: the same may have happened again."""
-    return entry.stamp[2:3] == ":" and entry.stamp[:5] < f"{now - timedelta(hours=1):%H:%M}" < f"{now:%H:%M}"
 
 
 def render_entry(entry: MemoryEntry) -> str:
     """Say an entry in one line, as it is written."""
     return format_memory_entry("", entry.stamp, entry.source, " ".join(entry.body.split()))
-
-
-def _list_last_days(today: date, count: int) -> Iterator[date]:
-    for back in range(min(count, today.toordinal())):
-        yield date.fromordinal(today.toordinal() - back)
-
-
-def _take_last_part(text: str) -> str:
-    return text if len(text) <= _MAX_DAY_CHARS else text[-_MAX_DAY_CHARS:].partition("\n")[2]
 
 
 # Changes and forgets one thing that is remembered: found by where it stands, by what it says, or by its words.
@@ -257,6 +223,11 @@ class UnknownNote(StoreError):
 class AmbiguousNote(StoreError):
     """Several things that are remembered may be meant by a text."""
 
+    def __init__(self, text: str, places: "list[EntryPlace]") -> None:
+        listed = "\n".join(map(str, places[:_MAX_LISTED]))
+        more = f"\nand {len(places) - _MAX_LISTED} more" if len(places) > _MAX_LISTED else ""
+        super().__init__(f"{_cut_text(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}")
+
 
 class EntryPlace(NamedTuple):
     """An entry and the file that it stands in."""
@@ -265,11 +236,7 @@ class EntryPlace(NamedTuple):
     entry: MemoryEntry
 
     def __str__(self) -> str:
-        """Say where it is and what it says."""
-        text = render_entry(self.entry)
-        return (
-            f"{self.path}:{self.entry.first} {text if len(text) <= _MAX_SHOWN_CHARS else f'{text[:_MAX_SHOWN_CHARS]}…'}"
-        )
+        return f"{self.path}:{self.entry.first} {_cut_text(render_entry(self.entry), _MAX_SHOWN_CHARS)}"
 
 
 class NoteChange(NamedTuple):
@@ -282,8 +249,8 @@ class NoteChange(NamedTuple):
 def replace_note(home: Path, workspace: Path, old: str, new: str, now: datetime, source: str = "") -> NoteChange:
     """Change what is remembered: `old` names it, `new` is what it says from now on, or what a part of it says.
 
-    `source` as for `notes.add`. What it said is kept in `home` for `restore`. Returns when it is durable. Raises
-    StoreError, and nothing has changed.
+    `source` as for `add_note`. What it said is kept in `home` for `restore_correction`. Returns when it is durable.
+    Raises StoreError, and nothing has changed.
     """
     body = clean_note(new)
     with lock_notes(workspace):
@@ -296,16 +263,15 @@ def replace_note(home: Path, workspace: Path, old: str, new: str, now: datetime,
         if any(place.entry.code for place in places):
             raise StoreError(f"{places[0].path}:{places[0].entry.first} is a block of code; edit_file changes it")
         if len({place.path for place in places}) < len(places):  # below different headings they are different facts
-            raise AmbiguousNote(_list_places(old, places))
+            raise AmbiguousNote(old, places)
         text, whole = _correct_entry(places[0], old, body)
         if whole and all((text, source) == (place.entry.body, place.entry.source) for place in places):
             raise StoreError(f"that is what it says already: {places[0]}")
-        for path, found in _group_by_file(places):
-            said = {e: source if whole or FOREIGN in source else e.source for e in found}
-            lines = {e: format_memory_entry(e.bullet, e.stamp, told, text, now.date()) for e, told in said.items()}
-            for entry, line in lines.items():
-                _keep_correction(home, versions.Correction(path, _read_entry(workspace, path, entry), line), now)
-            _rewrite_entries(workspace, path, dict(lines))
+        for path, entry in places:
+            origin = source if whole or FOREIGN in source else entry.source
+            line = format_memory_entry(entry.bullet, entry.stamp, origin, text, now.date())
+            _keep_correction(home, versions.Correction(path, _read_entry(workspace, path, entry), line), now)
+            _rewrite_entries(workspace, path, {entry: line})
     return NoteChange(places, text)
 
 
@@ -322,12 +288,8 @@ def restore_correction(home: Path, workspace: Path, correction: versions.Correct
 
 
 def _keep_correction(home: Path, correction: versions.Correction, now: datetime) -> None:
-    try:
+    with explain_failure(f"what it said cannot be kept in {home / versions.HISTORY_FOLDER}"):
         versions.keep_correction(home, correction, now)
-    except OSError as error:
-        raise StoreError(
-            f"what it said cannot be kept in {home / versions.HISTORY_FOLDER}: {explain_os_error(error)}"
-        ) from None
 
 
 def forget_note(workspace: Path, text: str) -> NoteChange:
@@ -336,8 +298,11 @@ def forget_note(workspace: Path, text: str) -> NoteChange:
         places = _find_named(workspace, text)
         if full := next((place for place in places if place.entry.below), None):
             raise StoreError(f"{full} has {full.entry.below} more below it; forget those first, one at a time")
-        for path, found in _group_by_file(places):
-            _rewrite_entries(workspace, path, dict.fromkeys(found))
+        by_file: dict[str, dict[MemoryEntry, str | None]] = {}
+        for path, entry in places:
+            by_file.setdefault(path, {})[entry] = None
+        for path, entries in by_file.items():
+            _rewrite_entries(workspace, path, entries)
     return NoteChange(places, "")
 
 
@@ -357,9 +322,8 @@ def is_named_whole(workspace: Path, text: str) -> bool:
     except StoreError:
         return False
     place = parse_entry_place(text)
-    return set(list_terms(places[0].entry.body)) <= set(
-        list_terms(_get_words_after_place(text) if place and place[1] else text)
-    )
+    said = _get_words_after_place(text) if place and place[1] else text
+    return set(list_terms(places[0].entry.body)) <= set(list_terms(said))
 
 
 def parse_entry_place(text: str) -> tuple[str, int, int] | None:
@@ -390,60 +354,46 @@ def _find_named(workspace: Path, text: str) -> list[EntryPlace]:
     """Find the one entry that is meant, more than one only if they say the same."""
     meant = parse_entry_place(text)
     if meant and meant[1]:
-        there, said = _list_entries_between(workspace, *meant), _get_named_words(text)
-        having = [place for place in there if set(list_terms(said)) <= set(list_terms(render_entry(place.entry)))]
-        if there and not having:
+        path, first, last = meant
+        whole = read_note_file(workspace, path)
+        if whole is None:
+            raise UnknownNote(f"there is no file {path}")
+        there = [EntryPlace(path, e) for e in parse_entries(whole) if e.first <= last and e.last >= first]
+        said = _get_named_words(text)
+        found = [place for place in there if set(list_terms(said)) <= set(list_terms(render_entry(place.entry)))]
+        if there and not found:
             raise StoreError(f"{there[0]} does not say {_cut_text(said)!r}")
-        return _require_one(text, having)
-    wanted, stems = make_comparison_key(flatten(text)), {*list_query_terms(text)} - {"s"}
+    else:
+        found = _find_by_words(workspace, text)
+    if not found:
+        raise UnknownNote(f"nothing that is remembered says {_cut_text(text)!r}")
+    if len({make_comparison_key(place.entry.body) for place in found}) > 1:
+        raise AmbiguousNote(text, found)
+    return found
+
+
+def _find_by_words(workspace: Path, named: str) -> list[EntryPlace]:
+    """Find the entries that say exactly this, or else those that have all its words; the newest first."""
+    wanted, stems = make_comparison_key(flatten(named)), {*list_query_terms(named)} - {"s"}
     if not stems:
         raise StoreError(
-            f"{_cut_text(text)!r} names nothing; give the words of the entry that is meant, or its path:line"
+            f"{_cut_text(named)!r} names nothing; give the words of the entry that is meant, or its path:line"
         )
-    near = [place for place in _find_entries(workspace, stems) if stems <= set(list_terms(render_entry(place.entry)))]
+    note_files = MemoryFiles(workspace)
+    near: list[EntryPlace] = []
+    for _, sources in note_files.folders():
+        for path in sorted(source.path for source in sources):
+            content = note_files.read(path)
+            text = content.text if content else ""
+            small = text.lower() if text.isascii() else fold_case(text)
+            if all(stem in small for stem in stems):
+                places = (EntryPlace(path, entry) for entry in parse_entries(text))
+                near += (place for place in places if stems <= set(list_terms(render_entry(place.entry))))
     near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
     exact = [
-        place
-        for place in near
-        if wanted in {make_comparison_key(place.entry.body), make_comparison_key(render_entry(place.entry))}
+        place for place in near if wanted in map(make_comparison_key, (place.entry.body, render_entry(place.entry)))
     ]
-    return _require_one(text, exact or near)
-
-
-def _list_entries_between(workspace: Path, path: str, first: int, last: int) -> list[EntryPlace]:
-    text = read_note_file(workspace, path)
-    if text is None:
-        raise UnknownNote(f"there is no file {path}")
-    return [EntryPlace(path, entry) for entry in parse_entries(text) if entry.first <= last and entry.last >= first]
-
-
-def _find_entries(workspace: Path, stems: Iterable[str]) -> Iterator[EntryPlace]:
-    """Every entry of the files that have these words."""
-    files = MemoryFiles(workspace)
-    for _, sources in files.folders():
-        for path in sorted(source.path for source in sources):
-            found = files.read(path)
-            if found and _has_stems(found.text, stems):
-                yield from (EntryPlace(path, entry) for entry in parse_entries(found.text))
-
-
-def _has_stems(text: str, stems: Iterable[str]) -> bool:
-    small = text.lower() if text.isascii() else fold_case(text)
-    return all(stem in small for stem in stems)
-
-
-def _require_one(text: str, places: list[EntryPlace]) -> list[EntryPlace]:
-    if not places:
-        raise UnknownNote(f"nothing that is remembered says {_cut_text(text)!r}")
-    if len({make_comparison_key(place.entry.body) for place in places}) > 1:
-        raise AmbiguousNote(_list_places(text, places))
-    return places
-
-
-def _list_places(text: str, places: list[EntryPlace]) -> str:
-    listed = "\n".join(map(str, places[:_MAX_LISTED]))
-    more = f"\nand {len(places) - _MAX_LISTED} more" if len(places) > _MAX_LISTED else ""
-    return f"{_cut_text(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
+    return exact or near
 
 
 def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
@@ -529,13 +479,6 @@ def _find_spans(body: str, part: str) -> set[tuple[int, int]]:
     return {hit.span() for hit in found}
 
 
-def _group_by_file(places: Iterable[EntryPlace]) -> Iterator[tuple[str, list[MemoryEntry]]]:
-    found: dict[str, list[MemoryEntry]] = {}
-    for path, entry in places:
-        found.setdefault(path, []).append(entry)
-    yield from found.items()
-
-
 def _read_entry(workspace: Path, path: str, entry: MemoryEntry) -> str:
     """The lines of an entry as they stand in its file."""
     lines = split_lines(read_note_file(workspace, path) or "")
@@ -556,56 +499,36 @@ def _rewrite_entries(workspace: Path, path: str, changes: dict[MemoryEntry, str 
     write_note_file(workspace, path, "".join(lines))
 
 
-def _cut_text(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:80]}…"
+def _cut_text(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 # What was noted in the last days, as lines that a conversation is told once. Pure.
 
-_LIST_ITEM = pattern(r"[-*+] ")
 _COMPACT_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
 _LINE_SHARE, _MIN_LINE_CHARS = 4, 200
 """The part of the budget that one line may take, and what it may take however small that is."""
 
 
-def format_note_lines(notes: Iterable[Page], most: int) -> list[str]:
+def format_note_lines(pages: Iterable[Page], most: int) -> list[str]:
     """Make a line of each entry of daily notes, the newest note first: its day, and what it says.
 
-    Returns the newest `most` characters of them, in the order of time; what else stands in a note is a line as well.
-    One that is long for the others is cut.
+    Returns the newest `most` characters of them, in the order of time. One that is long for the others is cut.
     """
     kept: list[str] = []
     longest = max(_MIN_LINE_CHARS, most // _LINE_SHARE)
-    for page in notes:
-        for entry in reversed(_split_note_entries(page.text)):
-            line = escape_closing(f"{_format_day(page.name)} {entry}")
+    for page in pages:
+        found = _COMPACT_DAY.fullmatch(PurePath(page.name).stem)
+        day, lines = "-".join(found.groups()) if found else page.name, split_lines(page.text)
+        for entry in reversed(parse_entries(page.text)):
+            said = " ".join("".join(lines[entry.first - 1 : entry.last]).split())
+            line = escape_closing(f"{day} {said.removeprefix(entry.bullet.strip()).strip()}")
             line = line if len(line) <= longest else f"{line[: longest - 1]}…"
             most -= len(line) + 1
             if most < 0:
                 return kept[::-1]
             kept.append(line)
     return kept[::-1]
-
-
-def _format_day(path: str) -> str:
-    found = _COMPACT_DAY.fullmatch(PurePath(path).stem)
-    return "-".join(found.groups()) if found else path
-
-
-def _split_note_entries(text: str) -> list[str]:
-    """Each item of a list with the lines that go on with it, and every other line but headings."""
-    found: list[str] = []
-    going_on = False
-    for line in text.splitlines():
-        words = " ".join(line.split())
-        if not words or words.startswith("#"):
-            going_on = False
-        elif going_on and line[:1].isspace():
-            found[-1] += f" {words}"
-        else:
-            going_on = bool(_LIST_ITEM.match(line))
-            found.append(words[2:] if going_on else words)
-    return found
 
 
 def split_told(found: Sequence[str], earlier: Iterable[Sequence[Message]]) -> tuple[list[str], list[str]]:

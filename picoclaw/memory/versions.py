@@ -10,24 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import StoreError
-from picoclaw.files import (
-    append_line,
-    check_reserve,
-    create_file,
-    explain_os_error,
-    make_folder,
-    read_file,
-    remove_file,
-    write_atomic,
-)
+from picoclaw.files import append_line, check_reserve, create_file, make_folder, read_file, remove_file, write_atomic
 from picoclaw.memory.entries import make_comparison_key, parse_entries, split_lines
 from picoclaw.memory.fact_check import MAX_QUOTED_CHARS
+from picoclaw.memory.files import explain_failure
 
 MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
 HISTORY_FOLDER = "memory-history"
-
 _LOG = "dreams.log"
-_MAX_LOG = 64_000
+_MAX_LOG_BYTES = 64_000
 
 
 class Correction(NamedTuple):
@@ -40,148 +31,28 @@ class Correction(NamedTuple):
 
 def list_versions(home: Path) -> list[Path]:
     """List the earlier versions of MEMORY.md, the newest first. Raises StoreError."""
-    return _list_sorted(home, "MEMORY-*.md")
+    return _list_newest(home, "MEMORY-*.md")
 
 
 def list_corrections(home: Path) -> list[Path]:
     """List the corrections of notes, the newest first. Raises StoreError."""
-    return _list_sorted(home, "NOTE-*.json")
+    return _list_newest(home, "NOTE-*.json")
 
 
 def list_restorable(home: Path) -> list[Path]:
     """List all that can be taken back, the newest first. Raises StoreError."""
-    return sorted([*list_versions(home), *list_corrections(home)], key=_get_sort_key, reverse=True)
+    return _list_newest(home, "MEMORY-*.md", "NOTE-*.json")
 
 
-def _list_sorted(home: Path, names: str) -> list[Path]:
-    try:
-        return sorted((home / HISTORY_FOLDER).glob(names), key=_get_sort_key, reverse=True)
-    except OSError as error:
-        raise StoreError(f"{home / HISTORY_FOLDER} cannot be read: {explain_os_error(error)}") from None
+def _list_newest(home: Path, *names: str) -> list[Path]:
+    def get_key(path: Path) -> tuple[str, int]:
+        """The stamp, and the number of those of one second."""
+        _, stamp, *number = path.stem.split("-")
+        return stamp, int(number[0]) if number and number[0].isdecimal() else 1
 
-
-def _get_sort_key(path: Path) -> tuple[str, int]:
-    """By the stamp, then by the number of those of one second, as `_free` gives it."""
-    _, stamp, *number = path.stem.split("-")
-    return stamp, int(number[0]) if number and number[0].isdecimal() else 1
-
-
-def forget_versions(home: Path, text: str) -> None:
-    """Take the entries that say exactly this out of what is kept, and the words out of the log. Raises StoreError.
-
-    With an entry goes what it said before it was corrected.
-    """
-    waiting = [text, *_forget_corrections(home, text)]
-    for said in dict.fromkeys(waiting):
-        _forget_text(home, said)
-
-
-def _forget_corrections(home: Path, text: str) -> list[str]:
-    """Delete the corrections that led to a text, or away from it; returns what else they hold. Raises StoreError."""
-    gone = {make_comparison_key(text): text}
-    left = {path: read_correction(path) for path in list_corrections(home)}
-    while hit := next(
-        (path for path, said in left.items() if not gone.keys().isdisjoint(_map_comparison_keys(said))), None
-    ):
-        gone |= _map_comparison_keys(left.pop(hit))
-        try:
-            remove_file(hit)
-        except OSError as error:
-            raise StoreError(f"{hit} cannot be deleted: {explain_os_error(error)}; delete it by hand") from None
-    return list(gone.values())
-
-
-def _map_comparison_keys(correction: Correction) -> dict[str, str]:
-    found = [entry.body for text in correction[1:] for entry in parse_entries(text)]
-    return {make_comparison_key(body): body for body in found}
-
-
-def _forget_text(home: Path, text: str) -> None:
-    for path in [*(home / HISTORY_FOLDER).glob("MEMORY-*"), home / HISTORY_FOLDER / _LOG]:
-        try:
-            old = read_file(path).decode("utf-8", "surrogateescape")
-            new = (
-                _remove_from_log(old, text)
-                if path.name == _LOG
-                else _remove_entries(old, text, sign=path.suffix == ".diff")
-            )
-            if new != old:
-                write_atomic(path, new.encode("utf-8", "surrogateescape"))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {explain_os_error(error)}; delete it by hand") from None
-
-
-def _remove_entries(text: str, said: str, *, sign: bool) -> str:
-    """Leave out the entries that say something; `sign`: each line of the text begins with a diff's sign."""
-    lines, wanted = split_lines(text), make_comparison_key(said)
-    bare = "".join(line[1:] or line for line in lines) if sign else text
-    spans = [
-        range(entry.first - 1, entry.last) for entry in parse_entries(bare) if make_comparison_key(entry.body) == wanted
-    ]
-    gone = {number for span in spans for number in span}
-    return "".join(line for number, line in enumerate(lines) if number not in gone)
-
-
-def _remove_from_log(text: str, said: str) -> str:
-    shown = re.escape(" ".join(said.split())[:MAX_QUOTED_CHARS])
-    return re.sub(rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])", "[forgotten]", text, flags=re.MULTILINE)
-
-
-def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
-    """Keep the old bytes of the page `name` and their difference to the new, durably; returns where. Raises OSError."""
     folder = home / HISTORY_FOLDER
-    make_folder(folder)
-    newest = next(iter(list_versions(home)), None)
-    if newest and read_file(newest) == old:
-        stem = newest.stem  # the write that this was kept for did not happen
-    else:
-        stem = _create_numbered(folder, f"MEMORY-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", old)
-    diff = folder / f"{stem}.diff"
-    diff.unlink(missing_ok=True)
-    create_file(diff, _make_diff(name, old, new).encode("utf-8", "replace"))
-    prune_versions(home, spared=stem)
-    return folder / f"{stem}.md"
-
-
-def _create_numbered(folder: Path, stem: str, data: bytes, suffix: str = ".md") -> str:
-    """Write the data under a name that is free; returns it."""
-    numbered = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
-    for name in numbered:
-        if create_file(folder / f"{name}{suffix}", data):
-            return name
-    raise FileExistsError(0, f"there are too many versions {stem}", str(folder))
-
-
-def keep_correction(home: Path, correction: Correction, now: datetime) -> None:
-    """Keep what a correction replaces, durably; the oldest of more than 70 go. Raises OSError."""
-    folder = home / HISTORY_FOLDER
-    make_folder(folder)
-    data = json.dumps(correction._asdict(), ensure_ascii=False, indent=1).encode("utf-8", "surrogateescape")
-    _create_numbered(folder, f"NOTE-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}", data, ".json")
-    for path in list_corrections(home)[MAX_CORRECTIONS:]:
-        path.unlink(missing_ok=True)
-
-
-def read_correction(path: Path) -> Correction:
-    """Read what a correction has replaced. Raises StoreError."""
-    try:
-        found = json.loads(read_file(path).decode("utf-8", "surrogateescape"))
-        return Correction(str(found["path"]), str(found["before"]), str(found["after"]))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
-    except (ValueError, LookupError, TypeError):
-        raise StoreError(f"{path} is damaged; it can be deleted") from None
-
-
-def prune_versions(home: Path, spared: str = "") -> int:
-    """Drop the oldest of more than 30, but never `spared`; returns how many. A clock may be wrong. Raises OSError."""
-    old = [path for path in list_versions(home) if path.stem != spared][MAX_VERSIONS - bool(spared) :]
-    for path in old:
-        path.with_suffix(".diff").unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-    return len(old)
+    with explain_failure(f"{folder} cannot be read"):
+        return sorted((path for name in names for path in folder.glob(name)), key=get_key, reverse=True)
 
 
 def find_version(home: Path, number: int) -> Path:
@@ -193,30 +64,125 @@ def find_version(home: Path, number: int) -> Path:
     return found[number - 1]
 
 
+def forget_versions(home: Path, text: str) -> None:
+    """Take the entries that say exactly this out of what is kept, and the words out of the log. Raises StoreError.
+
+    With an entry goes what it said before it was corrected.
+    """
+    gone = {make_comparison_key(text): text}
+    left = {path: _map_entries(read_correction(path)) for path in list_corrections(home)}
+    while hit := next((path for path, said in left.items() if not gone.keys().isdisjoint(said)), None):
+        gone |= left.pop(hit)
+        with explain_failure(f"{hit} cannot be deleted", "; delete it by hand"):
+            remove_file(hit)
+    for said in dict.fromkeys([text, *gone.values()]):
+        _forget_text(home, said)
+
+
+def _map_entries(correction: Correction) -> dict[str, str]:
+    bodies = [entry.body for text in correction[1:] for entry in parse_entries(text)]
+    return {make_comparison_key(body): body for body in bodies}
+
+
+def _forget_text(home: Path, said: str) -> None:
+    for path in [*(home / HISTORY_FOLDER).glob("MEMORY-*"), home / HISTORY_FOLDER / _LOG]:
+        with explain_failure(f"{path} cannot be written", "; delete it by hand"):
+            try:
+                old = read_file(path).decode("utf-8", "surrogateescape")
+            except FileNotFoundError:
+                continue
+            if path.name == _LOG:
+                shown = re.escape(" ".join(said.split())[:MAX_QUOTED_CHARS])
+                quoted = rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])"
+                new = re.sub(quoted, "[forgotten]", old, flags=re.MULTILINE)
+            else:
+                new = _remove_entries(old, said, is_diff=path.suffix == ".diff")
+            if new != old:
+                write_atomic(path, new.encode("utf-8", "surrogateescape"))
+
+
+def _remove_entries(text: str, said: str, *, is_diff: bool) -> str:
+    """Leave out the entries that say something; each line of a diff begins with a sign."""
+    lines, wanted = split_lines(text), make_comparison_key(said)
+    bare = "".join(line[1:] or line for line in lines) if is_diff else text
+    entries = [entry for entry in parse_entries(bare) if make_comparison_key(entry.body) == wanted]
+    gone = {number for entry in entries for number in range(entry.first, entry.last + 1)}
+    return "".join(line for number, line in enumerate(lines, 1) if number not in gone)
+
+
+def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
+    """Keep the old bytes of the page `name` and their difference to the new, durably; returns where. Raises OSError."""
+    folder = home / HISTORY_FOLDER
+    make_folder(folder)
+    newest = next(iter(list_versions(home)), None)
+    if newest and read_file(newest) == old:
+        stem = newest.stem  # the write that this was kept for did not happen
+    else:
+        stem = _create_numbered(folder, "MEMORY", now, old, ".md")
+    import difflib
+
+    before, after = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (old, new))
+    lines = difflib.unified_diff(before, after, name, name)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    (folder / f"{stem}.diff").unlink(missing_ok=True)
+    create_file(folder / f"{stem}.diff", diff.encode("utf-8", "replace"))
+    prune_versions(home, spared=stem)
+    return folder / f"{stem}.md"
+
+
+def _create_numbered(folder: Path, kind: str, now: datetime, data: bytes, suffix: str) -> str:
+    """Write the data under a name that is free; returns it."""
+    stem = f"{kind}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    for name in [stem, *(f"{stem}-{number}" for number in range(2, 1000))]:
+        if create_file(folder / f"{name}{suffix}", data):
+            return name
+    raise FileExistsError(0, f"there are too many versions {stem}", str(folder))
+
+
+def prune_versions(home: Path, spared: str = "") -> int:
+    """Drop the oldest of more than 30, but never `spared`; returns how many. A clock may be wrong. Raises OSError."""
+    old = [path for path in list_versions(home) if path.stem != spared][MAX_VERSIONS - bool(spared) :]
+    for path in old:
+        path.with_suffix(".diff").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def keep_correction(home: Path, correction: Correction, now: datetime) -> None:
+    """Keep what a correction replaces, durably; the oldest of more than 70 go. Raises OSError."""
+    folder = home / HISTORY_FOLDER
+    make_folder(folder)
+    data = json.dumps(correction._asdict(), ensure_ascii=False, indent=1).encode("utf-8", "surrogateescape")
+    _create_numbered(folder, "NOTE", now, data, ".json")
+    for path in list_corrections(home)[MAX_CORRECTIONS:]:
+        path.unlink(missing_ok=True)
+
+
+def read_correction(path: Path) -> Correction:
+    """Read what a correction has replaced. Raises StoreError."""
+    try:
+        with explain_failure(f"{path} cannot be read"):
+            found = json.loads(read_file(path).decode("utf-8", "surrogateescape"))
+        return Correction(str(found["path"]), str(found["before"]), str(found["after"]))
+    except (ValueError, LookupError, TypeError):
+        raise StoreError(f"{path} is damaged; it can be deleted") from None
+
+
 def log_dream(home: Path, now: datetime, said: str) -> None:
     """Write down what a dream did, durably; when the record is too long its older half goes. Raises OSError."""
     path = home / HISTORY_FOLDER / _LOG
     check_reserve("records", home)
     make_folder(path.parent)
     append_line(path, f"{now:%Y-%m-%d %H:%M} {' '.join(said.split())}\n".encode("utf-8", "replace"))
-    if path.stat().st_size > _MAX_LOG:
-        write_atomic(path, read_file(path)[-_MAX_LOG // 2 :].partition(b"\n")[2])
+    if path.stat().st_size > _MAX_LOG_BYTES:
+        write_atomic(path, read_file(path)[-_MAX_LOG_BYTES // 2 :].partition(b"\n")[2])
 
 
 def read_dream_log(home: Path) -> list[str]:
     """List what dreams did, a line each, the newest first. Raises StoreError."""
     path = home / HISTORY_FOLDER / _LOG
-    try:
-        return read_file(path).decode("utf-8", "replace").splitlines()[::-1]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {explain_os_error(error)}") from None
-
-
-def _make_diff(name: str, old: bytes, new: bytes) -> str:
-    import difflib
-
-    before, after = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (old, new))
-    lines = difflib.unified_diff(before, after, name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    with explain_failure(f"{path} cannot be read"):
+        try:
+            return read_file(path).decode("utf-8", "replace").splitlines()[::-1]
+        except FileNotFoundError:
+            return []
