@@ -112,15 +112,13 @@ def _remove_entries(text: str, said: str, *, is_diff: bool) -> str:
 
 def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
     """Keep the old bytes of the page `name` and their difference to the new, durably; returns where. Raises OSError."""
+    import difflib
+
     folder = home / HISTORY_FOLDER
     make_folder(folder)
     newest = next(iter(list_versions(home)), None)
-    if newest and read_file(newest) == old:
-        stem = newest.stem  # the write that this was kept for did not happen
-    else:
-        stem = _create_numbered(folder, "MEMORY", now, old, ".md")
-    import difflib
-
+    is_kept = newest is not None and read_file(newest) == old  # the write that this was kept for did not happen
+    stem = newest.stem if newest and is_kept else _create_numbered(folder, "MEMORY", now, old, ".md")
     before, after = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (old, new))
     lines = difflib.unified_diff(before, after, name, name)
     diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
