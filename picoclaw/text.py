@@ -83,10 +83,11 @@ _PLAIN_WORD = pattern(r"[^\W_]+")
 _MAYBE_UNSPACED = pattern("[^\x00-\u3004]")
 """Before these there is no unspaced script, and the tables of them take 6 ms to make."""
 _UNSPACED_CHAR = pattern(f"[{_UNSPACED_SCRIPTS}]")
-STOP_WORDS = frozenset(
+_STOP_WORD_TEXT = (
     "a about am an and any are at be been can did do does for from had has have how i if in is it its me my of on or so"
-    " that the there this to use used using was we were what when where which who will with you your".split()
+    " that the there this to use used using was we were what when where which who will with you your"
 )
+STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 _FOLDED_CHARS = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
 
 

@@ -19,9 +19,9 @@ class DateRange(NamedTuple):
     last: date
 
 
-_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
-MONTHS = "january february march april may june july august september october november december".split()
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()  # noqa: SIM905
+MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 _VAGUE_COUNTS = {"a": 1, "an": 1, "couple of": 2, "few": 3}
 _RANGE_WORDS = {"and", "to", "until", "till", "-", "–"}
 _find_range_start = re.compile(r"\b(?:between|from)\b").search
@@ -33,7 +33,7 @@ _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _COUNT = rf"(?P<count>\d{{1,4}}|{'|'.join([*_NUMBERS, *_VAGUE_COUNTS])})"
 _UNIT = r"(?P<unit>day|night|week|month|year)s?"
-_BEFORE_MONTHS = "in of during since from to until till by around for early mid late last".split()
+_BEFORE_MONTHS = "in of during since from to until till by around for early mid late last".split()  # noqa: SIM905
 _BEFORE_MONTH = "|".join(rf"(?<=\b{word} )" for word in _BEFORE_MONTHS)
 _DAY_FIRST = rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s*{_YEAR})?"
 _MONTH_FIRST = rf"{_MONTH}\s+(?:the\s+)?{_DAY}(?:,?\s*{_YEAR})?"

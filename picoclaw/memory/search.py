@@ -46,11 +46,12 @@ _MAX_BY_WORDS, _MAX_BY_DAY = 36, 24
 _MAX_QUERY_CHARS, _MAX_TERMS = 2000, 32
 _DAY_TERM = "the day"  # no word of a question has a space
 _WORD = pattern(r"[^\W_]+")
-_QUESTION_WORDS = STOP_WORDS | frozenset(
-    "as being but by could d doing don every happen happened happens he her hers him his into just ll m many may might"
-    " much must need no not our ours re remember s shall she should some t tell than their theirs them then these they"
-    " those too us ve very whom whose why would yours".split()
-)
+_QUESTION_WORD_TEXT = """
+    as being but by could d doing don every happen happened happens he her hers him his into just ll m many may might
+    much must need no not our ours re remember s shall she should some t tell than their theirs them then these they
+    those too us ve very whom whose why would yours
+"""
+_QUESTION_WORDS = STOP_WORDS.union(_QUESTION_WORD_TEXT.split())
 
 
 class MemoryHit(NamedTuple):
