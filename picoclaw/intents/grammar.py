@@ -77,62 +77,24 @@ GrammarData = Mapping[str, Any]
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT_KEYS = (
-    "tool",
-    "arguments",
-    "defaults",
-    "ask",
-    "answer",
-    "hints",
-    "acts",
-    "adds",
-    "last",
-    "exact",
-    "asks",
-    "polite",
-    "only",
-    "make",
-    "templates",
-    "examples",
+_INTENT_KEY_TEXT = (
+    "tool arguments defaults ask answer hints acts adds last exact asks polite only make templates examples"
 )
-_SLOT_KEYS = (
-    "kind",
-    "as",
-    "like",
-    "values",
-    "never",
-    "after",
-    "before",
-    "drop",
-    "part",
-    "whole",
-    "joins",
-    "without",
-    "numbered",
-)
-_ONBOARDING_FIELDS = ("name", "time_zone", "preferences", "wired")
-_SAY_KEYS = ("no_model", "unreachable", "resting", "no_tool", "failed", "waiting", "near", "later", *_ONBOARDING_FIELDS)
-_MOOD_LISTS = ("polite", "questions", "acts", "ends", "tells", "verbs", "past", "here", "general", "requests")
-_TIME_LISTS = ("calendar", "at", "on", "joins", "within", "to", "halves", "from_now", "oclock")
-_REPEAT_LISTS = ("every", "bounds", "recent", "since", "ago")
-_ONBOARDING_LISTS = (
-    "undo",
-    "preferences",
-    "wired",
-    "skips",
-    "nods",
-    "later",
-    "opens",
-    "introduces",
-    "wants",
-    "fetches",
-    "whether",
-    "halts",
-)
-_SENTENCE_LISTS = ("ignore", "lead", "wonder", "tail", "negations", "filenames", "mend", "ordinary")
-_ALL_LISTS = (*_SENTENCE_LISTS, *_MOOD_LISTS, *_TIME_LISTS, *_REPEAT_LISTS, *_ONBOARDING_LISTS)
+_INTENT_KEYS = _INTENT_KEY_TEXT.split()
+_SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
+_SAY_KEY_TEXT = "no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired"
+_SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("numbers", "units", "offsets", "hours")
-_ALL_TABLES = (*_NUMBER_TABLES, "expand", "days", "parts", "measures", "repeats")
+_OTHER_TABLES = ("expand", "days", "parts", "measures", "repeats")
+_LIST_TEXT = """
+    ignore lead wonder tail negations filenames mend ordinary
+    polite questions acts ends tells verbs past here general requests
+    calendar at on joins within to halves from_now oclock
+    every bounds recent since ago
+    undo preferences wired skips nods later opens introduces wants fetches whether halts
+"""
+_LISTS = _LIST_TEXT.split()
+_WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
 
 
 class Intent(NamedTuple):
@@ -176,7 +138,7 @@ class Grammar:
         """Empty; `add` reads one file's table."""
         self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
         self.tools: dict[str, GrammarData] = {}
-        self.words: dict[str, dict[str, Any]] = {name: {} for name in (*_ALL_LISTS, *_ALL_TABLES)}
+        self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
         self.phrases: dict[str, str] = {}
         self.concepts: dict[str, str] = {}
         self.intents: dict[str, Intent] = {}
@@ -193,7 +155,7 @@ class Grammar:
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
             self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
-        for name, value in self._table("words", data, (*_ALL_LISTS, *_ALL_TABLES)).items():
+        for name, value in self._table("words", data, _WORD_TABLES).items():
             self.words[name] |= self._word_table(f"words.{name}", name, value)
         self.phrases |= self._texts("phrases", data.get("phrases", {}), ())
         for name, value in self._table("slots", data).items():
@@ -240,7 +202,7 @@ class Grammar:
         return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
 
     def _word_table(self, key: str, name: str, value: Any) -> GrammarData:
-        if name in _ALL_LISTS:
+        if name in _LISTS:
             return dict.fromkeys(self._split(key, value), True)
         self._keys(key, value)
         if name == "repeats":

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from picoclaw.intents.classifier import parse_amount
+from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS
 
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
+_END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
 
@@ -45,10 +46,46 @@ class TimeReader:
     def __init__(self, words: WordTables) -> None:
         """`words`: all tables of words."""
         self._words = words
+        numbers = words["numbers"]
+        any_of = {name: _make_alternatives(table) for name, table in words.items()}
+        whole = _make_alternatives({word: value for word, value in numbers.items() if isinstance(value, int)})
+        days = {phrase: day for phrase, day in {**words["days"], **words["repeats"]}.items() if day in CRON_WEEKDAYS}
+        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
+        self._first_words = frozenset(phrase.split()[0] for table in tables for phrase in words[table])
+        # what may stand between two times of day, besides a comma
+        self._and = pattern(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
+        self._span = pattern(
+            rf"(?:(?:{any_of['joins']}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{any_of['numbers']})"
+            rf"(?: (?:{any_of['numbers']}))?)(?P<before> (?:{any_of['halves']}))? (?P<unit>{any_of['units']})"
+            rf"(?P<after> (?:{any_of['halves']}))?(?: (?:{any_of['from_now']}))?{_END}",
+            re.ASCII,
+        )
+        self._bare = pattern(
+            rf"(?:{any_of['within']}) (?P<n>\d{{1,3}}|{whole})(?=$| (?:{any_of['to']})(?: |$))", re.ASCII
+        )
+        self._moment = pattern(
+            rf"(?:(?:{any_of['on']}) )*(?P<at>(?:{any_of['at']}) )*"
+            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d)|(?P<part>{any_of['parts']})|"
+            rf"(?P<past>(?:{any_of['offsets']}) )?"
+            rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{whole})(?P<minute>[:.][0-5]\d)?"
+            rf"(?! (?:{any_of['units']})(?: |$)))"
+            rf"(?P<oclock> (?:{any_of['oclock']})|(?= (?:{any_of['parts']})(?: |$)))?){_END}",
+            re.ASCII,
+        )
+        self._every = pattern(rf"(?:{any_of['every']}) ")
+        self._recent = pattern(rf"(?:{any_of['recent']}) ")
+        self._since = pattern(rf"(?:{any_of['since']}) ")
+        self._ago = pattern(rf"(?:{any_of['ago']}){_END}")
+        self._repeats = pattern(rf"(?P<days>{any_of['repeats']}){_END}")
+        # a weekday behind another one
+        self._another = pattern(rf"(?:(?:{any_of['joins']}) )?(?P<day>{_make_alternatives(days)}){_END}")
+
+    def _may_begin(self, near: Sequence[str]) -> bool:
+        return near[0] in self._first_words or near[0][0].isdigit()
 
     def once(self, near: Sequence[str], part: str) -> Iterator[tuple[dict[str, Any], int]]:
         """How much later, or at what time of day, in arguments of a job; with how many words say so."""
-        if near[0] not in self._timely and not near[0][0].isdigit():
+        if not self._may_begin(near):
             return
         tail = " ".join(near)
         for value, end in (self._duration(tail, part), self._clock(tail, part, once=True)):
@@ -57,7 +94,7 @@ class TimeReader:
 
     def several(self, near: Sequence[str], part: str) -> int:
         """How many words name more than one time of day in a row, as in "at 7 and at 19"; 0 where they do not."""
-        if near[0] not in self._timely and not near[0][0].isdigit():
+        if not self._may_begin(near):
             return 0
         tail = " ".join(near)
         times, end = self._clocks(tail, part)
@@ -74,14 +111,14 @@ class TimeReader:
 
     def names_a_time(self, near: Sequence[str]) -> bool:
         """Whether the words begin with a time of day: "at 8"."""
-        piece = self._moment.match(" ".join(near)) if near[0] in self._timely or near[0][0].isdigit() else None
+        piece = self._moment.match(" ".join(near)) if self._may_begin(near) else None
         return (
             piece is not None and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"]))) is not None
         )
 
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
-        if near[0] not in self._timely and not near[0][0].isdigit():
+        if not self._may_begin(near):
             return
         tail = " ".join(near)
         for read in (self._calendar, self._interval):
@@ -158,66 +195,6 @@ class TimeReader:
             end = start + more
         return tuple(times), end
 
-    @cached_property
-    def _and(self) -> re.Pattern[str]:
-        """What may stand between two times of day, besides a comma."""
-        return re.compile(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
-
-    @cached_property
-    def _timely(self) -> frozenset[str]:
-        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
-        return frozenset(phrase.split()[0] for table in tables for phrase in self._words[table])
-
-    @cached_property
-    def _whole(self) -> dict[str, int]:
-        return {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
-
-    @cached_property
-    def _span(self) -> re.Pattern[str]:
-        joins, numbers, halves, units, later = (
-            _make_alternatives(self._words[table]) for table in ("joins", "numbers", "halves", "units", "from_now")
-        )
-        return re.compile(
-            rf"(?:(?:{joins}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{numbers})(?: (?:{numbers}))?)"
-            rf"(?P<before> (?:{halves}))? (?P<unit>{units})(?P<after> (?:{halves}))?(?: (?:{later}))?(?:(?= )|$) ?",
-            re.ASCII,
-        )
-
-    @cached_property
-    def _bare(self) -> re.Pattern[str]:
-        inside, numbers = _make_alternatives(self._words["within"]), _make_alternatives(self._whole)
-        return re.compile(
-            rf"(?:{inside}) (?P<n>\d{{1,3}}|{numbers})(?=$| (?:{_make_alternatives(self._words['to'])})(?: |$))",
-            re.ASCII,
-        )
-
-    @cached_property
-    def _every(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_make_alternatives(self._words['every'])}) ")
-
-    @cached_property
-    def _repeats(self) -> re.Pattern[str]:
-        return re.compile(rf"(?P<days>{_make_alternatives(self._words['repeats'])})(?:(?= )|$) ?")
-
-    @cached_property
-    def _another(self) -> re.Pattern[str]:
-        """A weekday behind another one."""
-        named = {**self._words["days"], **self._words["repeats"]}
-        days = _make_alternatives({phrase: day for phrase, day in named.items() if day in CRON_WEEKDAYS})
-        return re.compile(rf"(?:(?:{_make_alternatives(self._words['joins'])}) )?(?P<day>{days})(?:(?= )|$) ?")
-
-    @cached_property
-    def _recent(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_make_alternatives(self._words['recent'])}) ")
-
-    @cached_property
-    def _since(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_make_alternatives(self._words['since'])}) ")
-
-    @cached_property
-    def _ago(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:{_make_alternatives(self._words['ago'])})(?:(?= )|$) ?")
-
     def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, end = 0.0, 0
@@ -231,21 +208,6 @@ class TimeReader:
         halves = bool(span["before"]) + bool(span["after"])
         number = parse_amount(span["n"], self._words["numbers"]) + halves / 2
         return float(number * self._words["units"][span["unit"]])
-
-    @cached_property
-    def _moment(self) -> re.Pattern[str]:
-        at, on, days, parts, past, hours, oclock = (
-            _make_alternatives(self._words[table])
-            for table in ("at", "on", "days", "parts", "offsets", "hours", "oclock")
-        )
-        numbers, units = _make_alternatives(self._whole), _make_alternatives(self._words["units"])
-        return re.compile(
-            rf"(?:(?:{on}) )*(?P<at>(?:{at}) )*(?:(?P<day>{days}|\d{{4}}-\d\d-\d\d)|(?P<part>{parts})|"
-            rf"(?P<past>(?:{past}) )?(?:(?P<fixed>{hours})|(?P<hour>\d\d?|{numbers})(?P<minute>[:.][0-5]\d)?"
-            rf"(?! (?:{units})(?: |$)))"
-            rf"(?P<oclock> (?:{oclock})|(?= (?:{parts})(?: |$)))?)(?:(?= )|$) ?",
-            re.ASCII,
-        )
 
     def _clock(self, tail: str, part: str, *, bare: bool = False, once: bool = False) -> tuple[dict[str, Any], int]:
         """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
