@@ -15,7 +15,8 @@ from person import picoclaw
 from picoclaw.cli import service
 from picoclaw.errors import ConfigError
 from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.maintenance import install, service_unit
+from picoclaw.maintenance import install
+from picoclaw.maintenance import service as maintenance_service
 from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 
@@ -80,7 +81,9 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("SUDO_USER", raising=False)
     monkeypatch.setattr(
-        service_unit, "find_program", lambda: service_unit.Program(("/opt/picoclaw/bin/picoclaw",), (Path("/usr"),))
+        maintenance_service,
+        "find_program",
+        lambda: maintenance_service.Program(("/opt/picoclaw/bin/picoclaw",), (Path("/usr"),)),
     )
     return Machine(tmp_path)
 
@@ -190,7 +193,9 @@ def person(machine, monkeypatch):
 def test_as_a_person_it_sees_that_home_and_its_own_program_only(machine, person, monkeypatch, capsys):
     folders = (Path("/home/ada/venv"), Path("/usr"))
     monkeypatch.setattr(
-        service_unit, "find_program", lambda: service_unit.Program(("/home/ada/venv/bin/picoclaw",), folders)
+        maintenance_service,
+        "find_program",
+        lambda: maintenance_service.Program(("/home/ada/venv/bin/picoclaw",), folders),
     )
     machine.do("install", "--as", "ada")
     assert settings(machine.drop_in.read_text())[:6] == [
@@ -236,7 +241,7 @@ def test_a_person_who_is_called_picoclaw_is_not_taken_for_the_services_user(mach
 
 def test_commands_are_started_by_a_unit_of_their_own(machine, monkeypatch):
     monkeypatch.setattr(
-        service_unit,
+        maintenance_service,
         "get_launcher_command",
         lambda: ("/opt/picoclaw/current/bin/python", "-I", "-S", "/opt/launcher.py"),
     )
@@ -276,10 +281,10 @@ def test_the_launcher_is_named_by_the_folder_that_an_update_moves(tmp_path, monk
     monkeypatch.setattr("sys.prefix", str(version))
     monkeypatch.setattr(sandbox_launcher, "__file__", str(file))
     moved = tmp_path / "current/lib/python3/site-packages/picoclaw/security/sandbox_launcher.py"
-    assert service_unit.get_launcher_command() == (str(tmp_path / "current/bin/python"), "-I", "-S", str(moved))
+    assert maintenance_service.get_launcher_command() == (str(tmp_path / "current/bin/python"), "-I", "-S", str(moved))
     (tmp_path / "current").unlink()
     monkeypatch.setattr("sys.executable", str(version / "bin/python"))
-    assert service_unit.get_launcher_command() == (str(version / "bin/python"), "-I", "-S", str(file))
+    assert maintenance_service.get_launcher_command() == (str(version / "bin/python"), "-I", "-S", str(file))
 
 
 def test_the_commands_unit_has_what_walls_need_and_no_more():
@@ -298,7 +303,9 @@ def test_the_commands_unit_has_what_walls_need_and_no_more():
 @pytest.mark.parametrize("folder", ["/home/ada/venv", "/root/picoclaw", "/tmp/w/.venv", "/run/user/1000/x"])
 def test_a_program_that_the_service_cannot_see_is_refused(machine, monkeypatch, folder):
     monkeypatch.setattr(
-        service_unit, "find_program", lambda: service_unit.Program((f"{folder}/bin/picoclaw",), (Path(folder),))
+        maintenance_service,
+        "find_program",
+        lambda: maintenance_service.Program((f"{folder}/bin/picoclaw",), (Path(folder),)),
     )
     with pytest.raises(ConfigError, match=f"lies in {folder}.*--as NAME"):
         machine.do("install")
@@ -306,11 +313,11 @@ def test_a_program_that_the_service_cannot_see_is_refused(machine, monkeypatch, 
 
 
 def test_a_folder_that_others_may_not_enter_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(service_unit, "_HIDDEN_FOLDERS", ())
+    monkeypatch.setattr(maintenance_service, "_HIDDEN_FOLDERS", ())
     closed = tmp_path / "opt"
     closed.mkdir(mode=0o700)
     with pytest.raises(ConfigError, match="cannot see"):
-        service_unit.render_own_user_drop_in(service_unit.Program(("x",), (closed,)), tmp_path)
+        maintenance_service.render_own_user_drop_in(maintenance_service.Program(("x",), (closed,)), tmp_path)
 
 
 def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch):
@@ -319,14 +326,16 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     own.parent.mkdir(parents=True)
     own.touch()
     monkeypatch.setattr("sys.prefix", str(own.parents[1]))
-    monkeypatch.setattr(service_unit, "find_installation", lambda: install.find_installation(str(own.parents[1])))
-    assert service_unit.find_program().command == (str(own),)
+    monkeypatch.setattr(
+        maintenance_service, "find_installation", lambda: install.find_installation(str(own.parents[1]))
+    )
+    assert maintenance_service.find_program().command == (str(own),)
     (tmp_path / "current").symlink_to("versions/1")
-    assert service_unit.find_program().command == (str(tmp_path / "current/bin/picoclaw"),)
-    assert tmp_path in service_unit.find_program().folders
-    assert own.parents[1] not in service_unit.find_program().folders
+    assert maintenance_service.find_program().command == (str(tmp_path / "current/bin/picoclaw"),)
+    assert tmp_path in maintenance_service.find_program().folders
+    assert own.parents[1] not in maintenance_service.find_program().folders
     own.unlink()
-    assert service_unit.find_program().command[1:] == ("-m", "picoclaw")
+    assert maintenance_service.find_program().command[1:] == ("-m", "picoclaw")
 
 
 @pytest.mark.parametrize(
@@ -340,12 +349,12 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     ],
 )
 def test_words_are_written_as_systemd_reads_them(word, written):
-    assert service_unit._quote(word) == written
+    assert maintenance_service._quote(word) == written
 
 
 def test_a_line_break_cannot_smuggle_a_setting(machine, person, monkeypatch):
-    odd = service_unit.Program(("/opt/x\nUser=root",), (Path("/usr"),))
-    monkeypatch.setattr(service_unit, "find_program", lambda: odd)
+    odd = maintenance_service.Program(("/opt/x\nUser=root",), (Path("/usr"),))
+    monkeypatch.setattr(maintenance_service, "find_program", lambda: odd)
     with pytest.raises(ConfigError, match="line break"):
         machine.do("install")
 
@@ -390,7 +399,7 @@ def test_a_group_of_the_boards_own_is_joined(machine, monkeypatch):
     for name in ("i2c-1", "spidev0.0", "null"):
         (machine.root / "dev" / name).touch()
     names = {(machine.root / "dev/i2c-1").stat().st_gid: "plugdev"}
-    monkeypatch.setattr(service_unit, "_get_group_name", lambda gid: names.get(gid, ""))
+    monkeypatch.setattr(maintenance_service, "_get_group_name", lambda gid: names.get(gid, ""))
     if 0 in names:
         shutil.chown(machine.root / "dev/i2c-1", group=46)
         names[46] = names.pop(0)
@@ -589,7 +598,7 @@ def test_systemd_understands_every_line(tmp_path, scope):
     """With a drop-in as install writes it, for a program that is there; 252 does not know the steps of the back-off."""
     (tmp_path / "picoclaw.service").write_text(SYSTEM if scope == "--system" else SESSION)
     (tmp_path / "picoclaw.service.d").mkdir()
-    drop_in = service_unit.render_session_drop_in(service_unit.Program(("/bin/true", "a b"), ()))
+    drop_in = maintenance_service.render_session_drop_in(maintenance_service.Program(("/bin/true", "a b"), ()))
     (tmp_path / "picoclaw.service.d/10-machine.conf").write_text(drop_in)
     done = subprocess.run(
         ["systemd-analyze", "verify", scope, "--man=no", "picoclaw.service"],

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from picoclaw import files
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance import service_unit
-from picoclaw.maintenance.service_unit import (
+from picoclaw.maintenance import service
+from picoclaw.maintenance.service import (
     DROP_IN_PATH,
     SYSTEMD_MISSING,
     UNIT_NAME,
-    UnitManager,
+    Service,
     run_command,
     run_systemctl,
 )
@@ -77,18 +77,9 @@ def run(given: argparse.Namespace, root: Path = Path("/")) -> int:
     return acts.get(given.act, _control_service)(given, root)
 
 
-def _get_system_manager(root: Path) -> UnitManager:
-    return UnitManager(root / "etc/systemd/system")
-
-
-def _get_user_manager() -> UnitManager:
-    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return UnitManager(Path(settings).expanduser() / "systemd/user", ("--user",))
-
-
-def _find_installed_manager(root: Path) -> UnitManager:
+def _find_installed_manager(root: Path) -> Service:
     """Find the one that is installed, the system's before the user's; raises ConfigError."""
-    found = next((place for place in (_get_system_manager(root), _get_user_manager()) if place.installed), None)
+    found = next((place for place in service.list_services(root) if place.installed), None)
     if found is None:
         raise ConfigError("picoclaw is not installed as a service; `sudo picoclaw service install` does it")
     return found
@@ -96,24 +87,24 @@ def _find_installed_manager(root: Path) -> UnitManager:
 
 def _render_files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
     """Return what belongs where, for what was asked for."""
-    found = service_unit.find_program()
-    place = _get_user_manager() if given.user else _get_system_manager(root)
-    files = service_unit.load_units(place.folder, own=bool(place.user))
+    found = service.find_program()
+    place = service.list_services(root)[given.user]
+    files = service.load_units(place.folder, own=bool(place.user))
     if given.user:
-        machine = service_unit.render_session_drop_in(found)
+        machine = service.render_session_drop_in(found)
     else:
         machine = (
-            service_unit.render_user_drop_in(found, root, given.person)
+            service.render_user_drop_in(found, root, given.person)
             if given.person
-            else service_unit.render_own_user_drop_in(found, root)
+            else service.render_own_user_drop_in(found, root)
         )
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service_unit.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service.read_unit_file("udev.rules")
     files[place.folder / DROP_IN_PATH] = machine
-    files[place.drop_in(service_unit.EXEC_SERVICE)] = service_unit.render_exec_drop_in(found, root, given.person)
+    files[place.drop_in(service.EXEC_SERVICE)] = service.render_exec_drop_in(found, root, given.person)
     if given.person:
-        files[place.drop_in(service_unit.EXEC_SOCKET)] = service_unit.render_socket_drop_in(given.person)
+        files[place.drop_in(service.EXEC_SOCKET)] = service.render_socket_drop_in(given.person)
     elif not given.user:
-        files[root / "etc/sysusers.d/picoclaw.conf"] = service_unit.read_unit_file("sysusers.conf")
+        files[root / "etc/sysusers.d/picoclaw.conf"] = service.read_unit_file("sysusers.conf")
     return files
 
 
@@ -127,11 +118,9 @@ def _install(given: argparse.Namespace, root: Path) -> int:
     """Write, let systemd read it, start."""
     if not given.user:
         _require_root(root, "install")
-    if not (given.user or given.person) and service_unit.is_own_user_taken():
-        raise ConfigError(
-            f"{service_unit.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw"
-        )
-    place, files = _get_user_manager() if given.user else _get_system_manager(root), _render_files(given, root)
+    if not (given.user or given.person) and service.is_own_user_taken():
+        raise ConfigError(f"{service.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw")
+    place, files = service.list_services(root)[given.user], _render_files(given, root)
     paths = [*files, *([] if given.user else [root / _ENVIRONMENT_FILE])]
     before = {path: path.read_bytes() if path.exists() else None for path in paths}
     folders = {folder for path in paths for folder in path.parents if not folder.exists()}
@@ -141,9 +130,9 @@ def _install(given: argparse.Namespace, root: Path) -> int:
         if not given.user:
             _prepare_system(given, root)
         run_systemctl(place, "daemon-reload")
-        run_systemctl(place, "enable", "picoclaw", service_unit.EXEC_SOCKET)
+        run_systemctl(place, "enable", "picoclaw", service.EXEC_SOCKET)
         if not given.no_start:
-            run_systemctl(place, "restart", service_unit.EXEC_SOCKET)
+            run_systemctl(place, "restart", service.EXEC_SOCKET)
             logs = f"journalctl {'--user-unit' if given.user else '--unit'} picoclaw"
             run_systemctl(place, "restart", "picoclaw", more=logs)
     except BaseException as error:
@@ -160,10 +149,10 @@ def _install(given: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def _roll_back_install(place: UnitManager, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
+def _roll_back_install(place: Service, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
     """After a failure: files are as they were, a service and `folders` that were not there before are gone again."""
     if before[place.folder / UNIT_NAME] is None:
-        for name in ("picoclaw", service_unit.EXEC_SOCKET):
+        for name in ("picoclaw", service.EXEC_SOCKET):
             with suppress(ConfigError):
                 run_systemctl(place, "disable", "--now", name)
     for path, data in before.items():
@@ -195,12 +184,12 @@ def _prepare_system(given: argparse.Namespace, root: Path) -> None:
     """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
     if not given.person:
         run_command("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
-        for group in service_unit.list_bus_groups(root):
-            run_command("systemd-sysusers", "--inline", f"m {service_unit.OWN_USER} {group}")
+        for group in service.list_bus_groups(root):
+            run_command("systemd-sysusers", "--inline", f"m {service.OWN_USER} {group}")
     run_command("udevadm", "control", "--reload")
     run_command("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _UDEV_SUBSYSTEMS))
     files.make_folder((root / _ENVIRONMENT_FILE).parent, 0o755)
-    files.create_file(root / _ENVIRONMENT_FILE, service_unit.read_unit_file("environment.example").encode(), 0o600)
+    files.create_file(root / _ENVIRONMENT_FILE, service.read_unit_file("environment.example").encode(), 0o600)
 
 
 def _print_next_steps(given: argparse.Namespace, root: Path) -> None:
@@ -239,10 +228,10 @@ def _uninstall(_: argparse.Namespace, root: Path) -> int:
     if not place.user:
         _require_root(root, "uninstall")
     home = _find_service_home(place)
-    if place.drop_in(service_unit.EXEC_SERVICE).exists():
-        run_systemctl(place, "disable", "--now", service_unit.EXEC_SOCKET)
+    if place.drop_in(service.EXEC_SERVICE).exists():
+        run_systemctl(place, "disable", "--now", service.EXEC_SOCKET)
     run_systemctl(place, "disable", "--now", "picoclaw")
-    drop_ins = [place.drop_in(name) for name in (UNIT_NAME, service_unit.EXEC_SERVICE, service_unit.EXEC_SOCKET)]
+    drop_ins = [place.drop_in(name) for name in (UNIT_NAME, service.EXEC_SERVICE, service.EXEC_SOCKET)]
     paths = [*_render_fixed_files(place, root), *drop_ins]
     paths += [] if place.user else [root / "etc/sysusers.d/picoclaw.conf"]
     for path in paths:
@@ -258,7 +247,7 @@ def _uninstall(_: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def _find_service_home(place: UnitManager) -> str:
+def _find_service_home(place: Service) -> str:
     """Read from the drop-in where the home is, because nothing else remembers whom the service ran as."""
     try:
         found = re.search(r'PICOCLAW_HOME=([^"\n]+)', (place.folder / DROP_IN_PATH).read_text(encoding="utf-8"))
@@ -288,11 +277,11 @@ def _format_property(key: str, value: str) -> str:
     return f"{int(value) / 1e6:.0f} MB" if key == "MemoryCurrent" and value.isdigit() else value
 
 
-def _render_fixed_files(place: UnitManager, root: Path) -> Mapping[Path, str]:
+def _render_fixed_files(place: Service, root: Path) -> Mapping[Path, str]:
     """Return the files that do not depend on how it was installed."""
-    files = service_unit.load_units(place.folder, own=bool(place.user))
+    files = service.load_units(place.folder, own=bool(place.user))
     if not place.user:
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service_unit.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service.read_unit_file("udev.rules")
     return files
 
 
@@ -317,5 +306,5 @@ def _show_logs(given: argparse.Namespace, root: Path) -> int:
 def _require_root(root: Path, act: str) -> None:
     folder = next(path for path in (root / "etc/systemd/system", *root.glob("etc"), root) if path.exists())
     if not os.access(folder, os.W_OK):
-        command = " ".join(service_unit.find_program().command)
+        command = " ".join(service.find_program().command)
         raise ConfigError(f"{folder} cannot be written: sudo {command} service {act}, or --user for a service of yours")

@@ -49,7 +49,7 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.board import Board
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
-from picoclaw.maintenance import service, service_unit
+from picoclaw.maintenance import service
 from picoclaw.maintenance.install import find_installation
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
@@ -403,7 +403,7 @@ def examine_installation() -> _Rows:
 
 def _describe_stale_unit(unit: Path, *, system: bool) -> str:
     """Say how a unit's file differs from what this picoclaw brings, empty when it does not."""
-    shipped = find_shipped("systemd") / (unit.name if system else service_unit.USER_UNIT_TEMPLATES[unit.name])
+    shipped = find_shipped("systemd") / (unit.name if system else service.USER_UNIT_TEMPLATES[unit.name])
     try:
         same = unit.read_bytes() == shipped.read_bytes()
     except OSError as error:
@@ -433,15 +433,15 @@ def _examine_exec_units(folder: Path) -> _Rows:
     """Look at the two units beside the service's own, which is not allowed to start a sandbox."""
     system = folder.is_relative_to("/etc")
     install = "sudo picoclaw service install" if system else "picoclaw service install --user"
-    for file in (folder / service_unit.EXEC_SOCKET, folder / service_unit.EXEC_SERVICE):
+    for file in (folder / service.EXEC_SOCKET, folder / service.EXEC_SERVICE):
         if not file.exists():
             yield bad("commands", f"{file} is not there, and without it the service runs none", install)
             return
         if problem := _describe_stale_unit(file, system=system):
             yield note("commands", problem, install)
     if not Path("/run" if system else os.environ.get("XDG_RUNTIME_DIR") or "/run", "picoclaw/exec.sock").exists():
-        start = f"{'sudo systemctl' if system else 'systemctl --user'} start {service_unit.EXEC_SOCKET}"
-        yield bad("commands", f"{service_unit.EXEC_SOCKET} is not active, and without it the service runs none", start)
+        start = f"{'sudo systemctl' if system else 'systemctl --user'} start {service.EXEC_SOCKET}"
+        yield bad("commands", f"{service.EXEC_SOCKET} is not active, and without it the service runs none", start)
 
 
 def suggest_sandbox_fix(root: Path) -> str:
