@@ -99,7 +99,7 @@ def test_the_page_shows_a_result_without_how_a_model_reads_on():
     follower, talk = feed.follow(), LiveTurn(feed)
     cut = "a\n[cut: 900 characters left out here; read_result(number=3, start=450) shows them]\nb"
     talk.listen(ToolRun("read_file", {}, cut, 1.0))
-    assert "a [cut: 900 characters left out here] b" in follower.wait(0.0)[0].data
+    assert "a [cut: 900 characters left out here] b" in feed.wait(follower, 0.0)[0].data
 
 
 def run(*words, together=False):

@@ -12,7 +12,7 @@ from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, mak
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox
 from picoclaw.channels.dashboard.login import Logins
 from picoclaw.channels.dashboard.server import PageServer, list_host_names
-from picoclaw.channels.dashboard.site import SESSION, PublicAddress, Site
+from picoclaw.channels.dashboard.site import SESSION, Site
 from picoclaw.errors import ChannelError
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
@@ -27,7 +27,7 @@ class DashboardChannel:
 
     def __init__(
         self,
-        house: DashboardBackend,
+        backend: DashboardBackend,
         home: Path,
         host: str,
         port: int,
@@ -39,15 +39,17 @@ class DashboardChannel:
     ) -> None:
         """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
 
-        `origins` and `proxies`: see Front. `clock()` gives seconds that never go back.
+        Behind a proxy, `origins` are the page's public addresses, and `proxies` the addresses of those whose word
+        counts on whom they pass on. `clock()` gives seconds that never go back.
         """
-        self._house, self._host, self._port = house, host, port
-        public = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
-        self._front = PublicAddress(list_host_names(socket.gethostname(), names, public), public, frozenset(proxies))
-        self._clock = clock
-        self._feed = EventStream()
-        self._talk = LiveTurn(self._feed)
-        self._letters, self._logins = PageOutbox(home), Logins(home)
+        self.backend, self._host, self._port = backend, host, port
+        self.origins = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
+        self.names, self.proxies = list_host_names(socket.gethostname(), names, self.origins), frozenset(proxies)
+        self.clock = clock
+        self.events = EventStream()
+        self.live_turn = LiveTurn(self.events)
+        self.letters, self.logins = PageOutbox(home), Logins(home)
+        self._post: PostMessage = lambda _: None
         self._server: PageServer | None = None
         self._thread: threading.Thread | None = None
         self._since, self._contact, self._error = time.time(), 0.0, ""
@@ -59,16 +61,10 @@ class DashboardChannel:
 
     def start(self, post: PostMessage) -> None:
         """See Channel.start."""
-
-        def posted(text: str, number: str, who: str) -> None:
-            self._contact = time.time()
-            post(InboxMessage(SESSION, text, who, "web", number))
-
-        inside = self._feed, self._talk, self._letters
-        site = Site(self._house, self._logins, *inside, posted, self._front, self._clock)
+        self._post = post
         try:
             self._check_addresses()
-            self._server = PageServer(site, self._host, self._port)
+            self._server = PageServer(Site(self), self._host, self._port)
         except ChannelError as error:
             self._error = str(error)
             raise
@@ -76,10 +72,15 @@ class DashboardChannel:
         self._thread = threading.Thread(target=self._server.run, name="page", daemon=True)
         self._thread.start()
 
+    def post(self, text: str, number: str, who: str) -> None:
+        """Have a text answered: the browser's own number of it and the person's name. Raises PicoclawError."""
+        self._contact = time.time()
+        self._post(InboxMessage(SESSION, text, who, "web", number))
+
     def _check_addresses(self) -> None:
         """Raise ChannelError for a name where only an address will do."""
         wanted = [("host", self._host, "127.0.0.1, or 0.0.0.0 for the whole network")]
-        wanted += [("proxies", proxy, "such as 127.0.0.1") for proxy in self._front.proxies]
+        wanted += [("proxies", proxy, "such as 127.0.0.1") for proxy in self.proxies]
         for key, value, example in wanted:
             try:
                 ipaddress.ip_address(value)
@@ -88,33 +89,33 @@ class DashboardChannel:
 
     def send(self, letter: OutboxMessage) -> None:
         """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""
-        if letter.approval and any(one.number == letter.approval for one in self._house.questions()):
+        if letter.approval and any(one.number == letter.approval for one in self.backend.questions()):
             return
-        if self._letters.keep(letter):
-            self._feed.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
+        if self.letters.keep(letter):
+            self.events.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
         """See Channel.around."""
-        self._talk.begin(arrived.text)
-        return TurnHooks(say=self._talk.say, listen=self._talk.listen)
+        self.live_turn.begin(arrived.text)
+        return TurnHooks(say=self.live_turn.say, listen=self.live_turn.listen)
 
     def changed(self, approval: Approval) -> None:
         """See Channel.changed."""
         if approval.state != "running":
-            self._feed.publish("question", make_question(approval)._asdict())
+            self.events.publish("question", make_question(approval)._asdict())
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
-        seen = self._talk.end(reply, turn.unsaid_notice if turn.notice.failed else "") > 0
+        seen = self.live_turn.end(reply, turn.unsaid_notice if turn.notice.failed else "") > 0
         if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
             now = time.time()
             asked = [] if turn.steps else [ChatEntry("user", arrived.text, now)]
-            self._letters.note(*asked, ChatEntry("assistant", reply or turn.notice.text, now))
+            self.letters.note(*asked, ChatEntry("assistant", reply or turn.notice.text, now))
         return seen
 
     def owner_chat(self) -> str:
         """See Channel.owner_chat; a page that nobody has ever come to reaches nobody."""
-        return SESSION if self._logins.listed() else ""
+        return SESSION if self.logins.listed() else ""
 
     def status(self) -> ChannelStatus:
         """See Channel.status."""
@@ -124,6 +125,6 @@ class DashboardChannel:
     def stop(self) -> None:
         """See Channel.stop."""
         server, self._server = self._server, None
-        self._feed.end()
+        self.events.end()
         if server and self._thread:
             server.stop(self._thread)

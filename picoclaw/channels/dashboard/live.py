@@ -50,7 +50,10 @@ class EventStream:
     def follow(self, after: str = "") -> "StreamClient":
         """Begin to listen, behind an event that was seen; the one who has listened longest makes room."""
         with self._turn:
-            follower = StreamClient(self, self._behind(after))
+            era, _, number = after.partition("-")
+            known = era == self._era and number.isascii() and number.isdecimal() and len(number) < 12
+            seen = int(number) if known and int(number) <= self._count else -1
+            follower = StreamClient(seen if after else self._count)
             self._followers.append(follower)
             for old in self._followers[:-MAX_STREAM_CLIENTS]:
                 old.ended = old.displaced = True
@@ -82,41 +85,22 @@ class EventStream:
             missed = self._count - follower.seen if follower.seen >= 0 else len(self._kept) + 1
             follower.seen = self._count
             if missed > len(self._kept):
-                return [ServerSentEvent(self._mark(), "anew", "{}")]
+                return [ServerSentEvent(self.mark, "anew", "{}")]
             return list(self._kept)[len(self._kept) - missed :] if missed else []
 
     @property
     def mark(self) -> str:
         """Where it stands now; see `follow`."""
         with self._turn:
-            return self._mark()
-
-    def _mark(self) -> str:
-        return f"{self._era}-{self._count}"
-
-    def _behind(self, after: str) -> int:
-        """The number of an event that was seen; that of the newest for who has seen none, -1 for a strange one."""
-        if not after:
-            return self._count
-        era, _, number = after.partition("-")
-        known = era == self._era and number.isascii() and number.isdecimal() and len(number) < 12
-        return int(number) if known and int(number) <= self._count else -1
+            return f"{self._era}-{self._count}"
 
 
 class StreamClient:
     """One browser that listens; `displaced` when another has taken its place."""
 
-    def __init__(self, feed: EventStream, seen: int) -> None:
+    def __init__(self, seen: int) -> None:
         """`seen` is the number of the last event it knows, -1 when that is not known."""
-        self.feed, self.seen, self.ended, self.displaced = feed, seen, False, False
-
-    def wait(self, seconds: float) -> list[ServerSentEvent] | None:
-        """See Feed.wait."""
-        return self.feed.wait(self, seconds)
-
-    def leave(self) -> None:
-        """See Feed.leave."""
-        self.feed.leave(self)
+        self.seen, self.ended, self.displaced = seen, False, False
 
 
 # The conversation while it goes on: what a turn has said so far.
@@ -137,8 +121,7 @@ class LiveTurn:
     def now(self) -> dict[str, Any]:
         """Give what a browser has to know that comes in the middle."""
         with self._lock:
-            live = {"text": "".join(self._said), "since": self._begun} if self._begun else None
-            return {"live": live}
+            return {"live": {"text": "".join(self._said), "since": self._begun} if self._begun else None}
 
     def begin(self, text: str) -> None:
         """A turn begins that answers this."""
@@ -209,9 +192,8 @@ class PageOutbox:
     def all(self) -> list[ChatEntry]:
         """Give them, the oldest first."""
         with self._lock:
-            return [
-                ChatEntry(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in self._read()
-            ]
+            rows = self._read()
+            return [ChatEntry(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in rows]
 
     def _read(self) -> list[dict[str, Any]]:
         if self._rows is None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from waitress.adjustments import Adjustments
@@ -202,29 +202,22 @@ def get_client_address(environ: Mapping[str, str], proxies: Collection[str]) -> 
     return address
 
 
-class _TokenBucket(NamedTuple):
-    """What is left of an allowance, and when that was."""
-
-    left: float
-    at: float
-
-
 class RateLimiter:
     """So many at once, and then so many a second, for each who asks; any thread may ask, time is handed in."""
 
     def __init__(self, burst: float, a_second: float, most: int = 500) -> None:
         """`most` askers are remembered; who has asked for nothing for the longest is forgotten."""
         self._burst, self._a_second, self._most = burst, a_second, most
-        self._buckets: dict[str, _TokenBucket] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}  # what is left, and when that was
         self._lock = threading.Lock()
 
     def take(self, who: str, now: float) -> float:
         """Take one; returns 0, or for how many seconds there is none."""
         with self._lock:
-            before = self._buckets.pop(who, _TokenBucket(self._burst, now))
-            left = min(self._burst, before.left + max(0.0, now - before.at) * self._a_second)
+            left, at = self._buckets.pop(who, (self._burst, now))
+            left = min(self._burst, left + max(0.0, now - at) * self._a_second)
             granted = left >= 1
-            self._buckets[who] = _TokenBucket(left - granted, now)
+            self._buckets[who] = left - granted, now
             if len(self._buckets) > self._most:
                 del self._buckets[next(iter(self._buckets))]
         return 0.0 if granted else (1 - left) / self._a_second

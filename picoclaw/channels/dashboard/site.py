@@ -1,21 +1,25 @@
-"""What every address of the page does alike: read a request, give a file, refuse in words."""
+"""The page's addresses: what each gives and takes, and who may. Bottle finds the way, the backend does the work."""
 
 import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
-from typing import Any, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
 import bottle
 
 from picoclaw.channels.channel import ApprovalAnswer
 from picoclaw.channels.dashboard import server
-from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend
-from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox, merge_messages
-from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S, Logins
+from picoclaw.channels.dashboard.backend import DashboardBackend
+from picoclaw.channels.dashboard.live import merge_messages
+from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import find_shipped
+
+if TYPE_CHECKING:
+    from picoclaw.channels.dashboard.channel import DashboardChannel
 
 _MAX_HOURS = 24 * 366 * 3
 FILES = {
@@ -27,17 +31,6 @@ FILES = {
     "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-
-
-def parse_hours(text: str) -> float:
-    """Read a length of time in hours."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not found > 0:
-        refuse(400, "hours is no number above 0")
-    return min(found, _MAX_HOURS)
 
 
 def serve_file() -> Any:
@@ -68,14 +61,6 @@ def read_cookie(name: str) -> str:
     return ""
 
 
-def read_query() -> Any:
-    """Read the words behind an address's question mark."""
-    try:
-        return bottle.request.query.decode("utf-8")
-    except UnicodeError:
-        return refuse(400, "this is no UTF-8")
-
-
 def read_json_body() -> dict[str, Any]:
     """Read a JSON object; another page's form can send none, for which the browser would ask us first."""
     if bottle.request.content_type.partition(";")[0].strip().lower() != "application/json":
@@ -84,7 +69,9 @@ def read_json_body() -> dict[str, Any]:
         body = json.loads(bottle.request.body.read())
     except (ValueError, RecursionError):
         body = None
-    return body if isinstance(body, dict) else cast("dict[str, Any]", refuse(400, "this is no JSON object"))
+    if not isinstance(body, dict):
+        refuse(400, "this is no JSON object")
+    return body
 
 
 def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
@@ -92,15 +79,15 @@ def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
     text = body.get(name)
     if not isinstance(text, str):
         refuse(400, f"{name} has to be a text")
-    if len(str(text)) > longest:
+    if len(text) > longest:
         refuse(413, f"{name} may have {longest:,} characters at most")
-    return str(text).encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()
 
 
-def refuse(code: int, text: str) -> Any:
+def refuse(code: int, text: str) -> NoReturn:
     """End the request with an answer that says why."""
-    headers = {"Cache-Control": "no-store"}
-    raise bottle.HTTPResponse(json.dumps({"error": text}), code, {"Content-Type": "application/json", **headers})
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+    raise bottle.HTTPResponse(json.dumps({"error": text}), code, headers)
 
 
 def format_bottle_error(error: Any) -> str:
@@ -109,46 +96,21 @@ def format_bottle_error(error: Any) -> str:
     return json.dumps({"error": str(error.status_line)})
 
 
-# The page's addresses: what each gives and takes, and who may. Bottle finds the way, the house does the work.
-
 COOKIE, SESSION = "picoclaw", "page:home"
 MAX_CHAT_CHARS = 16_000
 _MAX_ROWS = 60
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
 _HEALTH_S = 10.0
 _MAX_POINTS, _SPARK_POINTS = 200, 48
-Posted = Callable[[str, str, str], None]
-"""Takes a text, the browser's own number of it and the person's name, and has it answered; raises PicoclawError."""
-
-
-class PublicAddress(NamedTuple):
-    """How browsers reach the page: the `names` of its host, and, behind a proxy, its public `origins`.
-
-    `proxies` are the addresses of those whose word counts on whom they pass on.
-    """
-
-    names: frozenset[str]
-    origins: frozenset[str] = frozenset()
-    proxies: frozenset[str] = frozenset()
 
 
 class Site:
     """A WSGI application; every request passes the gate first."""
 
-    def __init__(
-        self,
-        house: DashboardBackend,
-        logins: Logins,
-        feed: EventStream,
-        talk: LiveTurn,
-        letters: PageOutbox,
-        post: Posted,
-        front: PublicAddress,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`clock()` gives seconds that never go back."""
-        self._house, self._logins, self._feed, self._talk, self._letters = house, logins, feed, talk, letters
-        self._post, self._front, self._clock = post, front, clock
+    def __init__(self, channel: "DashboardChannel") -> None:
+        """`channel` has what it shows, and takes what is said."""
+        self._channel, self._backend = channel, channel.backend
+        self._logins, self._events = channel.logins, channel.events
         self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
         self._tries = server.RateLimiter(6, 0.1)
         self._calls = server.RateLimiter(60, 10)
@@ -159,10 +121,11 @@ class Site:
             self._app.route(path, "GET", serve_file)
         self._app.route("/health", "GET", self._health)
         self._app.route("/api/login", "POST", self._login)
-        self._route("GET", state=self._state, board=self._board, plans=self._plans, history=self._history)
-        self._route("GET", day=self._day, events=self._events)
-        self._route("POST", say=self._say, answer=self._answer, logout=self._logout)
-        self._route("POST", stop=self._stop, off=self._off, resume=self._resume)
+        for handler in (self._state, self._board, self._plans, self._history, self._day):
+            self._app.route(f"/api/{handler.__name__[1:]}", "GET", self._for_known(handler))
+        self._app.route("/api/events", "GET", self._for_known(self._follow))
+        for handler in (self._say, self._answer, self._logout, self._stop, self._off, self._resume):
+            self._app.route(f"/api/{handler.__name__[1:]}", "POST", self._for_known(handler))
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request, with the headers that every answer has."""
@@ -170,29 +133,21 @@ class Site:
         def begin(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             return start(status, [*headers, *server.HEADERS], *rest)
 
-        if problem := self._stopped_at_the_gate(environ):
-            code, text = problem
-            begin(f"{code} Refused", [("Content-Type", "text/plain; charset=utf-8")])
-            return [f"{text}\n".encode()]
-        return cast("Iterable[bytes]", self._app(environ, begin))
-
-    def _stopped_at_the_gate(self, environ: Mapping[str, str]) -> tuple[int, str] | None:
-        if not server.is_our_host(environ.get("HTTP_HOST", ""), self._front.names):
-            return 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
-        if not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
-            return 404, "there is nothing here"
-        if why := server.find_foreign_origin(environ, self._front.origins):
-            return 403, why
-        return None
-
-    def _route(self, method: str, **handlers: Callable[[], Any]) -> None:
-        for name, handler in handlers.items():
-            self._app.route(f"/api/{name}", method, self._for_known(handler))
+        if not server.is_our_host(environ.get("HTTP_HOST", ""), self._channel.names):
+            code, text = 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
+        elif not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
+            code, text = 404, "there is nothing here"
+        elif why := server.find_foreign_origin(environ, self._channel.origins):
+            code, text = 403, why
+        else:
+            return cast("Iterable[bytes]", self._app(environ, begin))
+        begin(f"{code} Refused", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{text}\n".encode()]
 
     def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
         """Let in who is logged in and does not ask too often, and word what goes wrong."""
 
-        def answered() -> Any:
+        def answer() -> Any:
             bottle.response.set_header("Cache-Control", "no-store")
             secret = read_cookie(COOKIE)
             if not self._logins.knows(secret):
@@ -204,9 +159,9 @@ class Site:
             try:
                 return handler()
             except PicoclawError as error:
-                return refuse(503, str(error))
+                refuse(503, str(error))
 
-        return answered
+        return answer
 
     def _health(self) -> str:
         """Whether all is well, for a monitor; anybody may ask, and is told no more than that.
@@ -216,99 +171,96 @@ class Site:
         bottle.response.set_header("Cache-Control", "no-store")
         bottle.response.content_type = "text/plain; charset=utf-8"
         with self._health_lock:
-            if self._clock() >= self._health_until:
+            if self._channel.clock() >= self._health_until:
                 try:
-                    self._is_healthy = self._house.healthy()
+                    self._is_healthy = self._backend.healthy()
                 except PicoclawError:
                     self._is_healthy = False
-                self._health_until = self._clock() + _HEALTH_S
+                self._health_until = self._channel.clock() + _HEALTH_S
             good = self._is_healthy
         bottle.response.status = 200 if good else 503
         return "ok\n" if good else "not ok\n"
 
     def _login(self) -> Any:
-        address = server.get_client_address(bottle.request.environ, self._front.proxies)
+        address = server.get_client_address(bottle.request.environ, self._channel.proxies)
         if wait := self._tries.take(address, time.monotonic()):
             refuse(429, f"too many tries; try again in {wait:.0f} s")
         code = read_text_field(read_json_body(), "code", 40)
         try:
             secret = self._logins.enter(code, read_header("User-Agent"), address)
         except PicoclawError as error:
-            return refuse(503, str(error))
+            refuse(503, str(error))
         if not secret:
-            return refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
+            refuse(403, "this code is wrong or too old; `picoclaw page code` prints a new one")
         encrypted = read_header("Origin").lower().startswith("https:")
-        attributes = {
-            "path": "/",
-            "httponly": True,
-            "samesite": "strict",
-            "maxage": LOGIN_LIFETIME_S,
-            "secure": encrypted,
-        }
-        bottle.response.set_cookie(COOKIE, secret, **attributes)
+        attributes = {"path": "/", "httponly": True, "samesite": "strict", "maxage": LOGIN_LIFETIME_S}
+        bottle.response.set_cookie(COOKIE, secret, secure=encrypted, **attributes)
         bottle.response.set_header("Cache-Control", "no-store")
         return {}
 
     def _logout(self) -> Any:
         self._logins.forget(read_cookie(COOKIE))
-        self._feed.end()
+        self._events.end()
         bottle.response.delete_cookie(COOKIE, path="/")
         return {}
 
     def _state(self) -> dict[str, Any]:
-        said, problem, mark = [], "", self._feed.mark
+        said, problem, mark = [], "", self._events.mark
         try:
-            said = self._house.said(SESSION, _MAX_ROWS)
+            said = self._backend.said(SESSION, _MAX_ROWS)
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
-        told = [*self._letters.all(), *self._outcomes()]
-        lines = [line._asdict() for line in merge_messages(said, told, self._house.mark, _MAX_ROWS)]
-        own = {"name": self._house.name, "mark": self._house.mark, "said": lines, "problem": problem, "seen": mark}
-        asked = _collect_parts(questions=self._house.questions)
-        return own | asked | self._talk.now() | self._board() | self._plans()
-
-    def _outcomes(self) -> list[ChatEntry]:
-        try:
-            return self._house.outcomes(_MAX_ROWS)
-        except PicoclawError:  # the conversation says what is wrong
-            return []
+        told = self._channel.letters.all()
+        with suppress(PicoclawError):  # the conversation says what is wrong
+            told += self._backend.outcomes(_MAX_ROWS)
+        lines = [line._asdict() for line in merge_messages(said, told, self._backend.mark, _MAX_ROWS)]
+        own = {"name": self._backend.name, "mark": self._backend.mark, "said": lines, "problem": problem, "seen": mark}
+        asked = _collect_parts(questions=self._backend.questions)
+        return own | asked | self._channel.live_turn.now() | self._board() | self._plans()
 
     def _board(self) -> dict[str, Any]:
-        return _collect_parts(readings=self._house.readings) | _list_outputs(self._house)
+        return _collect_parts(readings=self._backend.readings) | _list_outputs(self._backend)
 
     def _plans(self) -> dict[str, Any]:
-        house = self._house
-        return _collect_parts(jobs=house.jobs, rules=house.rules, errors=house.errors, facts=house.facts)
+        parts = self._backend
+        return _collect_parts(jobs=parts.jobs, rules=parts.rules, errors=parts.errors, facts=parts.facts)
 
     def _history(self) -> dict[str, Any]:
-        query = read_query()
-        hours_ = parse_hours(query.get("hours", "24"))
+        try:
+            query = bottle.request.query.decode("utf-8")
+        except UnicodeError:
+            refuse(400, "this is no UTF-8")
+        try:
+            hours = float(query.get("hours", "24"))
+        except ValueError:
+            hours = 0.0
+        if not hours > 0:
+            refuse(400, "hours is no number above 0")
         end = time.time()
-        begin = end - hours_ * 3600
-        points = self._house.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MAX_POINTS)
+        begin = end - min(hours, _MAX_HOURS) * 3600
+        points = self._backend.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MAX_POINTS)
         return {"begin": begin, "end": end, "points": points}
 
     def _day(self) -> dict[str, Any]:
         """Give every series of the last day in a few points each."""
         end = time.time()
         begin = end - 86_400
-        series = {(value.sensor, value.quantity) for value in self._house.readings()}
+        series = {(value.sensor, value.quantity) for value in self._backend.readings()}
         rows = [
-            {"sensor": s, "quantity": q, "points": self._house.history(s, q, begin, end, _SPARK_POINTS)}
+            {"sensor": s, "quantity": q, "points": self._backend.history(s, q, begin, end, _SPARK_POINTS)}
             for s, q in sorted(series)
         ]
         return {"begin": begin, "end": end, "series": rows}
 
-    def _events(self) -> Iterator[str]:
+    def _follow(self) -> Iterator[str]:
         """Stream what happens, and every few seconds what the board says, if that has changed."""
         bottle.response.content_type = "text/event-stream; charset=utf-8"
         bottle.response.set_header("X-Accel-Buffering", "no")  # nginx would hold back what is not over
-        secret = read_cookie(COOKIE)
         after = read_header("Last-Event-ID") or bottle.request.query.get("after", "")
-        return self._streamed(secret, after)
+        return self._stream(read_cookie(COOKIE), after)
 
-    def _streamed(self, secret: str, after: str) -> Iterator[str]:
-        follower, shown, due, plans_due = self._feed.follow(after), "", 0.0, time.monotonic() + _PLANS_INTERVAL_S
+    def _stream(self, secret: str, after: str) -> Iterator[str]:
+        follower, shown, due, plans_due = self._events.follow(after), "", 0.0, time.monotonic() + _PLANS_INTERVAL_S
         try:
             yield "retry: 3000\n\n"
             while self._logins.knows(secret):
@@ -320,22 +272,22 @@ class Site:
                     news = json.dumps(board)
                     yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
                     shown = news
-                happened = follower.wait(max(0.0, due - time.monotonic()))
+                happened = self._events.wait(follower, max(0.0, due - time.monotonic()))
                 if happened is None:
                     yield "event: displaced\ndata: {}\n\n" if follower.displaced else ": \n\n"
                     return
                 for event in happened:
                     yield f"id: {event.mark}\nevent: {event.kind}\ndata: {event.data}\n\n"
         finally:
-            follower.leave()
+            self._events.leave(follower)
 
     def _say(self) -> dict[str, Any]:
         body = read_json_body()
         text, number = read_text_field(body, "text", MAX_CHAT_CHARS), read_text_field(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
-        self._post(text, number, self._logins.name(read_cookie(COOKIE)))
-        self._feed.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
+        self._channel.post(text, number, self._logins.name(read_cookie(COOKIE)))
+        self._events.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
         return {}
 
     def _answer(self) -> dict[str, Any]:
@@ -344,24 +296,24 @@ class Site:
         said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
         if said not in get_args(ApprovalAnswer):
             refuse(400, f"word has to be one of {', '.join(get_args(ApprovalAnswer))}")
-        number = next((one.number for one in self._house.questions() if one.id == sign and not one.outcome), 0)
+        number = next((one.number for one in self._backend.questions() if one.id == sign and not one.outcome), 0)
         if not number:
             refuse(409, "this question is not open any more")
-        self._post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(read_cookie(COOKIE)))
+        self._channel.post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(read_cookie(COOKIE)))
         return {}
 
     def _stop(self) -> dict[str, Any]:
-        return self._switched(self._house.stop())
+        return self._show_outputs(self._backend.stop())
 
     def _off(self) -> dict[str, Any]:
-        return self._switched(self._house.off(read_text_field(read_json_body(), "name", 200)))
+        return self._show_outputs(self._backend.off(read_text_field(read_json_body(), "name", 200)))
 
     def _resume(self) -> dict[str, Any]:
-        return self._switched(self._house.resume())
+        return self._show_outputs(self._backend.resume())
 
-    def _switched(self, text: str) -> dict[str, Any]:
-        outputs = _list_outputs(self._house)
-        self._feed.publish("board", outputs)
+    def _show_outputs(self, text: str) -> dict[str, Any]:
+        outputs = _list_outputs(self._backend)
+        self._events.publish("board", outputs)
         return {"text": text} | outputs
 
 
