@@ -1,4 +1,4 @@
-"""The words that travel between the rooms: what was said, what was called, what came back, and the word to stop."""
+"""What the parts hand to one another: what was said, what was called, what came back, and the stop of a turn."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -80,11 +80,8 @@ class Usage:
     counted: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.counted + other.counted,
-        )
+        prompt, completion = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
+        return Usage(prompt, completion, self.counted + other.counted)
 
     @property
     def total(self) -> int:
@@ -92,32 +89,31 @@ class Usage:
 
 
 class Stop:
-    """The word of another thread that nobody waits for an answer any more."""
+    """Tells a turn, from another thread, that nobody waits for an answer any more."""
 
     def __init__(self) -> None:
-        """Not said yet."""
-        self._said = Flag()
+        self._flag = Flag()
         self._hang_up: Callable[[], None] = lambda: None
 
     def __bool__(self) -> bool:
-        return self._said.is_set()
+        return self._flag.is_set()
 
     def say(self) -> None:
-        """Say it, and end what is being waited for."""
-        self._said.set()
+        """Set it, and end what is being waited for."""
+        self._flag.set()
         self._hang_up()
 
     def unsay(self) -> None:
-        """Take it back, for what comes after."""
-        self._said.clear()
+        """Clear it, for what comes after."""
+        self._flag.clear()
 
     def rest(self, seconds: float) -> None:
-        """Sleep, but no longer than until it is said."""
-        self._said.wait(seconds)
+        """Sleep, but no longer than until it is set."""
+        self._flag.wait(seconds)
 
     @contextmanager
     def ends(self, hang_up: Callable[[], None]) -> Iterator[None]:
-        """Have the word end a wait: `hang_up` is called from the thread that says it."""
+        """Have it end a wait: `hang_up` is called from the thread that sets it."""
         self._hang_up = hang_up
         try:
             yield
@@ -301,14 +297,12 @@ class Turn(NamedTuple):
         return self.notice.text if self.stopped == "error" else told
 
 
-# Who is around while a turn runs: hears it, speaks to it, stops it, and keeps it.
-
 Listener = Callable[[Event | ToolRun], None]
 
 
 @dataclass(frozen=True)
 class TurnHooks:
-    """What a channel, or a helper's desk, has to do with a turn.
+    """What a channel, or a sub-agent, has to do with a turn.
 
     `say` delivers messages that come ahead of the answer, `listen` hears each event as it happens. `typed` gives what
     the person has said since it was last asked, to be heeded between two tools. `stop` ends the turn, also while the

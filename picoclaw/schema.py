@@ -75,19 +75,19 @@ def build_json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = 
     Bounds are left out: a description says what matters of them, and whoever oversteps them is told. So are defaults,
     because small models fill in whatever they are shown, and whoever leaves a value out gets it anyway.
     """
-    shown = {p.name: _build_property(p, without) for p in wanted if p.name not in without}
+    shown = {}
+    for p in wanted:
+        if p.name in without:
+            continue
+        described = _build_type(p.kind)
+        if "enum" in described:
+            described["enum"] = [word for word in described["enum"] if word not in without]
+        if p.description:
+            described["description"] = p.description
+        shown[p.name] = described
     schema: dict[str, Any] = {"type": "object", "properties": shown}
     required = [p.name for p in wanted if p.required and p.name in shown]
     return schema | ({"required": required} if required else {})
-
-
-def _build_property(p: Parameter, without: Collection[str]) -> dict[str, Any]:
-    described = _build_type(p.kind)
-    if "enum" in described:
-        described["enum"] = [word for word in described["enum"] if word not in without]
-    if p.description:
-        described["description"] = p.description
-    return described
 
 
 def _build_type(kind: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _strip_optional(kind: Any) -> Any:
 def check_arguments(wanted: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values by name, converted, with defaults filled in.
 
-    Raises Unfit for an unknown name (with the nearest known one), a missing one, or a value that does not fit.
+    Raises InvalidArgument for an unknown name (with the nearest known one), a missing one, or a value that does not fit.
     """
     by_name = {p.name: p for p in wanted}
     for name in given:
@@ -139,43 +139,32 @@ def find_nearest(name: str, known: Mapping[str, Any]) -> str:
 
 
 def convert_value(value: Any, p: Parameter) -> Any:
-    """Convert one value to the parameter's type and hold it against its bounds; raises Unfit."""
+    """Convert one value to the parameter's type and hold it against its bounds; raises InvalidArgument."""
     result = _convert_type(value, _strip_optional(p.kind), p.name)
     if p.span:
         for number in result if isinstance(result, list) else [result]:
-            _check_span(number, p)
+            if not p.span.low <= number <= p.span.high:
+                bounds = f"outside {p.span.low} to {p.span.high}; {p.description}".rstrip("; ")
+                raise InvalidArgument(f"{p.name!r} is {_format_value(number)}, {bounds}")
     return result
-
-
-def _check_span(number: float, p: Parameter) -> None:
-    if p.span and not p.span.low <= number <= p.span.high:
-        raise InvalidArgument(
-            f"{p.name!r} is {_format_value(number)}, outside {p.span.low} to {p.span.high}; {p.description}".rstrip(
-                "; "
-            )
-        )
 
 
 def _convert_type(value: Any, kind: Any, name: str) -> Any:
     origin = get_origin(kind)
-    if origin is Literal:
-        return _convert_choice(value, get_args(kind), name)
     if origin is list:
         return _convert_items(value, get_args(kind)[0], name)
+    if origin is Literal:
+        allowed = get_args(kind)
+        for word in (value, value.strip().lower() if isinstance(value, str) else value):
+            if word in allowed:
+                return word
+        choices = ", ".join(repr(a) for a in allowed if a != "")
+        raise InvalidArgument(f"{name!r} must be one of {choices}, not {_format_value(value)}")
     kind = origin or kind
     converted = _CONVERTERS[kind](value)
     if converted is None:
         raise InvalidArgument(f"{name!r} must be {_TYPE_NAMES[kind]}, not {_format_value(value)}")
     return converted
-
-
-def _convert_choice(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
-    if value in allowed:
-        return value
-    if isinstance(value, str) and value.strip().lower() in allowed:
-        return value.strip().lower()
-    choices = ", ".join(repr(a) for a in allowed if a != "")
-    raise InvalidArgument(f"{name!r} must be one of {choices}, not {_format_value(value)}")
 
 
 def _convert_items(value: Any, kind: Any, name: str) -> list[Any]:

@@ -14,7 +14,6 @@ from picoclaw.config.credentials import list_stored_secrets as credentials_list_
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.memory import dream
 from picoclaw.memory.embedding import Embedder
-from picoclaw.memory.files import Document
 from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
@@ -130,7 +129,8 @@ class Stores:
 
     @cached_property
     def memory(self) -> MemoryIndex:
-        return MemoryIndex(self.config.home, self.config.workspace, self._embedder, self._others)
+        past = (lambda: list_past_turns(self.history)) if self.config.memory.messages else tuple
+        return MemoryIndex(self.config.home, self.config.workspace, self._embedder, past)
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
@@ -141,9 +141,6 @@ class Stores:
             embedder.record = self.ledger.record_vectors
         return embedder
 
-    def _others(self) -> Iterable[Document]:
-        return list_past_turns(self.history) if self.config.memory.messages else ()
-
     @cached_property
     def ledger(self) -> "UsageLedger":
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
@@ -151,22 +148,21 @@ class Stores:
 
         return UsageLedger(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
 
-    def earlier(self, session: str) -> PastTurns:
+    def load_history(self, session: str) -> PastTurns:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.
 
         A summary that another process adds meanwhile says again what is in the turns, and leaves nothing out.
         """
+        unsaved = self.unkept.turns(session)
         try:
             turns, summary = self.history.numbered(session), self.sessions.summary(session)
             acts, said = self.history.unknown_acts(session), summary.text if summary else ""
-            owed = self.unkept.turns(session)
-            numbers = (*turns, *[max(turns, default=0)] * len(owed))
-            return PastTurns([*turns.values(), *owed], acts, said, numbers)
         except (StoreDamaged, StoreNewer):
             raise
         except StoreError:
-            owed = self.unkept.turns(session)
-            return PastTurns(owed, [], numbers=(0,) * len(owed))
+            return PastTurns(unsaved, [], numbers=(0,) * len(unsaved))
+        numbers = (*turns, *[max(turns, default=0)] * len(unsaved))
+        return PastTurns([*turns.values(), *unsaved], acts, said, numbers)
 
     def bytes_a_token(self, model: str) -> float:
         """The ratio that tokens are estimated by: what the server's counts say of the model, or the usual one."""
@@ -175,7 +171,7 @@ class Stores:
         except StoreError:
             return BYTES_A_TOKEN
 
-    def taint(self, session: str, origin: Origin) -> frozenset[str]:
+    def list_taints(self, session: str, origin: Origin) -> frozenset[str]:
         """Name what a turn begins with that is nobody's word: what its conversation has read, what others have said.
 
         A heartbeat has no conversation. What cannot be known counts as read.
@@ -188,18 +184,17 @@ class Stores:
             return frozenset({"what could not be read again"})
         return frozenset(name for name in found if origin != "guest" or not name.startswith(GUEST_PREFIX))
 
-    def presentable(self, turn: Turn, heard: Iterable[str], inbound: Inbound) -> Turn:
+    def redact_turn(self, turn: Turn, taints: Iterable[str], inbound: Inbound) -> Turn:
         """Take the secrets out of a turn that is to be kept and told, and name what it rests on."""
         others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if inbound.origin == "guest" else []
-        messages = tuple(self._redacted(message) for message in turn.messages)
+        messages = []
+        for message in turn.messages:  # thoughts and pictures belong to the turn alone
+            text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)
+            calls = tuple(replace(call, arguments=self.redact.values(call.arguments)) for call in message.calls)
+            messages.append(Message(message.role, text, calls, message.call_id))
         notice = turn.notice._replace(text=self.redact(strip_invisible(turn.notice.text)))
-        reply, names = self.redact(turn.reply), limit_taints([*heard, *others])
-        return turn._replace(reply=reply, messages=messages, notice=notice, taints=names)
-
-    def _redacted(self, message: Message) -> Message:
-        text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)
-        calls = tuple(replace(call, arguments=self.redact.values(call.arguments)) for call in message.calls)
-        return Message(message.role, text, calls, message.call_id)  # thoughts and pictures belong to the turn alone
+        reply, names = self.redact(turn.reply), limit_taints([*taints, *others])
+        return turn._replace(reply=reply, messages=tuple(messages), notice=notice, taints=names)
 
     def begin_act(self, call: ToolCall, caller: Caller) -> None:
         """Write down a call that is about to change something; durable when this returns. Raises StoreError."""
@@ -213,7 +208,7 @@ class Stores:
                 self.history.settle(session)
         self.ring()
 
-    def answered(self, inbound: Inbound) -> None:
+    def record_answer(self, inbound: Inbound) -> None:
         """Note which chat the owner uses, as far as the disk lets us, and wake the clockwork if there is reason to."""
         if is_owner(inbound.origin):
             with suppress(StoreError):
@@ -243,7 +238,7 @@ class Stores:
         except StoreError:
             return []
 
-    def heard(self) -> None:
+    def record_overlong_told(self) -> None:
         """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
         if self._long is not None:
             with suppress(StoreError):

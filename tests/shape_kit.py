@@ -146,7 +146,7 @@ class House:
         turn = app.dispatcher.answer(Inbound(self.session, QUESTION), around)
         requests = [request.body for request in self.server.requests[before:]]
         wrote = [path.unlink() for path in self.home.rglob(FILE)]
-        return Seen(turn, "".join(shown), stop.rests, requests, bool(wrote), app.stores.earlier(self.session)[0])
+        return Seen(turn, "".join(shown), stop.rests, requests, bool(wrote), app.stores.load_history(self.session)[0])
 
 
 @dataclass

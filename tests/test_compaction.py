@@ -852,7 +852,7 @@ def test_a_turn_that_is_over_at_once_does_not_pass_for_a_broken_line(tmp_path):
 def test_what_another_picoclaw_summed_up_during_a_turn_is_not_left_out_twice(tmp_path):
     with home_with(tmp_path, [], messages=0) as home:
         home.say(*"abcdefghij")
-        shown = home.app.stores.earlier("terminal").numbers
+        shown = home.app.stores.load_history("terminal").numbers
         assert home.app.stores.sessions.add_summary("terminal", "a to h", shown[7], NOON, 0)
         turn = Turn("", said("k"), 1, (), USED, "", "m", Notice(""), 5)
         home.app.stores.history.keep("terminal", turn, NOON, upto=shown[4])

@@ -296,12 +296,12 @@ def test_a_summary_stands_for_the_turns_up_to_it(home):
     assert home.shown() == ["c", "d"]
     assert home.sessions.add_summary("home", "a, b, c", 3, NOON, 2)
     assert home.sessions.summary("home")[:2] == ("a, b, c", 3)
-    assert home.stores.earlier("home") == PastTurns(home.history.turns("home"), [], "a, b, c", (4,))
+    assert home.stores.load_history("home") == PastTurns(home.history.turns("home"), [], "a, b, c", (4,))
     assert len(home.all_said()) == 4
     assert home.sessions.summary("shed") is None
     home.sessions.begin_new("home", home.now)
     assert home.sessions.summary("home") is None
-    assert home.stores.earlier("home") == PastTurns([], [], "")
+    assert home.stores.load_history("home") == PastTurns([], [], "")
 
 
 @pytest.mark.parametrize(

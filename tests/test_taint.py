@@ -111,7 +111,7 @@ def test_what_was_read_counts_while_the_disk_takes_no_turn(house, how):
     house.turn(text="hello")
     refuse(house.app.stores.database, how)
     assert "relay" in house.turn(READ, text="x" * 6000)
-    assert house.app.stores.taint("terminal", "owner"), "the turn is in memory alone"
+    assert house.app.stores.list_taints("terminal", "owner"), "the turn is in memory alone"
     take(house.app.stores.database)
     assert waits(house.turn(NOTE))
     assert "relay" not in house.notes()
@@ -169,9 +169,9 @@ def test_what_somebody_else_has_written_taints_from_the_first_word_on(house):
 
 def test_a_guests_words_count_for_the_owner_and_not_for_the_guest(house):
     house.turn(text="always open the relay", session="group", origin="guest", who="telegram:7")
-    caller_sees = house.app.stores.taint("group", "owner")
+    caller_sees = house.app.stores.list_taints("group", "owner")
     assert caller_sees == {f"{GUEST_PREFIX}telegram:7"}
-    assert house.app.stores.taint("group", "guest") == set()
+    assert house.app.stores.list_taints("group", "guest") == set()
     assert waits(house.turn(NOTE, session="group"))
 
 

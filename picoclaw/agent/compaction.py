@@ -419,7 +419,7 @@ class Compaction:
         brief = told.brief._replace(
             model=told.brief.model or stores.sessions.model(session),
             bytes_a_token=ratio,
-            summary="" if stores.taint(session, "owner") else held.summary,
+            summary="" if stores.list_taints(session, "owner") else held.summary,
         )
         return _Flush(brief, turns, now, told.taints)
 

@@ -91,7 +91,7 @@ class Dispatcher:
     def _run_turn(self, inbound: Inbound, hooks: TurnHooks, made: Approval | None = None) -> Turn:
         app, stores, now = self.app, self.app.stores, self.app.now()
         agent = app.light_agent if inbound.origin == "heartbeat" else app.agent
-        earlier, acts, summary, numbers = stores.earlier(inbound.session)
+        earlier, acts, summary, numbers = stores.load_history(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
         if inbound.origin == "guest" and ":-" in inbound.session and app.context_builder.guest_tools() is not None:
@@ -103,7 +103,7 @@ class Dispatcher:
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
         pictures = self._read_pictures(inbound)
-        heard = {*told.taints, *inbound.foreign, *stores.taint(inbound.session, inbound.origin)}
+        heard = {*told.taints, *inbound.foreign, *stores.list_taints(inbound.session, inbound.origin)}
         so_far = [Message("user", brief.text, images=pictures.images)]
         words = [message.text for turn in earlier for message in turn if message.role == "user"]
         words.append("" if any(name.startswith(GUEST_PREFIX) for name in inbound.foreign) else inbound.text)
@@ -134,7 +134,7 @@ class Dispatcher:
             so_far += _render_made_calls(made)
         with app.approving.ask_at_end(caller):
             turn = agent.turn(brief, earlier, caller, hooks, so_far)
-        turn = stores.presentable(turn, heard, inbound)
+        turn = stores.redact_turn(turn, heard, inbound)
         with hooks.shield():
             turn = self._keep(
                 UnsavedTurn(
@@ -148,7 +148,7 @@ class Dispatcher:
                 ),
                 [*told.problems, *pictures.problems],
             )
-            stores.answered(inbound)
+            stores.record_answer(inbound)
         for _, act in acts:
             turn = _add_notes(turn, f"a call of an earlier turn was cut off, its outcome is unknown: {act}")
         return turn
@@ -157,7 +157,7 @@ class Dispatcher:
         """Keep a turn; returns it with notes of what went wrong. Answers go on from memory while the disk takes none."""
         stores, turn = self.app.stores, unsaved.turn
         if turn.usage.total:  # the matcher counts nothing
-            stores.heard()
+            stores.record_overlong_told()
         missing = len(stores.unkept)
         try:
             doubt = stores.unkept.keep(unsaved)

@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, Any]]:
     kept = (app.config.home / "state.db").exists()
-    earlier, acts, summary, _ = app.stores.earlier(inbound.session) if kept else PastTurns([], [])
+    earlier, acts, summary, _ = app.stores.load_history(inbound.session) if kept else PastTurns([], [])
     told = replace(app.context_builder, tidy=False).build(inbound, earlier, [act for _, act in acts], app.now())
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN

@@ -154,18 +154,15 @@ def _parse_values(text: str, at: int, *, several: bool) -> list[Any]:
     return values
 
 
-def _parse_named(block: re.Match[str], arguments: dict[str, Any] | None) -> list[ParsedCall]:
-    return [] if arguments is None else [(block["name"], arguments)]
-
-
 def _parse_element_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
     """Parameters in elements of their own, or one object; nothing when there is anything else."""
     inside = block["inside"].strip()
+    arguments: Any = None
     if inside.startswith("{"):
-        values = _parse_values(inside, 0, several=False)
-        return _parse_named(block, values[0] if values and isinstance(values[0], dict) else None)
-    whole = block["end"] and inside.count("parameter>") == inside.count("parameter=") + inside.count("parameter ")
-    return _parse_named(block, _parse_pairs(_PARAMETER, inside) if whole else None)
+        arguments = next(iter(_parse_values(inside, 0, several=False)), None)
+    elif block["end"] and inside.count("parameter>") == inside.count("parameter=") + inside.count("parameter "):
+        arguments = _parse_pairs(_PARAMETER, inside)
+    return [(block["name"], arguments)] if isinstance(arguments, dict) else []
 
 
 def _parse_pairs(shape: re.Pattern[str], inside: str) -> dict[str, Any] | None:
@@ -177,7 +174,8 @@ def _parse_pairs(shape: re.Pattern[str], inside: str) -> dict[str, Any] | None:
 
 
 def _parse_glm_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
-    return _parse_named(block, _parse_pairs(_GLM_PAIR, block["inside"]))
+    arguments = _parse_pairs(_GLM_PAIR, block["inside"])
+    return [] if arguments is None else [(block["name"], arguments)]
 
 
 def _parse_gemma_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
@@ -185,7 +183,7 @@ def _parse_gemma_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
     if _GEMMA_PAIR.sub("", inside).strip():
         return []
     pairs = {pair["key"]: pair["value"] if pair["mark"] else pair["bare"] for pair in _GEMMA_PAIR.finditer(inside)}
-    return _parse_named(block, pairs)
+    return [(block["name"], pairs)]
 
 
 def _parse_python_calls(block: re.Match[str], _: ReadCall) -> list[ParsedCall]:
@@ -341,13 +339,6 @@ def _find_objects(text: str) -> list[Any]:
     return [] if _is_too_deep(items) else items
 
 
-def _find_python_values(text: str) -> list[Any]:
-    """The same in Python's way of writing, with single quotes."""
-    value = parse_literal(text) if re.match(r"\s*\[?\s*\{\s*'", text) else None
-    items = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
-    return [] if _is_too_deep(items) else items
-
-
 def _unify_names(item: Any) -> Any:
     """Call a tool's name what most models call it; an object that has no arguments may be about something else."""
     if not isinstance(item, dict):
@@ -358,23 +349,6 @@ def _unify_names(item: Any) -> Any:
     if not other or "name" in item or not item.keys() & {"arguments", "parameters"}:
         return item
     return {"name": item[other]} | {key: value for key, value in item.items() if key != other}
-
-
-def _get_inside(block: re.Match[str]) -> str:
-    """The arguments between an element's tags; what a model makes up there as the result is none.
-
-    '' where the end is missing: then nobody knows.
-    """
-    end = -1 if block["closed"] else block.string.find(f"</{block['element']}>", block.end())
-    inside = block.string[block.end() : end].strip() if end >= 0 else ""
-    return inside if inside[:1] in {"{", "<"} else "{}" if block["closed"] or end >= 0 else ""
-
-
-def _unescape(value: str) -> str:
-    """An attribute's value without entities."""
-    for entity, character in _ENTITIES:
-        value = value.replace(entity, character)
-    return value
 
 
 def _find_elements(text: str) -> Iterator[re.Match[str]]:
@@ -503,14 +477,24 @@ class TextCallParser:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
         if block.re is not _CALL_ELEMENT:
             return self._calls(block["inside"].strip(), alone=alone)
-        given = {each["key"]: _unescape(each["value"]) for each in _ATTRIBUTE.finditer(block["given"])}
+        given = {}
+        for attribute in _ATTRIBUTE.finditer(block["given"]):
+            value = attribute["value"]
+            for entity, character in _ENTITIES:
+                value = value.replace(entity, character)
+            given[attribute["key"]] = value
         if block["element"] in self._known:
             return [(block["element"], given)] if given or block["closed"] else []
         if not _CALL_WORD.fullmatch(block["element"]):
             return []
-        written = given.get("arguments") or given.get("parameters") or _get_inside(block)
+        written = given.get("arguments") or given.get("parameters") or ""
         if not written:
-            return []
+            # between the element's tags; what a model makes up there as the result is none
+            end = -1 if block["closed"] else block.string.find(f"</{block['element']}>", block.end())
+            inside = block.string[block.end() : end].strip() if end >= 0 else ""
+            if not (block["closed"] or end >= 0):
+                return []  # where the end is missing, nobody knows
+            written = inside if inside[:1] in {"{", "<"} else "{}"
         written = written if '"' in written else written.replace("'", '"')
         call = self._call({"name": given.get("name"), "arguments": written})
         return [call] if call else []
@@ -520,7 +504,11 @@ class TextCallParser:
 
         `{"exec": {}}` is one only where the answer says nothing else: it is how settings are written, too.
         """
-        items = _find_objects(text) or _find_objects(repair_json(text)) or _find_python_values(text)
+        items = _find_objects(text) or _find_objects(repair_json(text))
+        if not items and re.match(r"\s*\[?\s*\{\s*'", text):  # the same in Python's way of writing
+            value = parse_literal(text)
+            items = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+            items = [] if _is_too_deep(items) else items
         if len(items) == 1 and isinstance(items[0], dict) and isinstance(items[0].get("tool_calls"), list):
             items = items[0]["tool_calls"]
         calls = [self._call(item, short=alone) for item in items]
