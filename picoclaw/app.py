@@ -275,7 +275,7 @@ class App:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
         home = self.config.home
         library = SkillLibrary(list_home_tiers(home), home / "skills.cache" if home.is_dir() else None)
-        library.look()
+        library.refresh()
         return library
 
     def skill_context(self) -> SkillContext:

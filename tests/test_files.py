@@ -423,7 +423,7 @@ def skilled(tmp_path):
     (tmp_path / "secret").write_text("no\n")
     (shipped / "wiring/away").symlink_to(tmp_path / "secret")
     library = SkillLibrary([("workspace", workspace / "skills"), ("built-in", shipped)])
-    library.look()
+    library.refresh()
     told = (workspace / "skills", workspace / "prompts", workspace / "AGENTS.md", workspace / "BOOTSTRAP.md")
     return FileTools(workspace, library=library, instructions=lambda: told), shipped
 
@@ -623,7 +623,7 @@ def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
         (folder / "SKILL.md").write_text(GOOD.format(folder.name))
         (folder / "more.md").write_text("x\n")
     library = SkillLibrary([("workspace", tmp_path / "skills")])
-    library.look()
+    library.refresh()
     tools = FileTools(tmp_path, library=library)
     (tmp_path / "a.md").write_text("x\n")
     looked, real = [], Path.resolve

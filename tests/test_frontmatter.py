@@ -20,7 +20,7 @@ def looked_at(tmp_path, data, folder="thing"):
     (tmp_path / "skills" / folder).mkdir(parents=True)
     (tmp_path / "skills" / folder / "SKILL.md").write_bytes(data if isinstance(data, bytes) else data.encode())
     library = SkillLibrary([("workspace", tmp_path / "skills")])
-    library.look()
+    library.refresh()
     return library
 
 
@@ -227,7 +227,7 @@ def test_byte_order_mark_line_ends_and_json(tmp_path, data):
     library = looked_at(tmp_path, data)
     skill = only(library)
     assert (skill.name, skill.description, skill.triggers, skill.notes) == ("x", "y", ("frost",), ())
-    assert library.text("x") == "text"
+    assert library.read_body("x") == "text"
 
 
 OTHERS = '{"emoji":"x","requires":{"bins":["curl","jq"],"anyBins":["vi","ed"],"env":["KEY"]},"os":["darwin","linux"]}'

@@ -35,12 +35,12 @@ NAMES = ["board-care", "greenhouse", "home-automation", "reminders", "wiring", "
 
 def looked(folder):
     library = SkillLibrary([(BUILT_IN, folder)])
-    library.look()
+    library.refresh()
     return library
 
 
 LIBRARY = looked(FOLDER)
-TEXTS = {name: LIBRARY.text(name) for name in NAMES}
+TEXTS = {name: LIBRARY.read_body(name) for name in NAMES}
 
 # --- as skills ---
 
@@ -172,7 +172,7 @@ def app(home):
     (home / "sim.toml").write_text(SIM)
     (home / "outputs.toml").write_text(OUTPUTS)
     with open_app(Namespace(board="sim"), lambda _: True) as made:
-        made.library.look()
+        made.library.refresh()
         yield made
 
 
@@ -283,7 +283,7 @@ def test_the_files_of_the_shipped_skills_say_where_their_folder_is_put(tmp_path)
     (tmp_path / "x").mkdir()
     (tmp_path / "x/SKILL.md").write_text("---\nname: x\ndescription: x\n---\nrun {baseDir}/x.sh\n")
     assert "`baseDir` in curly brackets" in TEXTS["writing-skills"]
-    assert looked(tmp_path).text("x").strip() == f"run {tmp_path / 'x'}/x.sh"
+    assert looked(tmp_path).read_body("x").strip() == f"run {tmp_path / 'x'}/x.sh"
 
 
 # --- picoclaw's own commands ---

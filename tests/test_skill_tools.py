@@ -56,7 +56,7 @@ class Desk:
         path = (tier or self.workspace / "skills") / name / "SKILL.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes((content or skill(name)).encode())
-        self.library.look()
+        self.library.refresh()
         return path
 
     def files(self):
@@ -67,7 +67,7 @@ class Desk:
         return self.files() == before and not list(self.base.rglob(".*"))
 
     def skill(self, name="tank"):
-        self.library.look()
+        self.library.refresh()
         return self.library.skills[name]
 
 
@@ -101,7 +101,7 @@ def test_a_skill_is_written_when_the_owner_agreed_to_the_exact_call(desk):
         "  text, 2 lines:\n  | 1. Look at the float.\n  | 2. Say how full the tank is.\n  triggers: "
     )
     assert desk.journal == ["skill_create"]
-    assert desk.library.text("tank").strip() == TEXT
+    assert desk.library.read_body("tank").strip() == TEXT
     assert desk.file().stat().st_mode & 0o777 == 0o600
     assert not list(desk.base.rglob(".*"))
 
@@ -318,7 +318,7 @@ def test_an_update_keeps_the_front_matter_byte_for_byte(desk, newline, mark):
     head = old[: old.index("Do it.")]
     assert path.read_bytes() == f"{head}New.\n".encode()
     assert path.stat().st_mode & 0o777 == 0o640
-    assert (desk.library.text("tank").strip(), desk.skill().triggers) == ("New.", ("tank", "barrel"))
+    assert (desk.library.read_body("tank").strip(), desk.skill().triggers) == ("New.", ("tank", "barrel"))
     copy = path.with_name("SKILL.md.bak")
     assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (old.encode(), 0o640)
 
@@ -395,23 +395,23 @@ def test_the_owners_comments_and_the_folders_placeholder_stay(desk):
         "\n\n[//]: # (a link to nothing)\n"
     )
     path = desk.put(content=skill("tank", text=text))
-    read = desk.library.text("tank")
+    read = desk.library.read_body("tank")
     assert f"{path.parent}/fill.sh" in read
     assert "mine" not in read
     new = read.replace("fill.sh", "drain.sh") + f"\nNot {path.parent}-old."
     said = desk("skill_update", name="tank", text=new)
     assert "left out of its text: 3 comments; SKILL.md.bak" in said
-    assert desk.library.text("tank") == new
+    assert desk.library.read_body("tank") == new
     body = path.read_text().partition("---\n\n")[2]
     assert body.startswith(
         "<!-- mine\nalone -->\n<!-- inline -->\n[//]: # (a link to nothing)\nRun `{baseDir}/drain.sh`."
     )
     assert body.endswith(f"Not {path.parent}-old.\n")
     assert body.count("<!-- shown -->") == 1
-    again = desk.library.text("tank").replace("drain", "mend")
+    again = desk.library.read_body("tank").replace("drain", "mend")
     desk("skill_update", name="tank", text=again)
     assert path.read_text().count("<!-- mine") == 1
-    assert desk.library.text("tank") == again
+    assert desk.library.read_body("tank") == again
 
 
 @pytest.mark.parametrize("comment", ["<!-- never closed", "<?php never closed"])

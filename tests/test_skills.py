@@ -34,7 +34,7 @@ def put(folder, name="", description="Does it.", more="", body="text"):
 
 def found(*roots, names=("workspace", "home", "built-in"), cache=None):
     library = SkillLibrary(list(zip(names, roots, strict=False)), cache)
-    library.look()
+    library.refresh()
     return library
 
 
@@ -59,7 +59,7 @@ def test_the_tiers_in_their_order(tmp_path):
 def test_nothing_is_touched_before_the_first_look(tmp_path):
     library = SkillLibrary([("workspace", tmp_path / "none")], tmp_path / "none/cache")
     assert (library.skills, library.broken, library.shadowed, library.notes) == ({}, [], [], [])
-    library.look()
+    library.refresh()
     assert (library.skills, library.broken, library.shadowed, library.notes) == ({}, [], [], [])
     assert list(tmp_path.iterdir()) == []
 
@@ -247,10 +247,10 @@ def test_a_file_that_may_not_be_read_is_read_when_it_may(tmp_path):
     file.chmod(0)
     library = SkillLibrary([("workspace", tmp_path / "a")], tmp_path / "cache")
     with ordinary_user():
-        library.look()
+        library.refresh()
     assert "no permission" in library.broken[0].problem
     file.chmod(0o600)
-    library.look()
+    library.refresh()
     assert (list(library.skills), library.broken) == (["shut"], [])
 
 
@@ -263,7 +263,7 @@ def test_what_cannot_be_read_wears_no_card(tmp_path):
     kept = set()
     with ordinary_user():
         for _ in range(3):
-            library.look()
+            library.refresh()
             about = (tmp_path / "cache").stat()
             kept.add((about.st_ino, about.st_mtime_ns))
     assert (list(library.skills), len(library.broken), len(kept)) == (["weather"], 1, 1)
@@ -291,7 +291,7 @@ def test_among_more_skills_than_are_used_the_owners_own_is_not_replaced_by_one_t
     library = found(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     assert library.skills["weather"].folder == tmp_path / "a/weather"
     (tmp_path / "a/weather").rename(tmp_path / "d")
-    library.look()
+    library.refresh()
     assert library.skills["weather"].folder == tmp_path / "c/weather"
     assert library.notes[1].startswith(f"1 of the 1 folders in {tmp_path / 'b'} are not looked at: at most 150 skills")
     assert library.notes[1].endswith("; the built-in one is used instead of weather")
@@ -319,7 +319,7 @@ sys.addaudithook(lambda event, details: event == "open" and opened.append(str(de
 library = SkillLibrary([("workspace", root)], cache)
 looks = []
 for _ in range(2):
-    library.look()
+    library.refresh()
     looks.append([len(library.skills), len(library.broken), len(stats), sum("SKILL.md" in name for name in opened)])
     stats.clear(), opened.clear()
 print(json.dumps([looks, sorted({"yaml"} & set(sys.modules))]))
@@ -356,18 +356,18 @@ def test_new_changed_and_deleted_skills_are_seen(tmp_path):
     root = tmp_path / "a"
     library = found(root, cache=tmp_path / "cache")
     weather = put(root / "weather")
-    library.look()
+    library.refresh()
     before = library.skills
     assert list(before) == ["weather"]
     file = weather / "SKILL.md"
     file.write_text("---\nname: sky\ndescription: Other.\n---\nnew\n")
-    library.look()
-    assert (list(library.skills), library.text("sky"), list(before)) == (["sky"], "new", ["weather"])
+    library.refresh()
+    assert (list(library.skills), library.read_body("sky"), list(before)) == (["sky"], "new", ["weather"])
     file.write_text("---\nname: sky\n---\nnew\n")
-    library.look()
+    library.refresh()
     assert (list(library.skills), len(library.broken)) == ([], 1)
     file.unlink()
-    library.look()
+    library.refresh()
     assert (library.skills, library.broken) == ({}, [])
 
 
@@ -456,7 +456,7 @@ invisible
 def test_what_a_model_reads(tmp_path):
     folder = put(tmp_path / "a/weather", body=BODY)
     library = found(tmp_path / "a")
-    assert library.text("weather") == READ.replace("{folder}", str(folder))
+    assert library.read_body("weather") == READ.replace("{folder}", str(folder))
     assert library.skills["weather"].notes == ("left out of its text: 6 comments, 3 invisible characters",)
 
 
@@ -486,7 +486,7 @@ HIDDEN = "left out of its text: "
 def test_what_nobody_sees_is_left_out(tmp_path, body, text, notes):
     put(tmp_path / "a/x", body=body)
     library = found(tmp_path / "a")
-    assert (library.text("x"), library.skills["x"].notes) == (text, notes)
+    assert (library.read_body("x"), library.skills["x"].notes) == (text, notes)
 
 
 SHAPES = {
@@ -515,7 +515,7 @@ def test_time_is_in_proportion_to_the_text(tmp_path, shape):
     def cost(length):
         root = tmp_path / str(length)
         (root / "x/SKILL.md").write_text(f"---\nname: x\ndescription: y\n---\n{shape(length)}\n")
-        return least_seconds(lambda: found(root).text("x"), 2)
+        return least_seconds(lambda: found(root).read_body("x"), 2)
 
     for length in (32_000, 256_000):
         (tmp_path / str(length) / "x").mkdir(parents=True)
@@ -526,15 +526,15 @@ def test_a_text_that_is_not_there(tmp_path):
     folder = put(tmp_path / "a/weather")
     library = found(tmp_path / "a")
     with pytest.raises(SkillError, match=r"there is no skill 'wether'; did you mean 'weather'\?"):
-        library.text("wether")
+        library.read_body("wether")
     (folder / "SKILL.md").write_text("---\n")
     with pytest.raises(SkillError, match=r"the skill weather cannot be used any more: .* no closing line"):
-        library.text("weather")
+        library.read_body("weather")
     (folder / "SKILL.md").unlink()
     with pytest.raises(SkillError, match=r"the skill weather cannot be read: .*SKILL.md: no such file"):
-        library.text("weather")
+        library.read_body("weather")
     with pytest.raises(SkillError, match=r"^there is no skill 'weather'$"):
-        SkillLibrary([]).text("weather")
+        SkillLibrary([]).read_body("weather")
 
 
 def test_one_folder_can_be_examined(tmp_path):

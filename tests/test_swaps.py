@@ -273,5 +273,5 @@ def test_no_command_makes_a_page_that_instructs_later_turns(house, line, there):
     assert not [*work.glob("prompts/*"), *work.glob("skills/*"), *work.glob(".agents/skills/*")]
     assert not [name for name in ("BOOTSTRAP.md", "AGENTS.md") if (work / name).exists() and house.page(name)]
     assert not find_onboarding(house.folder)
-    house.app.library.look()
+    house.app.library.refresh()
     assert "evil" not in house.app.library.skills

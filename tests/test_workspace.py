@@ -293,7 +293,7 @@ def test_a_meeting_lasts_while_its_page_says_something(home, page, text, told):
     assert find_onboarding(home) == (told or "")
     assert path.exists() == (told is not None)
     pages = Pages(home)
-    assert pages.meeting(tidy=False) == (told or "")
+    assert pages.read_onboarding(tidy=False) == (told or "")
     assert pages.problems == ([] if told != "" else [f"{path} cannot be read: {whole(path)}"])
     if told is None:
         prepare_home(home, restore=True)
@@ -312,14 +312,14 @@ def test_a_meeting_whose_page_is_bad_is_named_until_it_is_mended(home, page):
     pages = Pages(home)
     page(ONBOARDING_PAGE, "hello").unlink()
     os.mkfifo(home / "workspace" / ONBOARDING_PAGE)
-    assert pages.meeting() == ""
+    assert pages.read_onboarding() == ""
     [problem] = pages.problems
     assert "BOOTSTRAP.md cannot be read: it is not a regular file" in problem
     assert pages.pages(["AGENTS.md"])
     assert pages.problems == [problem]
     (home / "workspace" / ONBOARDING_PAGE).unlink()
     page(ONBOARDING_PAGE, "hello")
-    assert (pages.meeting(), pages.problems) == ("hello", [])
+    assert (pages.read_onboarding(), pages.problems) == ("hello", [])
 
 
 @pytest.mark.parametrize("text", ["", "<!-- nothing to ask -->\n"])
@@ -529,7 +529,7 @@ def test_of_a_template_only_the_fields_that_are_not_filled_in_are_left_out(home,
     page("USER.md", text)
     found = Pages(home).pages(["USER.md"])
     assert "".join(page.text for page in found) == (text if left is None else left)
-    named = [line for line in Pages(home).left_out(["USER.md"]) if "not filled in" in line]
+    named = [line for line in Pages(home).describe_left_out(["USER.md"]) if "not filled in" in line]
     assert [line.partition(":")[0] for line in named] == [f"USER.md line {number}" for number in out]
 
 
@@ -538,7 +538,7 @@ def test_what_is_left_out_of_a_page_is_named(home, page):
     page("USER.md", "\n- Name: Ada\n<!-- e -->\n- Wired:\n")
     page("MEMORY.md", "<!-- f -->\n# Facts\n")
     page("HEARTBEAT.md", "- [ ] look")
-    assert Pages(home).left_out(["AGENTS.md", "USER.md", "MEMORY.md", "HEARTBEAT.md"]) == [
+    assert Pages(home).describe_left_out(["AGENTS.md", "USER.md", "MEMORY.md", "HEARTBEAT.md"]) == [
         "AGENTS.md lines 1-2: comment",
         "AGENTS.md line 4: comment",
         "AGENTS.md line 7: comment",

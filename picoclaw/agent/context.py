@@ -157,7 +157,7 @@ class ContextBuilder:
         model holds it: what a model is told does not depend on that.
         """
         app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
-        app.library.look()
+        app.library.refresh()
         here = app.skill_context()
         if origin == "cron" and mode in _FULL_MODES:
             mode = "minimal"
@@ -166,7 +166,7 @@ class ContextBuilder:
         reserved = allowed is not None
         meeting = ""
         if is_full and is_owner(origin):
-            meeting = self.pages.meeting(tidy=self.tidy)
+            meeting = self.pages.read_onboarding(tidy=self.tidy)
             if once and not self.config.model.base_url:
                 meeting = ""
         usable = [
@@ -271,7 +271,9 @@ class ContextBuilder:
     def left_out(self, inbound: Inbound) -> list[str]:
         """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
         mode = self.config.prompt.mode
-        return self.pages.left_out(self._names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode))
+        return self.pages.describe_left_out(
+            self._names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode)
+        )
 
     @staticmethod
     def _names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
@@ -365,7 +367,7 @@ class ContextBuilder:
         blocks, problems = [], []
         for skill in brought:
             try:
-                text = self.app.library.text(skill.name)
+                text = self.app.library.read_body(skill.name)
             except SkillError as error:
                 problems.append(str(error))
                 continue

@@ -34,7 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Do it; all that is ever written is skills.cache, in a home that exists."""
     with open_app(given, make=False) as app:
-        app.library.look()
+        app.library.refresh()
         _, act = _SUBCOMMANDS[given.act or "list"]
         return act(app, given)
 
@@ -76,7 +76,7 @@ def _show_skill(app: App, given: argparse.Namespace) -> int:
                 raise SkillError(_to_line(f"{broken.folder}: {broken.problem}"))
         raise SkillError(f"there is no skill {given.name!r}{find_nearest(given.name, library.skills)}")
     skill = library.skills[given.name]
-    text = library.text(skill.name)
+    text = library.read_body(skill.name)
     missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
@@ -134,7 +134,7 @@ def _load_path(path: str) -> _CheckedSkills:
     folder = Path(os.path.realpath(named.parent if named.name == SKILL_FILE else named))
     if not (folder / SKILL_FILE).exists():
         library = SkillLibrary([("given", folder)])
-        library.look()
+        library.refresh()
         if library.skills or library.broken:
             return _list_library(library)
         raise SkillError(_to_line(f"{path}: no {SKILL_FILE} is there; name a skill's folder, or a folder of skills"))

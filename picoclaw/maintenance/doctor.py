@@ -202,7 +202,7 @@ def _examine_workspace(config: Config) -> _Rows:
     found = [note("workspace", *row) for row in examine_workspace(config.home)]
     yield from found or [good("workspace", f"the files in {config.workspace} are as they should be")]
     library = SkillLibrary(list_home_tiers(config.home))
-    library.look()
+    library.refresh()
     for broken in library.broken:
         yield note("skills", f"{broken.folder}: {broken.problem}", "picoclaw skills check")
     yield good("skills", f"{len(library.skills)} can be read")

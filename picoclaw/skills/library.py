@@ -136,7 +136,7 @@ def _read_skill_file(path: Path, root: Path) -> str:
 
 
 class SkillLibrary:
-    """The skills of some tiers, as they were at the last `look`."""
+    """The skills of some tiers, as they were at the last `refresh`."""
 
     def __init__(self, tiers: Sequence[tuple[str, Path]], cache: Path | None = None) -> None:
         """Take the tiers by name, the highest first, and the file in which to keep what was parsed."""
@@ -148,7 +148,7 @@ class SkillLibrary:
         self._cache = cache
         self._known: Mapping[str, CachedSkill] | None = None
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
         if self._known is None:
             self._known = _load_cache(self._cache) if self._cache else {}
@@ -165,7 +165,7 @@ class SkillLibrary:
         trusted = sorted(search.skills.values(), key=lambda skill: (order[skill.tier], skill.name))
         self.skills = {skill.name: skill for skill in sorted(_add_remarks(trusted, self.shadowed))}
 
-    def text(self, name: str) -> str:
+    def read_body(self, name: str) -> str:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
         if name not in self.skills:
             raise SkillError(f"there is no skill {name!r}{find_nearest(name, self.skills) if self.skills else ''}")

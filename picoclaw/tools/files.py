@@ -323,7 +323,7 @@ class FileTools:
         if name == SKILL_FILE:
             for skill in self._library.skills.values():
                 if os.path.realpath(skill.folder) == str(place.above.path):
-                    return BytesIO(self._library.text(skill.name).encode())
+                    return BytesIO(self._library.read_body(skill.name).encode())
         return self._open_plain(place, alone=not is_skill)
 
     def _open_plain(self, place: RootedPath, *, alone: bool = True, adds: bool = False) -> BinaryIO:
@@ -384,7 +384,7 @@ class FileTools:
         """The state of a skill whose file was written; '' for other files."""
         if place.path.name != SKILL_FILE:
             return ""
-        self._library.look()
+        self._library.refresh()
         state = describe_state(self._library, place.path)
         return f"; {state}" if state else ""
 

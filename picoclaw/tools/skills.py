@@ -149,7 +149,7 @@ class SkillTools:
     @tool(effect="read", private=True)
     def skill_search(self, query: str) -> str:
         """Find skills by what they are about."""
-        self._library.look()
+        self._library.refresh()
         here = self._here()
         usable = [one for one in self._library.skills.values() if not describe_unmet_needs(one, here)]
         found = (one for one, _ in search_skills(usable, query))
@@ -201,7 +201,7 @@ class SkillTools:
             raise ToolError(
                 f"{name!r} cannot name a skill; use small letters, digits and hyphens, at most 64, such as water-tank"
             )
-        self._library.look()
+        self._library.refresh()
         if same := self._library.skills.get(name):
             if same.tier == _OWN_TIER:
                 raise ToolError(f"the skill {name} exists already; skill_update rewrites it")
@@ -217,7 +217,7 @@ class SkillTools:
         return _SkillWrite(folder, target, None, _build_skill(given, text, folder))
 
     def _plan_update(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
-        self._library.look()
+        self._library.refresh()
         known = self._library.skills.get(name)
         if known is None or known.tier != _OWN_TIER:
             raise self._make_unknown_error(name, known)
@@ -246,7 +246,7 @@ class SkillTools:
         return found
 
     def _describe_result(self, plan: _SkillWrite) -> str:
-        self._library.look()
+        self._library.refresh()
         state = describe_state(self._library, plan.target.path, self._here())
         state = state or f"it cannot be used: {'; '.join(self._library.notes)}"
         return f"skills/{plan.folder.name}/{SKILL_FILE}: {len(plan.data)} bytes; {state}"

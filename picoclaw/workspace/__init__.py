@@ -44,22 +44,22 @@ def prepare_home(
             ) from None
     seeds = _open_templates(home, templates)
     try:
-        names = list(TEMPLATE_PAGES) if restore else seeds.waiting()
+        names = list(TEMPLATE_PAGES) if restore else seeds.list_new()
     except ConfigError as error:
         return CreatedFiles(made, str(error))
     if meeting:
         find_onboarding(home)
-    if meeting or (names and seeds.fresh()):
+    if meeting or (names and seeds.is_home_fresh()):
         names.insert(0, ONBOARDING_PAGE)  # as long as it alone is there, the home is still a fresh one
-    sown = seeds.sow(names) if names else CreatedFiles([], "")
-    made += sown.made
+    created = seeds.create(names) if names else CreatedFiles([], "")
+    made += created.made
     for path in (home / "config.toml", home / "policy.toml") if restore else ():
         try:
             if create_file(path, (find_shipped("templates") / path.name).read_bytes()):
                 made.append(path)
         except OSError as error:
-            return CreatedFiles(made, sown.problem or f"{path} cannot be made: {explain_os_error(error)}")
-    return CreatedFiles(made, sown.problem)
+            return CreatedFiles(made, created.problem or f"{path} cannot be made: {explain_os_error(error)}")
+    return CreatedFiles(made, created.problem)
 
 
 def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
@@ -72,9 +72,9 @@ def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tup
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
-        if missing := seeds.missing():
+        if missing := seeds.list_missing():
             yield f"not made yet, so that the shipped text serves: {', '.join(missing)}", "picoclaw init"
-        if changed := seeds.changed():
+        if changed := seeds.list_changed():
             yield (
                 f"picoclaw's text has changed for {', '.join(changed)}",
                 "picoclaw init --diff, or picoclaw init --keep",
@@ -93,14 +93,14 @@ def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tup
 def diff_templates(home: Path, templates: Path | None = None) -> bytes:
     """Show what is new in the templates of the owner's pages, for `patch -p0`; raises ConfigError."""
     seeds = _open_templates(home, templates)
-    return b"".join(seeds.diff(name) for name in seeds.changed())
+    return b"".join(seeds.diff(name) for name in seeds.list_changed())
 
 
 def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
     """Leave the owner's pages as they are, and offer no more what is new now; returns which. Raises ConfigError."""
     seeds = _open_templates(home, templates)
-    changed = seeds.changed()
-    if problem := seeds.settle(changed).problem:
+    changed = seeds.list_changed()
+    if problem := seeds.accept(changed).problem:
         raise ConfigError(problem)
     return changed
 

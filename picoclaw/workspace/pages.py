@@ -65,7 +65,7 @@ class Pages:
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         return [Page(place, text) for place in places if (text := self._text(place))]
 
-    def meeting(self, *, tidy: bool = True) -> str:
+    def read_onboarding(self, *, tidy: bool = True) -> str:
         """Return what the first meeting is held by, '' when it is over. `tidy` deletes a page that ends it."""
         self._problems.pop(ONBOARDING_PAGE, None)
         try:
@@ -74,7 +74,7 @@ class Pages:
             self._problems[ONBOARDING_PAGE] = str(error)
             return ""
 
-    def left_out(self, names: Sequence[str] = PAGES) -> list[str]:
+    def describe_left_out(self, names: Sequence[str] = PAGES) -> list[str]:
         """Say what of the pages is not shown: comments, unseen characters, and fields that are not filled in."""
         found: list[str] = []
         places = [place for name in names for place in _PLACES.get(name, (name,))]
@@ -105,7 +105,7 @@ class Pages:
         self._problems.pop(name, None)
         try:
             text = self._own.get(name)
-            if text is None and name in TEMPLATE_PAGES and name in self._seeds.waiting():
+            if text is None and name in TEMPLATE_PAGES and name in self._seeds.list_new():
                 text = self._templates.get(name)
         except ConfigError as error:
             self._problems[name] = str(error)

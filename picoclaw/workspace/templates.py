@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,107 +91,95 @@ class CreatedFiles(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
 class WorkspaceTemplates:
-    """The seeds of one home, from one folder of templates.
+    """The templates of a home's pages, and what its owner knows of them.
 
     `seeds.json` in the home keeps, by the name of the page, the template that its owner knows: what it names is not
-    seeded again, and what a newer template has more or less is offered.
+    created again, and what a newer template has more or less is offered.
     """
 
-    home: Path
-    templates: Path
+    def __init__(self, home: Path, templates: Path) -> None:
+        self._workspace, self._home, self._templates = home / "workspace", home, templates
+        self._list = home / "seeds.json"
 
-    def waiting(self) -> list[str]:
-        """Name the pages that were never seeded; raises ConfigError when that cannot be known."""
-        known = self._known()
+    def list_new(self) -> list[str]:
+        """Name the pages that were never created; raises ConfigError when that cannot be known."""
+        known = self._read_known()
         return [name for name in TEMPLATE_PAGES if name not in known]
 
-    def missing(self) -> list[str]:
-        """Name those that were never seeded and are not there; raises ConfigError."""
-        return [name for name in self.waiting() if not os.path.lexists(self._page(name))]
+    def list_missing(self) -> list[str]:
+        """Name those that were never created and are not there; raises ConfigError."""
+        return [name for name in self.list_new() if not os.path.lexists(self._workspace / name)]
 
-    def fresh(self) -> bool:
+    def is_home_fresh(self) -> bool:
         """Tell whether nobody has used this home yet."""
-        pages = (self._page(name) for name in TEMPLATE_PAGES)
-        return not any(map(os.path.lexists, (*pages, self.home / "state.db", self._list)))
+        pages = (self._workspace / name for name in TEMPLATE_PAGES)
+        return not any(map(os.path.lexists, (*pages, self._home / "state.db", self._list)))
 
-    def sow(self, names: Iterable[str]) -> CreatedFiles:
-        """Make those of the pages whose name is not taken, up to the first that cannot be made."""
+    def create(self, names: Iterable[str]) -> CreatedFiles:
+        """Create those of the pages whose name is not taken, up to the first that cannot be made."""
         made: list[Path] = []
-        known, problem = {}, ""
+        known: dict[str, str] = {}
+        problem, path = "", self._workspace
         with suppress(ConfigError):
-            known = self._known()
+            known = self._read_known()
         after = dict(known)
         try:
             for name in names:
-                path = self._page(name)
-                if self._make(path, name):
+                path, template = self._workspace / name, self._read_template(name)
+                if self._create_page(path, template):
                     made.append(path)
-                    after[name] = self._template(name)
-                elif name not in known or self._is_settled(name, known[name]):
-                    after[name] = self._template(name)
+                    after[name] = template
+                elif name not in known or self._is_known(name, known[name]):
+                    after[name] = template
         except OSError as error:
             problem = f"{path} cannot be made: {explain_os_error(error)}"
-        listed, unlisted = self._keep(known, after)
+        listed, unlisted = self._save_known(known, after)
         return CreatedFiles([*made, *listed], problem or unlisted)
 
-    def changed(self) -> list[str]:
+    def list_changed(self) -> list[str]:
         """Name the owner's pages that lack something of a newer template; raises ConfigError."""
-        known = self._known()
-        return [
-            name
-            for name in (*TEMPLATE_PAGES, ONBOARDING_PAGE)
-            if name in known and self._is_settled(name, known[name]) is False
-        ]
+        known = self._read_known()
+        pages = (*TEMPLATE_PAGES, ONBOARDING_PAGE)
+        return [name for name in pages if name in known and self._is_known(name, known[name]) is False]
 
     def diff(self, name: str) -> bytes:
         """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
-        own = self._own(name) or b""
-        return _make_diff(name, own, self._merged(own, name, self._known()[name]))
+        own = self._read_page(name) or b""
+        return _make_diff(name, own, self._merge(own, name, self._read_known()[name]))
 
-    def settle(self, names: Iterable[str]) -> CreatedFiles:
+    def accept(self, names: Iterable[str]) -> CreatedFiles:
         """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
-        known = self._known()
-        return CreatedFiles(*self._keep(known, known | {name: self._template(name) for name in names}))
+        known = self._read_known()
+        return CreatedFiles(*self._save_known(known, known | {name: self._read_template(name) for name in names}))
 
-    @property
-    def _list(self) -> Path:
-        return self.home / "seeds.json"
+    def _create_page(self, path: Path, template: str) -> bool:
+        if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(self._workspace)):
+            raise OSError(f"{path.parent} is a link that leads out of the workspace")
+        make_folder(path.parent)
+        return create_file(path, template.encode(errors="surrogateescape"))
 
-    def _page(self, name: str) -> Path:
-        return self.home / "workspace" / name
+    def _read_template(self, name: str) -> str:
+        return (self._templates / name).read_bytes().decode(errors="surrogateescape")
 
-    def _template(self, name: str) -> str:
-        return (self.templates / name).read_bytes().decode(errors="surrogateescape")
-
-    def _own(self, name: str) -> bytes | None:
+    def _read_page(self, name: str) -> bytes | None:
         """The owner's page as it is, None when there is none that could be compared."""
         try:
-            return read_bytes(self._page(name), MAX_WHOLE_BYTES)
+            return read_bytes(self._workspace / name, MAX_WHOLE_BYTES)
         except ConfigError:
             return None
 
-    def _is_settled(self, name: str, known: str) -> bool | None:
-        """Whether its owner knows what is new in the template, or the page has it; None without a page to look into."""
-        if known == self._template(name):
+    def _is_known(self, name: str, known: str) -> bool | None:
+        """Whether its owner knows what is new in the template, or the page has it; None without a page to compare."""
+        if known == self._read_template(name):
             return True
-        own = self._own(name)
-        return None if own is None else self._merged(own, name, known) == own
+        own = self._read_page(name)
+        return None if own is None else self._merge(own, name, known) == own
 
-    def _merged(self, own: bytes, name: str, known: str) -> bytes:
-        return _merge_template(
-            own, known.encode(errors="surrogateescape"), self._template(name).encode(errors="surrogateescape")
-        )
+    def _merge(self, own: bytes, name: str, known: str) -> bytes:
+        return _merge_template(own, known.encode(errors="surrogateescape"), (self._templates / name).read_bytes())
 
-    def _make(self, path: Path, name: str) -> bool:
-        folder, workspace = path.parent, self.home / "workspace"
-        if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(workspace)):
-            raise OSError(f"{folder} is a link that leads out of the workspace")
-        make_folder(folder)
-        return create_file(path, self._template(name).encode(errors="surrogateescape"))
-
-    def _keep(self, before: dict[str, str], after: dict[str, str]) -> tuple[list[Path], str]:
+    def _save_known(self, before: dict[str, str], after: dict[str, str]) -> tuple[list[Path], str]:
         try:
             if after == before:
                 return [], ""
@@ -201,18 +188,17 @@ class WorkspaceTemplates:
             return [], f"{self._list} cannot be written: {explain_os_error(error)}"
         return [self._list], ""
 
-    def _known(self) -> dict[str, str]:
-        """The templates of what was seeded; raises ConfigError."""
+    def _read_known(self) -> dict[str, str]:
+        """The templates of what was created; raises ConfigError."""
         try:
             known = json.loads(read_bytes(self._list, MAX_WHOLE_BYTES) or b"{}")
         except (ValueError, RecursionError):
             known = None
         if not (isinstance(known, dict) and all(isinstance(text, str) for text in known.values())):
             raise ConfigError(f"{self._list} is damaged; `picoclaw init` writes it anew")
-        digests = [
-            name for name in known if name in {*TEMPLATE_PAGES, ONBOARDING_PAGE} and _DIGEST.fullmatch(known[name])
-        ]
-        return known | {name: self._template(name) for name in digests}  # an older list, which does not have the texts
+        pages = {*TEMPLATE_PAGES, ONBOARDING_PAGE}
+        digests = [name for name in known if name in pages and _DIGEST.fullmatch(known[name])]
+        return known | {name: self._read_template(name) for name in digests}  # an older list has no texts
 
 
 def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
@@ -223,7 +209,7 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
     workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
     path = workspace / ONBOARDING_PAGE
     found = read_text(path, MAX_PAGE_BYTES, workspace)
-    if found is None and WorkspaceTemplates(home, source).fresh():
+    if found is None and WorkspaceTemplates(home, source).is_home_fresh():
         found = read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES)
     said = remove_hidden(found or "", trusting=True).strip()
     if found is not None and tidy and not said:

@@ -211,7 +211,7 @@ def test_no_file_of_a_skill_is_more_than_a_text(tmp_path, record_property):
         (tmp_path / name / name).mkdir(parents=True)
         (tmp_path / name / name / "SKILL.md").write_text(text.replace("@mark@", str(tmp_path / MARK)))
         began, library = time.monotonic(), SkillLibrary([("workspace", tmp_path / name)])
-        library.look()
+        library.refresh()
         wrong = (
             ["it is offered"]
             if any(skill.name not in {"12", "liar", "wiring"} for skill in library.skills.values())
@@ -225,7 +225,7 @@ def test_no_file_of_a_skill_is_more_than_a_text(tmp_path, record_property):
         (many / f"s{number}").mkdir(parents=True)
         (many / f"s{number}/SKILL.md").write_text("---\nname: s\ndescription: d\n---\nx")
     began, library = time.monotonic(), SkillLibrary([("workspace", many)])
-    library.look()
+    library.refresh()
     tally.attack("skills: files", "2,000 of them", ["it took long"] if time.monotonic() - began > 5 else [])
     tally.judge()
 

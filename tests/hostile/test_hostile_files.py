@@ -68,7 +68,7 @@ class World:
 
     def tools(self, *extra):
         library = SkillLibrary([("home", self.home / "skills")])
-        library.look()
+        library.refresh()
         told = (self.workspace / "skills", self.workspace / "AGENTS.md")
         files = FileTools(self.workspace, [str(folder) for folder in extra], library=library, instructions=lambda: told)
         guard = Guard(Policy)
