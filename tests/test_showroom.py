@@ -208,7 +208,7 @@ def test_it_says_where_the_page_is_and_who_was_let_in(app, capsys, settings, sai
 
 def test_a_person_gets_a_code_and_forgets_every_browser(app, monkeypatch, capsys):
     home = app.config.home
-    monkeypatch.setattr("picoclaw.cli.page.require_terminal", lambda why: None)
+    monkeypatch.setattr("picoclaw.cli.channels.require_terminal", lambda why: None)
     assert cli.run(["page", "code"]) == 1
     assert "enabled = true" in capsys.readouterr().err
     (home / "config.toml").write_text("[page]\nenabled = true")

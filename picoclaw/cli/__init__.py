@@ -48,16 +48,13 @@ VERBS = {
 
 
 _SHARED_MODULES = {
-    "approvals": "policy",
-    "check": "doctor",
-    "doctor": "doctor",
-    "policy": "policy",
-    "backup": "backup",
-    "restore": "backup",
-    "tool": "tool",
-    "tools": "tool",
-    "uninstall": "update",
-    "update": "update",
+    **dict.fromkeys(("cron", "heartbeat", "rules"), "automation"),
+    **dict.fromkeys(("page", "telegram"), "channels"),
+    **dict.fromkeys(("approvals", "policy"), "policy"),
+    **dict.fromkeys(("check", "doctor"), "doctor"),
+    **dict.fromkeys(("backup", "restore"), "backup"),
+    **dict.fromkeys(("tool", "tools"), "tool"),
+    **dict.fromkeys(("uninstall", "update"), "update"),
 }
 """Modules of several verbs, whose functions are named after each."""
 

@@ -12,12 +12,11 @@ from typing import Any, TextIO
 from picoclaw import chart, times
 from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.conditions import get_unit
-from picoclaw.cli.common import add_board_option, open_app
+from picoclaw.cli.common import add_board_option, open_app, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
-from picoclaw.store import history_migrations
-from picoclaw.store.samples import Samples
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.store.history_migrations import HISTORY_FILE
+from picoclaw.text import format_json
 from picoclaw.tools import history
 from picoclaw.tools.history import SeriesSummary
 
@@ -38,25 +37,28 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print it; exit code 1 when nothing was measured, or nothing of that name is kept."""
     with open_app(given, make=False) as app:
-        path = app.config.home / history_migrations.HISTORY_FILE
-        if not path.exists() and not given.sensor:
-            print("nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs")
-            return 0
-        if not path.exists():
+        path = app.config.home / HISTORY_FILE
+        if path.exists():
+            return _show_history(app, given)
+        if given.sensor:
             raise ConfigError(
                 f"{path} is not there yet: measurements are kept while `picoclaw run` or an open chat runs"
             )
-        return _show_history(app, app.stores.samples, given)
+        print("nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs")
+        return 0
 
 
-def _show_history(app: App, samples: Samples, given: argparse.Namespace) -> int:
-    now, known = app.now(), samples.known()
+def _show_history(app: App, given: argparse.Namespace) -> int:
+    samples, now = app.stores.samples, app.now()
+    known = samples.known()
     if not given.sensor:
-        for row in history.list_newest(known, now.tzinfo):
-            print(escape_unprintable(row))
+        print_safe(*history.list_newest(known, now.tzinfo))
         _print_simulated_note(app)
         return 0
-    when = _parse_range(" ".join(given.range) or "last 24 hours", now)
+    try:
+        when = times.parse_range(" ".join(given.range) or "last 24 hours", now)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     series = history.find_series(list(known), given.sensor, "")
     if not series:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
@@ -68,8 +70,7 @@ def _show_history(app: App, samples: Samples, given: argparse.Namespace) -> int:
     if given.svg:
         _write_pictures(found, Path(given.svg), sys.stderr if given.json else sys.stdout)
     if given.json:
-        simulated = {"simulated": app.board.simulated}
-        print(format_json([_series_to_dict(look) | simulated for look in found]))
+        print(format_json([_series_to_dict(look) | {"simulated": app.board.simulated} for look in found]))
         return 0
     if not given.svg:
         _print_charts(found)
@@ -83,37 +84,21 @@ def _print_simulated_note(app: App) -> None:
         print(SIMULATED_MARK)
 
 
-def _parse_range(text: str, now: datetime) -> times.TimeRange:
-    try:
-        return times.parse_range(text, now)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
 def _print_charts(found: Sequence[SeriesSummary]) -> None:
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     for number, look in enumerate(found):
         if number:
             print()
-        labels = (
-            history.format_time(look.range.begin.timestamp(), look.range),
-            history.format_time(look.range.end.timestamp(), look.range),
-        )
-        for row in [*history.format_summary(look), *chart.draw_text(_compute_columns(look), labels, plain=plain)]:
-            print(escape_unprintable(row))
-
-
-def _compute_columns(look: SeriesSummary) -> list[float | None]:
-    """A mean for each step of the range, None where nothing was measured."""
-    begin = look.range.begin.timestamp()
-    count = max(1, -int(-look.range.seconds // look.step_s))
-    means = {round((span.at - begin) / look.step_s): span.mean for span in look.spans}
-    return [means.get(index) for index in range(count)]
+        begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
+        labels = history.format_time(begin, look.range), history.format_time(end, look.range)
+        means = {round((span.at - begin) / look.step_s): span.mean for span in look.spans}
+        steps = max(1, -int(-look.range.seconds // look.step_s))
+        columns = [means.get(index) for index in range(steps)]  # None where nothing was measured
+        print_safe(*history.format_summary(look), *chart.draw_text(columns, labels, plain=plain))
 
 
 def _series_to_dict(look: SeriesSummary) -> dict[str, Any]:
-    zone = look.range.begin.tzinfo
-    whole = look.whole
+    zone, whole = look.range.begin.tzinfo, look.whole
     figures = {"min": whole.low, "max": whole.high, "mean": whole.mean} if whole.good else {}
     return {
         "sensor": look.series.sensor,
@@ -146,22 +131,16 @@ def _write_pictures(found: Sequence[SeriesSummary], path: Path, told: TextIO) ->
 
 
 def draw_svg(look: SeriesSummary) -> str:
-    """Draw a series as SVG."""
+    """Draw a series as SVG, with a few round moments below it."""
     begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
     title = f"{look.series.sensor} {look.series.quantity} {get_unit(look.series)}".rstrip()
     points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
-    dates = [(at, history.format_time(at, look.range)) for at in _choose_date_labels(look)]
-    return chart.draw_svg(title, points, begin, end, dates, 3 * look.step_s)
-
-
-def _choose_date_labels(look: SeriesSummary) -> list[float]:
-    """A few round moments of the range."""
     apart = history.choose_step(look.range.seconds, _DATE_LABELS)
     first = look.range.begin.replace(minute=0, second=0, microsecond=0)
     if apart >= 86_400:
         first = first.replace(hour=0)
     count = int(look.range.seconds / apart) + 2
     moments = ((first + timedelta(seconds=apart * n)).timestamp() for n in range(count))
-    begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
-    edge = 0.04 * (end - begin)
-    return [at for at in moments if begin <= at <= end - edge]
+    last = end - 0.04 * (end - begin)
+    dates = [(at, history.format_time(at, look.range)) for at in moments if begin <= at <= last]
+    return chart.draw_svg(title, points, begin, end, dates, 3 * look.step_s)

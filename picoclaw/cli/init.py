@@ -6,9 +6,9 @@ On a terminal it asks for the few settings that a new home wants; every question
 import argparse
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from picoclaw import workspace
+from picoclaw.cli.common import print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import setup
@@ -33,52 +33,36 @@ def run(given: argparse.Namespace) -> int:
     if wanted and (given.diff or given.keep):
         raise ConfigError("--diff and --keep set nothing: give the settings to an `init` of their own")
     if given.diff:
-        return _show_diff(home)
+        shown = workspace.diff_templates(home)
+        if sys.stdout.isatty():  # which it cannot drive; `patch -p0` in the workspace takes it as it is
+            print(escape_unprintable(shown.decode(errors="replace")), end="")
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(shown)
+        take = f"`picoclaw init --diff | patch -p0 -d {home / 'workspace'}` takes it, `picoclaw init --keep` leaves it"
+        print(take if shown else "nothing is new in the templates of your pages", file=sys.stderr)
+        return 0
     if given.keep:
-        return _keep_pages(home)
-    return _prepare_home(home, given, wanted)
-
-
-def _prepare_home(home: Path, given: argparse.Namespace, wanted: setup.InitialSettings | None) -> int:
+        kept = workspace.keep_pages(home)
+        print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
+        return 0
     made, problem = workspace.prepare_home(home, restore=True, meeting=given.first_meeting)
     for path in made:
         print(f"made {path}")
     if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
     for what, mend in workspace.examine_workspace(home):
-        print(escape_unprintable(f"note: {what}\n      → {mend}" if mend else f"note: {what}"))
+        print_safe(f"note: {what}\n      → {mend}" if mend else f"note: {what}")
     if problem:
         raise ConfigError(problem)
+    tty = sys.stdin.isatty() and sys.stdout.isatty()
+    if given.ask and not tty:
+        raise ConfigError("--ask takes a terminal; `picoclaw init --help` lists the options that answer the questions")
+    is_new = home / "config.toml" in made  # a chat may have made the home before
     answers: Iterable[setup.InitialSettings] = [wanted] if wanted else []
-    if _may_ask(given, home / "config.toml" in made) and not wanted:  # a chat may have made the home before
+    if not wanted and (given.ask or (is_new and not given.no_questions and tty)):
         answers = setup.ask_settings(load_config())
     for answer in answers:
-        for line in setup.write_settings(home, answer):
-            print(escape_unprintable(line))
+        print_safe(*setup.write_settings(home, answer))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
-    return 0
-
-
-def _may_ask(given: argparse.Namespace, new: object) -> bool:
-    if given.ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigError("--ask takes a terminal; `picoclaw init --help` lists the options that answer the questions")
-    return bool(given.ask or (new and not given.no_questions and sys.stdin.isatty() and sys.stdout.isatty()))
-
-
-def _show_diff(home: Path) -> int:
-    """Print what `patch -p0` in the workspace takes; to a person's terminal so that it cannot drive it."""
-    shown = workspace.diff_templates(home)
-    if sys.stdout.isatty():
-        print(escape_unprintable(shown.decode(errors="replace")), end="")
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(shown)
-    take = f"`picoclaw init --diff | patch -p0 -d {home / 'workspace'}` takes it, `picoclaw init --keep` leaves it"
-    print(take if shown else "nothing is new in the templates of your pages", file=sys.stderr)
-    return 0
-
-
-def _keep_pages(home: Path) -> int:
-    kept = workspace.keep_pages(home)
-    print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
     return 0

@@ -4,14 +4,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import detect_board_kind
+from picoclaw.cli.common import add_subcommands, detect_board_kind, print_safe, require_terminal
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error
@@ -22,7 +22,6 @@ from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.rescue import open_board
 from picoclaw.resources import get_home
-from picoclaw.text import escape_unprintable
 from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import get_owner_time
 
@@ -33,36 +32,29 @@ _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's words."""
     parser.add_argument("--board", choices=["linux", "sim"], help="which board to use; else the configured one")
-    words = parser.add_subparsers(dest="act", metavar="ACT")
-    words.add_parser("list", help="what is declared, and how it is (the default)")
-    words.add_parser("safe", help="bring everything to its safe level; exit code 0 only if all of it is")
-    words.add_parser("resume", help="end a stop")
-    for name, purpose in (
-        ("set", "switch one on for some seconds"),
-        ("off", "bring one to its safe level"),
-        ("arm", "let a new or changed declaration drive its output"),
-        ("disarm", "take that back"),
-    ):
-        word = words.add_parser(name, help=purpose)
-        word.add_argument("name", metavar="NAME")
-        if name == "set":
-            word.add_argument("level", metavar="LEVEL", help="on, off or percent")
-            word.add_argument("seconds", metavar="SECONDS", type=float, nargs="?", help="else as long as it may")
-    word = words.add_parser("audit", help="what was done and refused, by whom, by which rule")
-    word.add_argument("--verify", action="store_true", help="check that no line was changed")
-    word.add_argument("--json", action="store_true", help="print the records as they are kept")
-    word.add_argument(
-        "-n", metavar="LINES", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
-    )
+    words = add_subcommands(parser, {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
+    for name in ("set", "off", "arm", "disarm"):
+        words[name].add_argument("name", metavar="NAME")
+    words["set"].add_argument("level", metavar="LEVEL", help="on, off or percent")
+    words["set"].add_argument("seconds", metavar="SECONDS", type=float, nargs="?", help="else as long as it may")
+    log = words["audit"]
+    log.add_argument("--verify", action="store_true", help="check that no line was changed")
+    log.add_argument("--json", action="store_true", help="print the records as they are kept")
+    count = f"how many (default {_DEFAULT_RECORDS})"
+    log.add_argument("-n", metavar="LINES", type=int, default=_DEFAULT_RECORDS, help=count)
 
 
 def run(given: argparse.Namespace) -> int:
     """Do it; exit code 1 when it was refused or failed, with the reason on stderr."""
-    return _SUBCOMMANDS[given.act or "list"](get_home(os.environ), given)
+    _, act = _SUBCOMMANDS[given.act or "list"]
+    return act(get_home(os.environ), given)
 
 
-def _make_client(home: Path, given: argparse.Namespace) -> OutputsClient:
-    return OutputsClient(home, lambda: given.board or detect_board_kind())
+@contextmanager
+def _open_client(home: Path, given: argparse.Namespace) -> Iterator[OutputsClient]:
+    client = OutputsClient(home, lambda: given.board or detect_board_kind())
+    yield client
+    client.leave()
 
 
 def _list_outputs(home: Path, given: argparse.Namespace) -> int:
@@ -70,17 +62,10 @@ def _list_outputs(home: Path, given: argparse.Namespace) -> int:
     if not found.outputs and not found.problems:
         print(f"no output is declared; {found.path} would hold them")
         return 0
-    client = _make_client(home, given)
-    answer = client.list()
-    client.leave()
-    _print_lines(format_outputs(answer))
+    with _open_client(home, given) as client:
+        answer = client.list()
+    print_safe(*format_outputs(answer))
     return 1 if answer["problems"] else 0
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    """Print what comes from files, which cannot drive the terminal."""
-    for line in lines:
-        print(escape_unprintable(line))
 
 
 def _switch_all_safe(home: Path, given: argparse.Namespace) -> int:
@@ -89,33 +74,35 @@ def _switch_all_safe(home: Path, given: argparse.Namespace) -> int:
 
 
 def _set_output(home: Path, given: argparse.Namespace) -> int:
-    client = _make_client(home, given)
-    if client.wants_yes(given.name, given.level) and not sys.stdin.isatty() and given.board != "sim":
-        raise Denied(f"{given.name} needs the owner's yes (confirm = true), which only a person at a terminal can give")
-    print(client.set(given.name, given.level, given.seconds, "owner"))
-    client.leave()
+    with _open_client(home, given) as client:
+        if client.wants_yes(given.name, given.level) and not sys.stdin.isatty() and given.board != "sim":
+            raise Denied(
+                f"{given.name} needs the owner's yes (confirm = true), which only a person at a terminal can give"
+            )
+        print(client.set(given.name, given.level, given.seconds, "owner"))
     return 0
 
 
 def _switch_off(home: Path, given: argparse.Namespace) -> int:
-    client = _make_client(home, given)
-    print(client.off(given.name, "owner"))
-    client.leave()
+    with _open_client(home, given) as client:
+        print(client.off(given.name, "owner"))
     return 0
 
 
 def _end_stop(home: Path, given: argparse.Namespace) -> int:
-    _require_terminal("a stop is ended")
-    client = _make_client(home, given)
-    print(client.resume("owner"))
-    client.leave()
+    require_terminal("a stop is ended only by a person at a terminal")
+    with _open_client(home, given) as client:
+        print(client.resume("owner"))
     return 0
 
 
 def _arm_output(home: Path, given: argparse.Namespace) -> int:
-    _require_terminal("an output is armed")
+    require_terminal("an output is armed only by a person at a terminal")
     output = _find_armable_output(home, given)
-    _print_lines(_format_declaration(home, output))
+    # what the owner wrote, and the limits and the safe level that count without being written
+    wrote = read_toml(find_outputs_file(home))["outputs"][output.name]
+    kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS_SHOWN}
+    print_safe(f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items()))
     print(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
     print(
         "If the program that switched it on and both processes that watch over it are killed at the same moment, it"
@@ -126,6 +113,22 @@ def _arm_output(home: Path, given: argparse.Namespace) -> int:
     _save_armed(home, {**config.load_armed(home), output.name: output.digest}, "arm", output.name)
     print(f"{output.name} is armed; a changed declaration has to be armed anew")
     return 0
+
+
+def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
+    name, found = given.name, config.load_outputs(find_outputs_file(home))
+    if found.problems:
+        raise ConfigError(found.problems[0])
+    if name not in found.outputs:
+        raise ConfigError(f"{found.path} declares no output {name!r}; declared: {', '.join(found.outputs) or 'none'}")
+    board = open_board(given.board or detect_board_kind(), home)
+    try:
+        fault = plan.check_wiring(board, home, found).faults.get(name)
+    finally:
+        board.close()
+    if fault:
+        raise ConfigError(f"{found.path}: {fault}")
+    return found.outputs[name]
 
 
 def _disarm_output(home: Path, given: argparse.Namespace) -> int:
@@ -158,7 +161,7 @@ def _show_audit(home: Path, given: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigError(f"{error.filename}: {explain_os_error(error)}") from None
     for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
-        _print_lines([line.decode("utf-8", "replace") if given.json or said is None else _format_record(said, home)])
+        print_safe(line.decode("utf-8", "replace") if given.json or said is None else _format_record(said, home))
     return 0
 
 
@@ -170,42 +173,13 @@ def _format_record(record: Mapping[str, Any], home: Path) -> str:
     return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
 
 
-def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
-    name, found = given.name, config.load_outputs(find_outputs_file(home))
-    if found.problems:
-        raise ConfigError(found.problems[0])
-    if name not in found.outputs:
-        raise ConfigError(f"{found.path} declares no output {name!r}; declared: {', '.join(found.outputs) or 'none'}")
-    looked_at = open_board(given.board or detect_board_kind(), home)
-    try:
-        fault = plan.check_wiring(looked_at, home, found).faults.get(name)
-    finally:
-        looked_at.close()
-    if fault:
-        raise ConfigError(f"{found.path}: {fault}")
-    return found.outputs[name]
-
-
-def _format_declaration(home: Path, output: OutputConfig) -> list[str]:
-    """What the owner wrote, and the limits and the safe level that count without being written."""
-    wrote = read_toml(find_outputs_file(home))["outputs"][output.name]
-    kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS_SHOWN}
-    return [f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]
-
-
-def _require_terminal(what: str) -> None:
-    """A fence, not a wall: a command that a model runs could make itself a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Denied(f"{what} only by a person at a terminal")
-
-
-_SUBCOMMANDS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
-    "list": _list_outputs,
-    "safe": _switch_all_safe,
-    "set": _set_output,
-    "off": _switch_off,
-    "resume": _end_stop,
-    "arm": _arm_output,
-    "disarm": _disarm_output,
-    "audit": _show_audit,
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, argparse.Namespace], int]]] = {
+    "list": ("what is declared, and how it is (the default)", _list_outputs),
+    "safe": ("bring everything to its safe level; exit code 0 only if all of it is", _switch_all_safe),
+    "resume": ("end a stop", _end_stop),
+    "set": ("switch one on for some seconds", _set_output),
+    "off": ("bring one to its safe level", _switch_off),
+    "arm": ("let a new or changed declaration drive its output", _arm_output),
+    "disarm": ("take that back", _disarm_output),
+    "audit": ("what was done and refused, by whom, by which rule", _show_audit),
 }

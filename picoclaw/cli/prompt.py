@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from picoclaw.agent.context import BuiltContext
-from picoclaw.agent.dispatcher import replace_surrogates
 from picoclaw.app import App
 from picoclaw.cli.common import add_board_option, check_conversation, open_app
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
@@ -36,13 +35,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with open_app(given, make=False) as app:
-        check_conversation(app, replace_surrogates(given.session))
+        check_conversation(app, given.session)
         if given.mode:
             app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
         if not given.message.strip():
             print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
             return 2
-        inbound = Inbound(given.session, replace_surrogates(given.message), given.origin)
+        inbound = Inbound(given.session, given.message, given.origin)
         told, body = _build_request(app, inbound)
         left_out = app.context_builder.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]

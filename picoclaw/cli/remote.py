@@ -77,7 +77,7 @@ class RemoteDaemon:
     def finish(self, tell: Callable[[list[str]], None], *, at_end: bool) -> bool:
         """Wait for the subagents of the chat, which the daemon has work; the answer does not hang on that."""
         if self._has_tasks:
-            from picoclaw.daemon.subagents import finish_subagents
+            from picoclaw.daemon.local import finish_subagents
 
             try:
                 with open_app(self._given) as app:

@@ -4,11 +4,10 @@ import argparse
 import sys
 import termios
 import time
-from collections.abc import Sequence
 
 from picoclaw.agent import summon
 from picoclaw.app import App
-from picoclaw.cli.common import add_board_option, open_app
+from picoclaw.cli.common import add_board_option, open_app, print_note
 from picoclaw.errors import ConfigError, ProviderError
 from picoclaw.prompts import count_bytes
 from picoclaw.resources import find_shipped
@@ -32,17 +31,29 @@ def run(given: argparse.Namespace) -> int:
     if not 0 < len(persona) <= _MAX_PERSONA_CHARS:
         raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
     with open_app(given, make=not given.dry_run) as app:
-        good, instead = _request_character(app, persona)
-        wanted, problems = summon.list_changes(app.config.workspace, find_shipped("templates") / "workspace", good)
-        for problem in problems:
-            _print_note(problem)
-        if instead:
-            _print_note(f"{instead}; the templates {'are offered instead' if wanted else 'would change nothing'}")
+        workspace = app.config.workspace
+        good, problem = _request_character(app, persona)
+        wanted, problems = summon.list_changes(workspace, find_shipped("templates") / "workspace", good)
+        for each in problems:
+            print_note(each)
+        if problem:
+            print_note(f"{problem}; the templates {'are offered instead' if wanted else 'would change nothing'}")
         for change in wanted:
             print(escape_unprintable(summon.format_diff(change)), end="")
         if wanted and not given.dry_run:
             agreed = _confirm(by_model=bool(good), yes=given.yes)
-            return 1 if agreed is None or (agreed and not _write_changes(app, wanted)) else int(not good)
+            if not agreed:
+                return 1 if agreed is None else int(not good)
+            written = []
+            try:  # in order; it says which, also when the disk fails in the middle
+                for change in wanted:
+                    if summon.write_change(workspace, change):
+                        written.append(change.name)
+                    else:
+                        print_note(f"{change.name} was changed meanwhile and is left alone; run it again")
+            finally:
+                print(f"Wrote {', '.join(written) or 'nothing'}.", flush=True)
+            return 1 if len(written) < len(wanted) else int(not good)
         if good and not wanted:
             print("Nothing to change.")
     return int(not good)
@@ -56,7 +67,7 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     pages = Pages(app.config.home).pages(summon.SUMMON_FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
-    _print_note(f"asking {app.models.name}; Ctrl-C ends it")
+    print_note(f"asking {app.models.name}; Ctrl-C ends it")
     request, too_long = summon.build_request(app.prompts, persona, pages, tools, model, deadline)
     try:
         answer = summon.ask_for_files(app.models, request)
@@ -64,9 +75,9 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
         return {}, f"the model did not answer: {error}"
     good, problems = summon.check_files(answer, too_long)
     for problem in problems:
-        _print_note(problem)
+        print_note(problem)
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
-    _print_note(f"{counted}; {len(good)} files of {sum(map(count_bytes, good.values()))} bytes in all")
+    print_note(f"{counted}; {len(good)} files of {sum(map(count_bytes, good.values()))} bytes in all")
     return good, "" if good else "nothing of the model's answer could be used"
 
 
@@ -75,9 +86,8 @@ def _confirm(*, by_model: bool, yes: bool) -> bool | None:
     if yes and by_model:
         return True
     if yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        _print_note(
-            "nothing was written: " + ("--yes is not for the templates" if yes else "it takes a terminal, or --yes")
-        )
+        why = "--yes is not for the templates" if yes else "it takes a terminal, or --yes"
+        print_note(f"nothing was written: {why}")
         return None
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     try:
@@ -89,21 +99,3 @@ def _confirm(*, by_model: bool, yes: bool) -> bool | None:
         return True
     print("Nothing was written.")
     return False
-
-
-def _write_changes(app: App, wanted: Sequence[summon.FileChange]) -> bool:
-    """Write in order; tells whether all were, and says which, also when the disk fails in the middle."""
-    written = []
-    try:
-        for change in wanted:
-            if summon.write_change(app.config.workspace, change):
-                written.append(change.name)
-            else:
-                _print_note(f"{change.name} was changed meanwhile and is left alone; run it again")
-    finally:
-        print(f"Wrote {', '.join(written) or 'nothing'}.", flush=True)
-    return len(written) == len(wanted)
-
-
-def _print_note(text: str) -> None:
-    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)

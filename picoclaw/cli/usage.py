@@ -2,15 +2,15 @@
 
 import argparse
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from picoclaw.cli.common import print_safe
 from picoclaw.config import load_config
-from picoclaw.config.tables import CostsConfig
 from picoclaw.errors import ConfigError
 from picoclaw.providers import ledger
-from picoclaw.store.ledger import RETENTION_DAYS, LedgerRows
+from picoclaw.store.ledger import RETENTION_DAYS
 from picoclaw.stores import Stores
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.text import format_json
 from picoclaw.workspace.pages import get_owner_time
 
 _DEFAULT_DAYS = 7
@@ -30,34 +30,20 @@ def run(given: argparse.Namespace) -> int:
     if not 1 <= given.days <= RETENTION_DAYS:
         raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")
     config = load_config()
-    now, stores = get_owner_time(config.home), Stores(config)
-    last = now.date()
+    costs, stores, last = config.costs, Stores(config), get_owner_time(config.home).date()
     with closing(stores):
-        there = (config.home / "state.db").exists()
         first = last - timedelta(days=given.days - 1)
-        rows = stores.accounts.rows(first.isoformat(), last.isoformat()) if there else {}
+        is_there = (config.home / "state.db").exists()
+        rows = stores.accounts.rows(first.isoformat(), last.isoformat()) if is_there else {}
     of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
     if given.json:
-        print(format_json(_usage_to_dict(rows, of_today, given.by, now, config.costs)))
-        return 0
-    if not rows:
+        used = ledger.count_use(of_today, costs.by_model)
+        day = {"date": last.isoformat(), "tokens": used.tokens, "money": used.money}
+        caps = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
+        sums = {"rows": ledger.list_usage_rows(rows, given.by), "all": ledger.sum_all(rows)._asdict()}
+        print(format_json({"by": given.by, **sums, "today": day | caps, "currency": costs.currency}))
+    elif not rows:
         print(ledger.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
-        return 0
-    for line in (*ledger.format_table(rows, given.by, config.costs), *ledger.format_today(of_today, config.costs)):
-        print(escape_unprintable(line))
+    else:
+        print_safe(*ledger.format_table(rows, given.by, costs), *ledger.format_today(of_today, costs))
     return 0
-
-
-def _usage_to_dict(
-    rows: LedgerRows, of_today: LedgerRows, by: str, now: datetime, costs: CostsConfig
-) -> dict[str, object]:
-    used = ledger.count_use(of_today, costs.by_model)
-    day = {"date": now.date().isoformat(), "tokens": used.tokens, "money": used.money}
-    limits = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
-    return {
-        "by": by,
-        "rows": ledger.list_usage_rows(rows, by),
-        "all": ledger.sum_all(rows)._asdict(),
-        "today": day | limits,
-        "currency": costs.currency,
-    }

@@ -1,0 +1,346 @@
+"""`picoclaw cron`, `rules` and `heartbeat`: what happens by itself, what is wrong with it, what it has done."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Any
+
+from picoclaw.app import App
+from picoclaw.automation import rule_engine, rules
+from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.heartbeat import HEARTBEAT_OK, HeartbeatCheck
+from picoclaw.automation.wakeup import wake_all
+from picoclaw.cli.common import (
+    DEFAULT_SESSION,
+    add_board_option,
+    add_subcommands,
+    call_tool,
+    check_chat,
+    open_app,
+    parse_count,
+    print_note,
+    print_safe,
+)
+from picoclaw.daemon.signals import block_signals, handle_signals
+from picoclaw.errors import ConfigError, StoreError, ToolError
+from picoclaw.messages import Turn
+from picoclaw.store import history_migrations
+from picoclaw.store.heartbeats import HeartbeatRecord
+from picoclaw.store.jobs import Job
+from picoclaw.store.outbox import Outbox
+from picoclaw.store.rule_log import MAX_FIRINGS, RuleLog
+from picoclaw.store.samples import ClockReading
+from picoclaw.text import format_json
+from picoclaw.times import format_duration
+from picoclaw.tools.cron import format_row, list_upcoming
+
+# --- reminders and jobs ---
+
+_MAX_NEXT_TIMES = 3
+_TOOL_ARGUMENTS = {
+    *("message", "kind", "command", "at_seconds", "at", "every_seconds", "cron_expr", "tz", "deliver", "late", "job")
+}
+
+
+def add_cron_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "list": "all of them, with when they are due and how they went (the default)",
+        "add": "a new one",
+        "get": "all that there is to know of one",
+        "update": "give one another time or text",
+        "remove": "drop one",
+        "enable": "let one be due again",
+        "disable": "keep one from being due",
+        "run": "do one now, beside its plan",
+    }
+    words = add_subcommands(parser, purposes, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    for word in (parser, words["list"]):
+        word.add_argument("--json", action="store_true", help="print the list as JSON")
+    for word in (parser, *words.values()):
+        add_board_option(word)
+    for name, word in words.items():
+        if name not in {"list", "add"}:
+            word.add_argument("job", type=int, metavar="NUMBER")
+        if name in {"add", "update"}:
+            _add_job_options(word)
+
+
+def _add_job_options(word: argparse.ArgumentParser) -> None:
+    word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
+    word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
+    word.add_argument("--command", metavar="CMD", help="a command instead of a text; it can only look")
+    word.add_argument("--write", action="store_true", help="the command may change files of the workspace")
+    word.add_argument("--network", action="store_true", help="the command may use the network")
+    word.add_argument("--in", dest="at_seconds", type=float, metavar="SECONDS", help="so many seconds from now")
+    word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
+    word.add_argument("--every", dest="every_seconds", type=float, metavar="SECONDS", help="again and again")
+    word.add_argument("--cron", dest="cron_expr", metavar="EXPR", help="'30 7 * * 1-5': minute hour day month weekday")
+    word.add_argument("--tz", metavar="ZONE", help="the zone that the time is meant in, such as Berlin")
+    word.add_argument("--deliver", choices=["always", "change", "failure"], help="when the outcome is told")
+    word.add_argument("--late", choices=["once", "skip"], help="what becomes of it when it was missed")
+    chat = "the chat that it belongs to, one that there is"
+    word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help=chat)
+
+
+def run_cron(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when it could not be done, with the reason on stderr. An open chat heeds it at once."""
+    with open_app(given) as app:
+        handle_signals()
+        if given.act not in {None, "list"}:
+            return _call_cron_tool(app, given)
+        now, jobs = app.now(), app.stores.jobs.all()
+        if given.json:
+            print(format_json([_job_to_dict(job, now) for job in jobs]))
+            return 0
+        for job in jobs:
+            chat = "" if job.session == DEFAULT_SESSION else f" (chat {job.session!r})"
+            print_safe(f"{format_row(job, now)}{chat}")
+        if not jobs:
+            print("no reminders")
+    return 0
+
+
+def _job_to_dict(job: Job, now: datetime) -> dict[str, Any]:
+    try:
+        upcoming = list_upcoming(job, now, _MAX_NEXT_TIMES) if job.enabled else ()
+        following = [due.isoformat(timespec="seconds") for due in upcoming]
+    except ValueError:  # its zone is not known here, which the list says
+        following = []
+    return job._asdict() | {"plan": job.plan._asdict(), "next": following}
+
+
+def _call_cron_tool(app: App, given: argparse.Namespace) -> int:
+    """Make the call that a model would make, as the chat that the job belongs to."""
+    arguments = {name: value for name, value in vars(given).items() if name in _TOOL_ARGUMENTS and value is not None}
+    if rights := [name for name in ("write", "network") if getattr(given, name, False)]:
+        arguments["rights"] = " ".join(rights)
+    session = next((job.session for job in app.stores.jobs.all() if job.number == arguments.get("job")), None)
+    if session is None and "job" in arguments:
+        raise ToolError(f"there is no reminder or job {arguments['job']}; `picoclaw cron` lists them")
+    if session is None and given.session != DEFAULT_SESSION:
+        check_chat(app, given.session)
+    return 0 if call_tool(app, session or given.session, "cron", {"action": given.act} | arguments) else 1
+
+
+# --- rules ---
+
+_DEFAULT_RECORDS = 20
+
+
+def add_rules_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    purposes = {name: purpose for name, (purpose, _) in _RULE_SUBCOMMANDS.items()}
+    words = add_subcommands(parser, purposes, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    for word in (parser, *words.values()):
+        add_board_option(word)
+    for name in ("explain", "remove"):
+        words[name].add_argument("name", metavar="NAME")
+    words["log"].add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
+    count, most = f"how many (default {_DEFAULT_RECORDS})", parse_count(1, MAX_FIRINGS)
+    words["log"].add_argument("-n", metavar="LINES", type=most, default=_DEFAULT_RECORDS, help=count)
+
+
+def run_rules(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when a rule cannot be followed."""
+    with open_app(given, make=False) as app:
+        _, act = _RULE_SUBCOMMANDS[given.act or "list"]
+        return act(app, given)
+
+
+def _load_rules(app: App) -> rules.RuleSet:
+    """Read the rules as they are now, and have an open chat do so, which may sleep for long without any sensor."""
+    wake_all(app.config.home)
+    return rules.load_rules(app.config.home, app.now(), str(app.context_builder.zone() or ""))
+
+
+def _list_rules(app: App, _: argparse.Namespace) -> int:
+    found = _load_rules(app)
+    if not found.rules and not found.problems:
+        print(f"no rules; {found.path} would hold them")
+        return 0
+    states, unknown = {}, []
+    try:
+        if (app.config.home / history_migrations.HISTORY_FILE).exists():
+            kept = RuleLog(app.stores.chronicle).states()
+            states = {name: rule_engine.load_state(text) for name, text in kept.items()}
+    except StoreError as error:  # the rules themselves are in a file of their own
+        unknown = [str(error)]
+    now = _read_clock(app) if states else None
+    for one in found.rules.values():
+        print_safe(rules.explain_rule(one))
+        if now and one.name in states and one.written.enabled:
+            print_safe(f"    {rule_engine.describe_state(one, states[one.name], now)}")
+    return max(_print_problems(found.problems.values()), _print_problems(unknown, "where they stand cannot be told"))
+
+
+def _print_problems(problems: Iterable[str], what: str = "not followed") -> int:
+    rows = [f"{what}: {problem}" for problem in problems]
+    print_safe(*rows)
+    return 1 if rows else 0
+
+
+def _read_clock(app: App) -> ClockReading:
+    """Now; only an open chat can tell that nobody has set the date for a while, and has written down so."""
+    from picoclaw.outputs.supervisor.sensing import read_trusted_time
+
+    boot = read_boot_id()
+    is_trusted = read_trusted_time(app.board, app.config.home) is not None or app.stores.samples.dated(boot)
+    return ClockReading(boot, boottime(), app.now(), is_trusted)
+
+
+def _explain_rule(app: App, given: argparse.Namespace) -> int:
+    found = _load_rules(app)
+    if given.name in found.problems:
+        return _print_problems([found.problems[given.name]])
+    if given.name not in found.rules:
+        raise ConfigError(f"{found.path} has no rule {given.name!r}; there are: {', '.join(found.rules) or 'none'}")
+    rule = found.rules[given.name]
+    print_safe(rules.explain_rule(rule), *(f"    but {doubt}" for doubt in _list_doubts(app, rule)))
+    return 0
+
+
+def _list_doubts(app: App, rule: rules.Rule) -> list[str]:
+    from picoclaw.tools.rules import list_doubts, list_measured
+
+    wiring = app.wiring
+    return list(list_doubts(rule, app.config.home, list_measured(wiring.board, wiring.wired, wiring.drivers)))
+
+
+def _check_rules(app: App, _: argparse.Namespace) -> int:
+    found = _load_rules(app)
+    bad = _print_problems(found.problems.values())
+    for rule in found.rules.values():
+        for doubt in _list_doubts(app, rule):
+            bad = 1
+            print_safe(f"{rule.name}: {doubt}")
+    if not bad:
+        print(f"{len(found.rules)} rules, no mistakes")
+    return bad
+
+
+def _remove_rule(app: App, given: argparse.Namespace) -> int:
+    rules.remove_rule(app.config.home, given.name)
+    wake_all(app.config.home)
+    print(f"rule {given.name} is removed")
+    return 0
+
+
+def _show_rule_log(app: App, given: argparse.Namespace) -> int:
+    home, name = app.config.home, given.name
+    kept = (home / history_migrations.HISTORY_FILE).exists()
+    records = RuleLog(app.stores.chronicle).log(given.n, name) if kept else []
+    if not records:
+        found = _load_rules(app)
+        if name and name not in {*found.rules, *found.problems}:
+            raise ConfigError(f"no rule {name!r} has done anything, and {found.path} has none of that name")
+        print(f"rule {name} has done nothing yet" if name else "no rule has done anything yet")
+        return 0
+    waiting = Outbox(app.stores.database).numbers() if (home / "state.db").exists() else frozenset()
+    for record in records:
+        at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
+        outcome = rule_engine.format_outcome(record.outcome, waiting)
+        outcome = outcome or "outcome unknown: picoclaw was stopped in the middle"
+        print_safe(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}")
+    return 0
+
+
+_RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, argparse.Namespace], int]]] = {
+    "list": ("explain them all, and where each stands (the default)", _list_rules),
+    "check": ("look for mistakes; exit code 1 when there is one", _check_rules),
+    "explain": ("explain one", _explain_rule),
+    "remove": ("take one out of rules.toml", _remove_rule),
+    "log": ("what rules have done, and the readings that caused it", _show_rule_log),
+}
+
+
+# --- heartbeats ---
+
+
+def add_heartbeat_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would be decided now, ask and keep nothing")
+    parser.add_argument("--if-due", action="store_true", help="keep to the interval and the quiet hours, as by itself")
+    parser.add_argument("--json", action="store_true", help="print it for programs")
+    add_board_option(parser)
+
+
+def run_heartbeat(given: argparse.Namespace) -> int:
+    """Look at the checklist, say what was decided and why, ask the model if it is due; 1 when it was asked in vain."""
+    from picoclaw.automation.checklist import SampleHistory
+    from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
+    from picoclaw.daemon.local import run_claimed_tasks
+
+    with open_app(given) as app, closing(SampleHistory(app.config.home)) as past:
+        handle_signals()
+        turns: list[Turn] = []
+        heartbeat = build_heartbeat(app, past, turns.append, block_signals)
+        now = read_heartbeat_time(app, make_clock_watch(app))
+        looked = heartbeat.look(now, by_hand=not (given.dry_run or given.if_due), keep=not given.dry_run)
+        if not given.json:
+            print_safe(*_format_check(looked, now.wall), *(_format_request(looked) if given.dry_run else []))
+        asks = looked.decision.beat and not given.dry_run
+        beat = heartbeat.beat(looked, now, told=sys.stdout.isatty() and not given.json) if asks else None
+        if given.json:
+            print(format_json(_check_to_dict(looked, beat)))
+        elif beat:
+            all_well = looked.checklist.answer or HEARTBEAT_OK
+            print_safe(beat.text or (all_well if beat.outcome == "silent" else "the model gave no answer"))
+            notice = turns[-1].notice.text if turns else ""
+            print_note(f"{notice}; {beat.tokens:,} tokens" if notice else f"{beat.tokens:,} tokens")
+        elif asks:
+            print("another picoclaw has just had a heartbeat")
+        if beat:
+            run_claimed_tasks(app, print_note)
+    return 1 if beat and beat.outcome in {"failed", "put off"} else 0
+
+
+def _format_check(looked: HeartbeatCheck, now: datetime) -> Iterator[str]:
+    """The checklist as it was understood, and the decision."""
+    for finding in looked.situation.findings:
+        yield f"line {finding.item.line}: {'due' if finding.due else 'not due'}, {finding.why}: {finding.item.text}"
+    yield from map(str, looked.checklist.problems)
+    if looked.checklist.done:
+        yield f"{looked.checklist.done} done"
+    today, last, said = looked.today, looked.today.last, "no heartbeat yet"
+    if last:
+        how = {"silent": "all was well", "said": "something was told", "failed": "it failed"}
+        ago = format_duration(max(0.0, now.timestamp() - last.at))
+        said = f"the last heartbeat was {ago} ago, {how.get(last.outcome, 'it was cut off')}"
+    yield f"today {today.tokens:,} of {looked.situation.cap:,} tokens; {said}"
+    decision = looked.decision
+    yield f"{'asking' if decision.beat else 'nothing is asked'} ({decision.rule}): {decision.why}"
+
+
+def _format_request(looked: HeartbeatCheck) -> Iterator[str]:
+    """What a model would be asked."""
+    if looked.checklist.instructions:
+        yield "instructions of HEARTBEAT.md, which a model is shown with what is due:"
+        yield from (f"  {line}" for line in looked.checklist.instructions.split("\n"))
+    answers = dict.fromkeys([HEARTBEAT_OK, looked.checklist.answer or HEARTBEAT_OK])
+    yield f"all is well, and you are not told, when it answers {' or '.join(answers)}"
+    if looked.decision.ask:
+        yield "it would be asked:"
+        yield from (f"  {line}" for line in looked.decision.ask.split("\n"))
+
+
+def _check_to_dict(looked: HeartbeatCheck, beat: HeartbeatRecord | None) -> dict[str, Any]:
+    decision = looked.decision
+    return {
+        "beat": decision.beat,
+        "rule": decision.rule,
+        "why": decision.why,
+        "ask": decision.ask,
+        "lines": [
+            {"line": f.item.line, "text": f.item.text, "due": f.due, "why": f.why} for f in looked.situation.findings
+        ],
+        "instructions": looked.checklist.instructions,
+        "all_well": looked.checklist.answer or HEARTBEAT_OK,
+        "problems": [str(problem) for problem in looked.checklist.problems],
+        "done": looked.checklist.done,
+        "tokens_today": looked.today.tokens + (beat.tokens if beat else 0),
+        "outcome": beat.outcome if beat else "",
+        "text": beat.text if beat else "",
+    }

@@ -1,0 +1,161 @@
+"""`picoclaw page` and `picoclaw telegram`: who is let in, by a browser or over the bot, and where it can be reached."""
+
+import argparse
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from picoclaw.cli.common import add_subcommands, format_minute, print_safe, require_terminal
+from picoclaw.config import Config, load_config
+from picoclaw.config.tables import PageConfig
+from picoclaw.errors import ChannelError, ConfigError
+from picoclaw.resources import get_home
+from picoclaw.text import format_json
+
+if TYPE_CHECKING:
+    from picoclaw.channels.telegram.pairing import Pairing
+
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
+_NO_BOT_TEXT = (
+    "no Telegram bot is set up: ask @BotFather for one, put its token into {path} as"
+    ' telegram_token = "..." (chmod 600), then start `picoclaw run`'
+)
+
+
+def add_page_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "code": "print a code that lets one browser in within ten minutes",
+        "status": "where the page is, and which browsers have been let in (the default)",
+        "logout": "forget every browser",
+    }
+    add_subcommands(parser, purposes)
+
+
+def run_page(given: argparse.Namespace) -> int:
+    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
+    from picoclaw.channels.dashboard.login import CODE_LIFETIME_S, Logins, make_code
+
+    home = get_home(os.environ)
+    if given.act == "logout":
+        print(f"forgotten: {Logins(home).forget()}")
+        return 0
+    if given.act == "code":
+        require_terminal("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
+        if not home.is_dir():
+            raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
+    page = load_config().page
+    urls = " or ".join(_list_urls(page)) if page.enabled else ""
+    if given.act == "code":
+        if not page.enabled:
+            raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
+        print(make_code(home))
+        print(f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {urls}; it lets one browser in.")
+        return 0
+    print(f"the page is {f'at {urls}' if page.enabled else 'off'}")
+    for login in Logins(home).listed():
+        since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
+        print_safe(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
+    return 0
+
+
+def _list_urls(page: PageConfig) -> Iterator[str]:
+    """Name the addresses that a browser can be given."""
+    if page.host not in _ANY_ADDRESS:
+        host = f"[{page.host}]" if ":" in page.host else page.host
+        yield f"http://{host}:{page.port}/"
+        return
+    name = socket.gethostname().partition(".")[0]
+    yield f"http://{name}.local:{page.port}/"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:  # finds out the address that this board has in its network; nothing is sent
+            probe.connect(("192.0.2.1", 9))
+            address = str(probe.getsockname()[0])
+        except OSError:
+            return
+    yield f"http://{address}:{page.port}/"
+
+
+def add_telegram_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "pair": "print a code; whoever sends it to the bot may talk to it",
+        "status": "say whether Telegram answers, and who may talk to the bot",
+        "forget": "let somebody talk to it no more",
+        "unhook": "take the bot back from a webhook that another program has left",
+    }
+    words = add_subcommands(parser, purposes, required=True, allow_abbrev=False)
+    words["status"].add_argument("--json", action="store_true", help="print JSON")
+    words["forget"].add_argument("number", type=int, metavar="NUMBER", help="as status prints it")
+
+
+def run_telegram(given: argparse.Namespace) -> int:
+    """Do it."""
+    from picoclaw.channels.telegram.api import TelegramApi
+    from picoclaw.channels.telegram.pairing import Pairing
+
+    config = load_config()
+    if not config.telegram_token:
+        raise ConfigError(_NO_BOT_TEXT.format(path=config.home / "secrets.toml"))
+    if given.act == "unhook":
+        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
+            api.call("deleteWebhook", {})
+        print("no webhook takes the bot's messages any more")
+        return 0
+    if given.act == "pair":
+        from picoclaw.workspace import prepare_home
+
+        prepare_home(config.home)
+    elif given.act == "status":
+        name, error = _identify_bot(config)
+    with closing(Pairing(config.home, config.telegram.allow, config.telegram.owner)) as pairing:
+        if given.act == "pair":
+            return _pair(config, pairing)
+        if given.act == "forget":
+            if pairing.forget(given.number):
+                print(f"{given.number} may no longer talk to the bot")
+                return 0
+            if given.number in pairing.people():
+                raise ConfigError(f"{given.number} is in config.toml: take it out of allow under [telegram]")
+            raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
+        people, owner = pairing.people(), pairing.owner()
+    if given.json:
+        listed = [{"number": n, "name": person, "owner": n == owner} for n, person in people.items()]
+        print(format_json({"bot": name, "error": error, "people": listed}))
+        return 1 if error else 0
+    print_safe(f"the bot is @{name}, and Telegram answers" if name else error)
+    for number, person in people.items():
+        print_safe(f"{number}  {person or '(from config.toml)'}, {'the owner' if number == owner else 'a guest'}")
+    if not people:
+        print("nobody may talk to it yet: `picoclaw telegram pair`")
+    return 1 if error else 0
+
+
+def _identify_bot(config: Config) -> tuple[str, str]:
+    """Ask Telegram for the bot's name; returns that, and why there is none."""
+    from picoclaw.channels.telegram.api import TelegramApi
+    from picoclaw.channels.telegram.updates import identify_bot
+
+    try:
+        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
+            return identify_bot(api, 10.0).name, ""
+    except ChannelError as error:
+        return "", str(error)
+
+
+def _pair(config: Config, pairing: "Pairing") -> int:
+    """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
+    from picoclaw.channels.telegram.pairing import CODE_MINUTES
+
+    code, owner = pairing.offer(), pairing.owner()
+    name, error = _identify_bot(config)
+    if error:
+        print_safe(f"({error})")
+    where = f"@{name} (https://t.me/{name})" if name else "your bot"
+    shown = f"{code[:4]}-{code[4:]}"
+    print_safe(f"Send this to {where} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
+    what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
+    print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
+    return 0
