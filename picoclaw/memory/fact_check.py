@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from picoclaw.memory.entries import MemoryEntry
-from picoclaw.memory.entries import parse_entries as memory_entries
+from picoclaw.memory.dates import MONTHS
+from picoclaw.memory.entries import MemoryEntry, parse_entries
 from picoclaw.text import list_terms, pattern
 
-MIN_LENGTH_RATIO = 0.5
+_MIN_LENGTH_RATIO = 0.5
 _MIN_ENTRY_SHARE, _MIN_KNOWN_SHARE, _MIN_COVERAGE = 0.75, 0.6, 0.85
 _MAX_REPEATED_SHARE = 0.25
 _EPSILON = 1e-9
@@ -24,14 +24,14 @@ _MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = pattern(r"#{1,6}\s")
 _PLAIN_HEADING = pattern(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
 _NUMBER = pattern(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_MONTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?,?\s+"
+_MONTHS = [month[:3] for month in MONTHS]
+_MONTH = rf"(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?,?\s+"
 _GROUPED = pattern(r"(?<![\d.,])\d{1,3}(?:([., '’\u00a0\u202f])\d{3})(?:\1\d{3})*(?![\d.,]*\d)")
 _DECIMAL = pattern(r"(?<![\d.,])(\d+),(\d{1,2})(?![\d.,]*\d)")
-_DAY = r"(?<!\d)(\d{1,2})"
-_DAY_FIRST = pattern(rf"{_DAY}\.(\d{{1,2}})\.(\d{{4}})(?!\d)")
-_DAY_MONTH = pattern(rf"{_DAY}(?:st|nd|rd|th)?\.?\s+(?:of\s+)?{_MONTH}(\d{{4}})(?!\d)", re.IGNORECASE)
-_MONTH_DAY = pattern(rf"\b{_MONTH}(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)", re.IGNORECASE)
+_DAY, _YEAR = r"(?P<day>\d{1,2})", r"(?P<year>\d{4})(?!\d)"
+_DAY_FIRST = pattern(r"(?<!\d)(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
+_DAY_MONTH = pattern(rf"(?<!\d){_DAY}(?:st|nd|rd|th)?\.?\s+(?:of\s+)?{_MONTH}{_YEAR}", re.IGNORECASE)
+_MONTH_DAY = pattern(rf"\b{_MONTH}{_DAY}(?:st|nd|rd|th)?,?\s+{_YEAR}", re.IGNORECASE)
 _WHOLE_DATE = pattern(r"\d{4}-\d\d-\d\d")
 _LEADING_ZERO = pattern(r"(?<![\d:])0(?=\d:\d\d)")
 _PHONE = pattern(r"(?:\+ ?)?\(?\d[\d ()./-]*\d")
@@ -72,14 +72,12 @@ def gather_source(texts: Iterable[str]) -> FactSource:
 def _normalize_numbers(text: str) -> str:
     """Write dates as 2026-04-09, and numbers without marks between thousands and with a point."""
     text = _DAY_FIRST.sub(lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", text)
-    text = _DAY_MONTH.sub(lambda date: _format_iso_date(date[3], date[2], date[1]), text)
-    text = _MONTH_DAY.sub(lambda date: _format_iso_date(date[3], date[1], date[2]), text)
+    for form in (_DAY_MONTH, _MONTH_DAY):
+        text = form.sub(
+            lambda date: f"{date['year']}-{_MONTHS.index(date['month'].casefold()) + 1:02}-{int(date['day']):02}", text
+        )
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
     return _LEADING_ZERO.sub("", _DECIMAL.sub(r"\1.\2", text))
-
-
-def _format_iso_date(year: str, month: str, day: str) -> str:
-    return f"{year}-{_MONTHS.index(month.casefold()) + 1:02}-{int(day):02}"
 
 
 def _extract_phone_digits(text: str) -> str:
@@ -128,11 +126,19 @@ def list_lost(old: str, new: str) -> list[str]:
     having = Counter(word for entry in before for word in _select_key_words(entry))
     lines = _LineIndex(after, having)
     clauses = [clause for line in dict.fromkeys(after) for clause in _split_clauses(line)]
-    every = _TextWords(frozenset(list_terms("\n".join(after))), frozenset(_find_words("\n".join(after))))
+    whole = "\n".join(after)
+    stems, plain = set(list_terms(whole)), {word.casefold() for word in _WORD.findall(whole)}
+
+    def is_covered(entry: str) -> bool:
+        """Whether the new text has most of the entry's words somewhere, and all its names."""
+        used = _select_key_words(entry) - {"s"}  # of "the pump's"
+        share = sum(1 / having[word] for word in sorted(used & stems))
+        return share >= _MIN_COVERAGE * sum(1 / having[word] for word in sorted(used)) and _find_names(entry) <= plain
+
     gone = {
         entry
         for entry in set(before).difference(after)
-        if not (lines.saying(entry) and _is_covered(entry, every, having)) or _is_contradicted(entry, clauses)
+        if not (lines.saying(entry) and is_covered(entry)) or _is_contradicted(entry, clauses)
     }
     return [entry for entry in before if entry in gone]
 
@@ -169,20 +175,6 @@ class _LineIndex:
         return [line for line in found if _has_numbers(self._numbers[line], numbers)]
 
 
-class _TextWords(NamedTuple):
-    """The words of a text: their stems, and as they are written."""
-
-    stems: frozenset[str]
-    plain: frozenset[str]
-
-
-def _is_covered(entry: str, every: _TextWords, having: Counter[str]) -> bool:
-    """Whether a text has most of an entry's words somewhere, and all its names."""
-    used = _select_key_words(entry) - {"s"}  # of "the pump's"
-    share = sum(1 / having[word] for word in sorted(used & every.stems))
-    return share >= _MIN_COVERAGE * sum(1 / having[word] for word in sorted(used)) and _find_names(entry) <= every.plain
-
-
 def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
     """Put what the new text lacks of the old one back; returns the text, and the entries that came back.
 
@@ -195,7 +187,7 @@ def restore_lost(old: str, new: str, noted: str = "") -> tuple[str, list[str]]:
     gone = set(list_lost(old, "\n".join(line for line in lines if _get_first_entry(line) not in wrong)))
     lines = [f"{_REMOVED_MARK}{line}" if _get_first_entry(line) in wrong else line for line in lines]
     back, known = list[str](), {line.strip() for line in before}
-    for entry in reversed(memory_entries(old)):
+    for entry in reversed(parse_entries(old)):
         text = before[entry.first - 1 : entry.last]
         if gone.isdisjoint(list_entries("\n".join(text))):
             continue
@@ -218,10 +210,9 @@ def _find_wrong(old: str, new: str, noted: str) -> set[str]:
     fresh = set(list_terms(noted)) - set(list_terms(old))
     wrong = set()
     for line in set(after).difference(before):
-        if any(
-            share >= _MIN_KNOWN_SHARE and not is_contradiction(line, note)
-            for note, share in _find_shared_parts(line, heard)
-        ):
+        used = _select_key_words(line)
+        shares = {note: len(used & _select_key_words(note)) / len(used) for note in heard.near(line)}
+        if any(share >= _MIN_KNOWN_SHARE and not is_contradiction(line, note) for note, share in shares.items()):
             continue
         turned = any(is_contradiction(line, entry) for entry in earlier.near(line))
         if turned or not (line in saying or not fresh.isdisjoint(list_terms(line))):
@@ -229,21 +220,11 @@ def _find_wrong(old: str, new: str, noted: str) -> set[str]:
     return wrong
 
 
-def _find_shared_parts(line: str, others: _LineIndex) -> Iterator[tuple[str, float]]:
-    """Other lines that share words with a line, and the part of its words that each has."""
-    used = _select_key_words(line)
-    yield from ((other, len(used & _select_key_words(other)) / len(used)) for other in others.near(line))
-
-
 def is_contradiction(line: str, other: str) -> bool:
     """Whether one of two lines denies what the other does not, or some words have changed places."""
-    shared = _find_affirmed_words(line) & _find_affirmed_words(other)
-    if (
-        len(shared) < min(_MIN_SHARED_WORDS, len(_find_affirmed_words(line)), len(_find_affirmed_words(other)))
-        or not shared
-    ):
-        return False
-    if len(shared) * 2 < min(len(_find_affirmed_words(line)), len(_find_affirmed_words(other))):
+    one, two = _find_affirmed_words(line), _find_affirmed_words(other)
+    shared, least = one & two, min(len(one), len(two))
+    if not shared or len(shared) < min(_MIN_SHARED_WORDS, least) or len(shared) * 2 < least:
         return False
     denied, others = _find_denied_words(line) & shared, _find_denied_words(other) & shared
     if bool(denied) != bool(others) or not (denied <= others or others <= denied):
@@ -335,25 +316,18 @@ def _has_numbers(there: Mapping[tuple[str, str], int], wanted: Mapping[tuple[str
     return True
 
 
-class _Clause(NamedTuple):
-    """Part of a line: the words of what it says, and whether it says that it is not so."""
-
-    words: frozenset[str]
-    denies: bool
-
-
-def _split_clauses(line: str) -> list[_Clause]:
-    parts = _CLAUSE.split(line)
-    found = [_Clause(frozenset(list_terms(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in parts]
-    return [clause for clause in found if clause.words]
+def _split_clauses(line: str) -> list[tuple[set[str], bool]]:
+    """The parts of a line: the words of what each says, and whether it says that it is not so."""
+    found = [(set(list_terms(_DENIAL.sub(" ", part))), bool(_DENIAL.search(part))) for part in _CLAUSE.split(line)]
+    return [(words, denies) for words, denies in found if words]
 
 
-def _is_contradicted(entry: str, clauses: Sequence[_Clause]) -> bool:
+def _is_contradicted(entry: str, clauses: Sequence[tuple[set[str], bool]]) -> bool:
     """Whether the clause that is nearest to one of an entry's denies it, or what it denies is no longer denied."""
-    for clause in _split_clauses(entry):
-        near = [(len(clause.words & other.words), other.denies == clause.denies) for other in clauses]
+    for words, denies in _split_clauses(entry):
+        near = [(len(words & others), denied == denies) for others, denied in clauses]
         shared, same = max(near, default=(0, True))
-        if not same and shared >= max(min(_MIN_SHARED_WORDS, len(clause.words)), _MIN_ENTRY_SHARE * len(clause.words)):
+        if not same and shared >= max(min(_MIN_SHARED_WORDS, len(words)), _MIN_ENTRY_SHARE * len(words)):
             return True
     return False
 
@@ -365,9 +339,9 @@ def find_fault(old: str, new: str, longest: int) -> str:
         return "it says nothing that was told"
     if len(after) - len(set(after)) > _MAX_REPEATED_SHARE * len(after):
         return "it repeats itself"
-    if len(new) > max(longest, len(old)):
-        return f"it has {len(new)} characters of at most {max(longest, len(old))}"
-    if len(new) < MIN_LENGTH_RATIO * len(old):
+    if len(new) > longest:
+        return f"it has {len(new)} characters of at most {longest}"
+    if len(new) < _MIN_LENGTH_RATIO * len(old):
         return f"it is shorter than half of what was there: {len(new)} characters of {len(old)}"
     return ""
 
@@ -390,7 +364,3 @@ def _find_names(text: str) -> set[str]:
     """Words that begin with a capital, but for the first of each line."""
     found = (word for entry in list_entries(text) for word in _WORD.findall(entry)[1:])
     return {word.casefold() for word in found if word[0].isupper()}
-
-
-def _find_words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
