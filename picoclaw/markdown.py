@@ -39,7 +39,6 @@ class LineParser:
     """Is told a text line by line, and remembers what they stand in."""
 
     def __init__(self) -> None:
-        """Before the first line."""
         self._boxes: list[int] = []
         self._fence = ""
         self._going = False

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from picoclaw.memory.dates import DateRange, extract_days
+from picoclaw.memory.search import DateRange, extract_days
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 

@@ -9,10 +9,9 @@ import pytest
 
 from picoclaw.errors import Unavailable
 from picoclaw.memory import search
-from picoclaw.memory.dates import DateRange
 from picoclaw.memory.embedding import StaticEmbedder, quantise
 from picoclaw.memory.index import IndexFile, MemoryRow
-from picoclaw.memory.search import MemoryHit, extract_terms, find_words, make_snippet
+from picoclaw.memory.search import DateRange, MemoryHit, extract_terms, find_words, make_snippet
 from picoclaw.memory.search import search_memory as search_search
 from picoclaw.resources import find_shipped
 

@@ -52,7 +52,6 @@ class Vocabulary(dict[str, int]):
                 self._phrases.setdefault(first, {})[second] = phrase
 
     def __missing__(self, word: str) -> int:
-        """Learn a word."""
         name = self._concepts.get(word, "")
         if not name:
             root = stem_word(word.removesuffix("'s"))
@@ -72,7 +71,6 @@ class Vocabulary(dict[str, int]):
         return "/" if word[0] in "/~" or word.startswith("./") or word[-1] == "/" else ""
 
     def features(self, words: Sequence[str]) -> set[int]:
-        """The features of a sentence: its words, their pairs, and how it begins."""
         if not self._phrases.keys().isdisjoint(words):
             words = self._joined(words)
         single = [number for number in map(self.__getitem__, words) if number]
@@ -91,7 +89,6 @@ class Vocabulary(dict[str, int]):
 
 
 def hash_pair(first: int, second: int) -> int:
-    """The number of two neighbours."""
     return -(first << 16 | second)
 
 

@@ -20,7 +20,6 @@ class TemplateEdges(list[tuple[str | SentenceSlot, Any]]):
 
     @cached_property
     def sorted(self) -> tuple[dict[str, list["TemplateEdges"]], list[tuple[SentenceSlot, "TemplateEdges"]]]:
-        """The words with what follows each, and the slots."""
         words: dict[str, list[TemplateEdges]] = {}
         slots: list[tuple[SentenceSlot, TemplateEdges]] = []
         for label, then in self:
@@ -35,12 +34,10 @@ class Template:
     """One line of templates; most are never walked, so it is linked when it is."""
 
     def __init__(self, intent: str, branches: Branches) -> None:
-        """`branches`: its alternatives."""
         self.intent, self.branches = intent, branches
 
     @cached_property
     def edges(self) -> TemplateEdges:
-        """What it may begin with, and what may follow each."""
         return _link_branches(self.branches, TemplateEdges([("", None)]))
 
 
@@ -135,7 +132,6 @@ class Grammar:
     """All data read so far. A later table adds to an earlier one; its wording replaces."""
 
     def __init__(self) -> None:
-        """Empty; `add` reads one file's table."""
         self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
         self.tools: dict[str, GrammarData] = {}
         self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
@@ -374,7 +370,6 @@ class IntentMatch(NamedTuple):
 
 
 def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:
-    """Turn the slots of a sentence into the arguments of its intent's tool."""
     given = dict(intent.defaults)
     for value in found.values():
         given |= value if isinstance(value, dict) else {}

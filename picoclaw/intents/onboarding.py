@@ -29,7 +29,6 @@ class Onboarding:
     """What the data calls an answer. Used only where the tool is offered."""
 
     def __init__(self, words: Mapping[str, Mapping[str, Any]], intents: Mapping[str, Intent], say: Mapping[str, str]):
-        """`words`, `intents` and `say` are the matcher's."""
         self._words, self._intents, self._say = words, intents, say
 
     def match(
@@ -59,7 +58,6 @@ class Onboarding:
         return match if begun or _get_served_tool(match) or unserved is None else _make_call({}, unserved)
 
     def _replied(self, field: str, s: Sentence, match: IntentMatch | None, unserved: str | None) -> IntentMatch | None:
-        """What a text means while the question for a field is open."""
         said = self._bare(s) or s.raw.strip()
         if said in self._words["later"]:
             return IntentMatch("later", "", {}, self._say["later"], 1.0, "meeting")

@@ -59,7 +59,6 @@ class IntentProvider:
         return self._matcher.match(_clean_text(text), offered)
 
     def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> IntentMatch | None:
-        """What the last of the messages, a user's, means after the others."""
         text = messages[-1].text
         match = self.match(text, offered)
         if onboarding.ONBOARDING_TOOL not in offered:
@@ -67,7 +66,6 @@ class IntentProvider:
         return self._meeting.match(messages[:-1], _clean_text(text), match, self._words(None, ()))
 
     def events(self, request: Request) -> Iterator[Event]:
-        """One tool call, or one text."""
         last = request.messages[-1] if request.messages else Message("user", "")
         if last.role == "tool":
             if last.text.startswith("error: "):
@@ -103,7 +101,6 @@ class IntentProvider:
         return match.missing
 
     def _result(self, messages: Sequence[Message]) -> str:
-        """The last call's result, in the words of the intent that asked for it."""
         newest = remove_hints(messages[-1].text)
         if newest.startswith("error: ") and WAITING_FOR_APPROVAL in newest:
             return self._waiting(messages, newest)
@@ -172,15 +169,12 @@ class OnboardingProvider:
 
     @property
     def name(self) -> str:
-        """The name of whichever answered last."""
         return self._matcher.name if self._leading else self._model.name
 
     def close(self) -> None:
-        """See Provider.close."""
         self._model.close()
 
     def events(self, request: Request) -> Iterator[Event]:
-        """See Provider.events."""
         rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
         if len(rest) == len(request.tools) or not self._leads(_split_turns(request.messages)[:-1]):
             self._leading = False

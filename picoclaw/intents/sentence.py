@@ -93,7 +93,6 @@ class Sentence:
         return self.raw[self.starts[first] : stop].strip(_TRIMMED_CHARS)
 
     def after_comma(self, i: int) -> bool:
-        """Whether word `i` begins a new clause."""
         return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE_MARKS
 
     def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
@@ -111,7 +110,6 @@ class Sentence:
         return None
 
     def holds(self, table: Mapping[str, Any]) -> bool:
-        """Whether any phrase of `table` occurs."""
         return any(self.longest(table, i) for i in range(len(self.words)))
 
 
@@ -119,12 +117,10 @@ class SlotReader:
     """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
 
     def __init__(self, words: WordTables) -> None:
-        """`words`: the tables of numbers, units and times of day."""
         self._words = words
         self._times = TimeReader(words)
 
     def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """Every reading of `slot` that begins at word `i`."""
         reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
         return reader(slot, s, i) if i < len(s.words) else iter(())
 
@@ -240,12 +236,10 @@ class SlotReader:
         return any(self._times.names_a_time(s.words[i : i + _MAX_TIME_WORDS]) for i in elsewhere)
 
     def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """What comes again, in arguments of a job."""
         for repeat, end in self._repeated(slot, s, i):
             yield repeat.arguments, end
 
     def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """What comes again, as a rule is told."""
         for repeat, end in self._repeated(slot, s, i):
             if repeat.text:
                 yield repeat.text, end

@@ -44,7 +44,6 @@ class TimeReader:
     """The tables of numbers, units and times of day, ready to read the words at the beginning of a text."""
 
     def __init__(self, words: WordTables) -> None:
-        """`words`: all tables of words."""
         self._words = words
         numbers = words["numbers"]
         any_of = {name: _make_alternatives(table) for name, table in words.items()}

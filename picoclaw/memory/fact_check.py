@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from picoclaw.memory.dates import MONTHS
 from picoclaw.memory.entries import MemoryEntry, parse_entries
 from picoclaw.text import list_terms, pattern
 
@@ -24,7 +23,7 @@ _MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = pattern(r"#{1,6}\s")
 _PLAIN_HEADING = pattern(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
 _NUMBER = pattern(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
-_MONTHS = [month[:3] for month in MONTHS]
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?,?\s+"
 _GROUPED = pattern(r"(?<![\d.,])\d{1,3}(?:([., '’\u00a0\u202f])\d{3})(?:\1\d{3})*(?![\d.,]*\d)")
 _DECIMAL = pattern(r"(?<![\d.,])(\d+),(\d{1,2})(?![\d.,]*\d)")

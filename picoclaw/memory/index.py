@@ -727,8 +727,6 @@ class IndexFile:
         return [(number, text) for number, text, _ in rows]
 
     def count_unembedded(self, model: str, dims: int = 0) -> int:
-        """Count the chunks that have no vector of this model."""
-
         def count(connection: apsw.Connection) -> int:
             chunks = int(connection.execute("SELECT count(*) FROM chunks").get)
             return chunks - _count_vectors(connection) if _is_model(connection, model, dims) else chunks

@@ -199,7 +199,6 @@ def _find_known(workspace: Path, body: str, paths: Iterable[str], now: datetime,
 
 
 def render_entry(entry: MemoryEntry) -> str:
-    """Say an entry in one line, as it is written."""
     return format_memory_entry("", entry.stamp, entry.source, " ".join(entry.body.split()))
 
 
@@ -230,8 +229,6 @@ class AmbiguousNote(StoreError):
 
 
 class EntryPlace(NamedTuple):
-    """An entry and the file that it stands in."""
-
     path: str
     entry: MemoryEntry
 
@@ -480,7 +477,6 @@ def _find_spans(body: str, part: str) -> set[tuple[int, int]]:
 
 
 def _read_entry(workspace: Path, path: str, entry: MemoryEntry) -> str:
-    """The lines of an entry as they stand in its file."""
     lines = split_lines(read_note_file(workspace, path) or "")
     return "".join(lines[entry.first - 1 : entry.last]).rstrip("\r\n")
 
