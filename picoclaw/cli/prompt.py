@@ -9,8 +9,8 @@ from typing import Any
 
 from picoclaw.agent.context import BuiltContext
 from picoclaw.app import App
-from picoclaw.cli.common import add_board_option, check_conversation, open_app
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Request
+from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_conversation, open_app, print_note, print_safe
+from picoclaw.messages import Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai
 from picoclaw.stores import PastTurns
@@ -22,12 +22,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation that it goes on with")
     parser.add_argument("--mode", choices=PROMPT_MODES, help="instead of the configured one")
-    parser.add_argument(
-        "--origin",
-        choices=["owner", "cron", "heartbeat"],
-        default="owner",
-        help="who would ask: owner, cron, heartbeat",
-    )
+    origins = ["owner", "cron", "heartbeat"]
+    parser.add_argument("--origin", choices=origins, default="owner", help="who would ask: owner, cron, heartbeat")
     parser.add_argument("--json", action="store_true", help="print the request's body and the byte counts as JSON")
     add_board_option(parser)
 
@@ -47,6 +43,7 @@ def run(given: argparse.Namespace) -> int:
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
         sent, problems = bool(app.config.model.base_url), [*told.problems, *unused]
         ratio = told.brief.bytes_a_token
+    sections = [(part.name, escape_control_tokens(part.text)) for part in told.sections]  # as they are sent
     counts = {
         "system_bytes": count_bytes(escape_control_tokens(told.brief.system)),
         "tools_bytes": count_bytes(body.get("tools", [])),
@@ -54,18 +51,21 @@ def run(given: argparse.Namespace) -> int:
         "body_bytes": count_bytes(body),
     }
     if given.json:
-        sections = [{"name": name, "bytes": count_bytes(text), "text": text} for name, text in _list_sections(told)]
-        extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": sections, "left_out": left_out}
+        parts = [{"name": name, "bytes": count_bytes(text), "text": text} for name, text in sections]
+        extra = {"sent": sent, "bytes_a_token": ratio, "problems": problems, "sections": parts, "left_out": left_out}
         print(format_json(counts | extra | {"body": body}))
         return 0
-    for line in _format_prompt(told, body, ratio):
+    for name, text in sections:
+        size = count_bytes(text)
+        print_safe(f"--- system: {name}, {size} bytes, about {estimate_tokens(size, ratio)} tokens", text)
+    for line in _format_messages(body):
         print(line)
     print("--- left out of your files", *map(escape_unprintable, left_out or ["nothing"]), sep="\n")
     print("--- together")
     for name, count in counts.items():
         print(f"{name.replace('_', ' ')}: {count} (about {estimate_tokens(count, ratio)} tokens)")
     for problem in problems:
-        print(f"picoclaw: {escape_unprintable(problem)}", file=sys.stderr)
+        print_note(problem)
     if not sent:
         print("No model is configured: nothing is sent, the built-in matcher reads the message itself.")
     return 0
@@ -88,15 +88,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     )
 
 
-def _list_sections(told: BuiltContext) -> list[tuple[str, str]]:
-    """The sections as they are sent."""
-    return [(part.name, escape_control_tokens(part.text)) for part in told.sections]
-
-
-def _format_prompt(told: BuiltContext, body: dict[str, Any], ratio: float) -> Iterator[str]:
-    for name, text in _list_sections(told):
-        yield f"--- system: {name}, {count_bytes(text)} bytes, about {estimate_tokens(count_bytes(text), ratio)} tokens"
-        yield escape_unprintable(text)
+def _format_messages(body: dict[str, Any]) -> Iterator[str]:
     for message in body["messages"]:
         if message["role"] == "system":
             continue

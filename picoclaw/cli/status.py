@@ -1,18 +1,18 @@
-"""`picoclaw status`: how the house is, in one question to the daemon; from the database where none runs."""
+"""`picoclaw status`: how picoclaw is, in one question to the daemon; from the database where none runs."""
 
 import argparse
 import os
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from picoclaw.channels.ipc import ask_daemon
+from picoclaw.cli.common import print_safe
 from picoclaw.daemon import lock
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import get_home
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.text import format_json
 
 _STATUS_TIMEOUT_S = 5.0
 _EXIT_NOT_RUNNING = 3
@@ -27,26 +27,22 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print it; 0 when all is well, 1 when something is not, 3 when picoclaw does not run."""
     home = get_home(os.environ)
-    status = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S) or _collect_without_daemon(
-        _describe_silent_daemon(home)
-    )
+    status = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S)
+    if not status:
+        live: dict[str, Any] = {}
+        if lock.is_lock_held(home):
+            pid = lock.get_lock_holder(home)
+            why = f"process {pid} runs and does not answer: it has just begun, or is frozen"
+            live = {"running": True, "pid": pid, "problems": [why]}
+        status = _collect_without_daemon(live)
     if given.json:
         print(format_json(status))
     else:
         try:
-            for line in format_status(status, time.time()):
-                print(escape_unprintable(line))
+            print_safe(*format_status(status, time.time()))
         except (KeyError, TypeError, ValueError):
             raise PicoclawError("the running picoclaw is another version; `picoclaw service restart`") from None
     return _EXIT_NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
-
-
-def _describe_silent_daemon(home: Path) -> dict[str, Any]:
-    """Say of a daemon that lives and says nothing what can be said, nothing where there is none."""
-    if not lock.is_lock_held(home):
-        return {}
-    why = f"process {lock.get_lock_holder(home)} runs and does not answer: it has just begun, or is frozen"
-    return {"running": True, "pid": lock.get_lock_holder(home), "problems": [why]}
 
 
 def _collect_without_daemon(live: dict[str, Any]) -> dict[str, Any]:

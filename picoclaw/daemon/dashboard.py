@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cached_property
 from socket import gethostname
@@ -27,6 +28,7 @@ from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import health, sensors
 from picoclaw.hw.reading import Reading, format_reading
 from picoclaw.outputs import config
+from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.store import history_migrations
 from picoclaw.store.approvals import Approvals
@@ -77,13 +79,17 @@ class DaemonBackend:
 
     def readings(self) -> list[SensorValue]:
         """See House.readings; while one thread measures, the others take what was measured before."""
-        with self._bus if not self._readings else _TryLock(self._bus) as mine:
-            if mine and time.monotonic() - self._read_at > _READINGS_MAX_AGE_S:
-                self._readings = [_make_value(reading) for reading in self._measured()]
+        if not self._bus.acquire(blocking=not self._readings):
+            return self._readings
+        try:
+            if time.monotonic() - self._read_at > _READINGS_MAX_AGE_S:
+                self._readings = [_make_value(reading) for reading in self._measure()]
                 self._read_at = time.monotonic()
             return self._readings
+        finally:
+            self._bus.release()
 
-    def _measured(self) -> Iterator[Reading]:
+    def _measure(self) -> Iterator[Reading]:
         wiring = self._wiring
         try:
             found = sensors.list_sensors(wiring.board, dict(wiring.wired))
@@ -126,20 +132,24 @@ class DaemonBackend:
 
     def off(self, name: str) -> str:
         """See House.off."""
-        if self._wiring.outputs is None:
-            raise ConfigError("outputs.toml declares no output")
-        return self._wiring.outputs.off(name, DASHBOARD_USER)
+        return self._get_outputs().off(name, DASHBOARD_USER)
 
     def resume(self) -> str:
         """See House.resume."""
+        return self._get_outputs().resume("owner")  # a person who is logged in; the supervisor asks for that word
+
+    def _get_outputs(self) -> OutputsClient:
         if self._wiring.outputs is None:
             raise ConfigError("outputs.toml declares no output")
-        return self._wiring.outputs.resume("owner")  # a person who is logged in; the keeper asks for that word
+        return self._wiring.outputs
 
     def jobs(self) -> list[ListRow]:
         """See House.jobs."""
-        now = self._now()
-        return [_make_job_row(job, now) for job in self._all_jobs()]
+        rows, now = [], self._now()
+        for job in self._list_jobs():
+            number, _, rest = cron.format_row(job, now).partition(": ")  # what it says, and then when
+            rows.append(ListRow(f"{number}.", rest, not job.last_error))
+        return rows
 
     def rules(self) -> list[ListRow]:
         """See House.rules."""
@@ -149,9 +159,17 @@ class DaemonBackend:
 
     def errors(self) -> list[ListRow]:
         """See House.errors."""
-        lines_ = (line for line in self._status().get("log", []) if line["trouble"])
-        log = (ListRow("log", line["text"], good=False, at=line["at"]) for line in lines_)
-        found = [*log, *self._failed_jobs(), *self._troubles()]
+        log = (line for line in self._status().get("log", []) if line["trouble"])
+        found = [ListRow("log", line["text"], good=False, at=line["at"]) for line in log]
+        failed = (job for job in self._list_jobs() if job.last_error)
+        found += (ListRow(f"job {job.number}", job.last_error, good=False, at=job.last_run) for job in failed)
+        now = time.time()
+        with self._stores:
+            names = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
+            troubles = [one for name in names for one in self._samples.troubles(name, now - _FAILURES_PERIOD_S, now)]
+        for trouble in troubles:
+            often = f" ({trouble.times} times)" if trouble.times > 1 else ""
+            found.append(ListRow(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended))
         return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
 
     def facts(self) -> list[ListRow]:
@@ -167,17 +185,16 @@ class DaemonBackend:
         with self._stores:
             sessions = Sessions(self._state)
             number = next((info.number for info in sessions.listed(session) if not info.ended), None)
-            told = {"user", "assistant"}
             every = sessions.transcript(number) if number is not None else ()
-            rows = (row for row in every if row.role in told and row.text and not row.undone)
-            last = deque(rows, maxlen=most)
+            shown = (one for one in every if one.role in {"user", "assistant"} and one.text and not one.undone)
+            last = deque(shown, maxlen=most)
             waiting = [ChatEntry("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
-        kept = [
-            ChatEntry(
-                row.role, strip_context_header(row.text) if row.role == "user" else row.text, _parse_timestamp(row.at)
-            )
-            for row in last
-        ]
+        kept = []
+        for row in last:
+            at = 0.0
+            with suppress(ValueError):
+                at = datetime.fromisoformat(row.at).timestamp()
+            kept.append(ChatEntry(row.role, strip_context_header(row.text) if row.role == "user" else row.text, at))
         return [*kept, *waiting][-most:]
 
     def outcomes(self, most: int) -> list[ChatEntry]:
@@ -207,23 +224,9 @@ class DaemonBackend:
     def _now(self) -> datetime:
         return datetime.now().astimezone(self._zone())
 
-    def _all_jobs(self) -> list[Job]:
+    def _list_jobs(self) -> list[Job]:
         with self._stores:
             return Jobs(self._state).all()
-
-    def _failed_jobs(self) -> Iterator[ListRow]:
-        for job in self._all_jobs():
-            if job.last_error:
-                yield ListRow(f"job {job.number}", job.last_error, good=False, at=job.last_run)
-
-    def _troubles(self) -> Iterator[ListRow]:
-        now = time.time()
-        with self._stores:
-            sensors = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
-            found = [one for name in sensors for one in self._samples.troubles(name, now - _FAILURES_PERIOD_S, now)]
-        for trouble in found:
-            often = f" ({trouble.times} times)" if trouble.times > 1 else ""
-            yield ListRow(trouble.sensor, f"{trouble.problem}{often}", good=False, at=trouble.ended)
 
     @cached_property
     def _state(self) -> Database:
@@ -238,35 +241,7 @@ class DaemonBackend:
         return Samples(self._chronicle)
 
 
-class _TryLock:
-    """A lock that is taken only when it is free; gives whether it was."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock, self._mine = lock, False
-
-    def __enter__(self) -> bool:
-        self._mine = self._lock.acquire(blocking=False)
-        return self._mine
-
-    def __exit__(self, *_: object) -> None:
-        if self._mine:
-            self._lock.release()
-
-
 def _make_value(reading: Reading) -> SensorValue:
     text = "" if reading.value is None else format_reading(reading).removeprefix(reading.what).strip()
     known = reading.sensor, reading.what, reading.unit, reading.value, text
     return SensorValue(*known, reading.problem, reading.doubt or reading.note, reading.at)
-
-
-def _make_job_row(job: Job, now: datetime) -> ListRow:
-    """What it says, and then when."""
-    number, _, rest = cron.format_row(job, now).partition(": ")
-    return ListRow(f"{number}.", rest, not job.last_error)
-
-
-def _parse_timestamp(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0

@@ -1,4 +1,4 @@
-"""How the house is, as data: from the running daemon, or from the database alone. See lines.py for the words."""
+"""How picoclaw is, as data: from the running daemon, or from the database alone; status_text.py has the words."""
 
 import os
 import time
@@ -49,7 +49,10 @@ def collect_offline_status(board: Board, home: Path, database: Database | None, 
         "outputs": (found := get_outputs_status(home)),
         "output_lines": list(format_outputs(found)),
         "problems": [],
-    } | _get_disk_status(board, home)
+    }
+    with suppress(HardwareError):
+        space = board.space(str(home))
+        out |= {"disk_free_mb": space.free // MEGABYTE, "disk_total_mb": space.total // MEGABYTE}
     if database:
         try:
             out |= _get_database_status(database, now)
@@ -59,15 +62,9 @@ def collect_offline_status(board: Board, home: Path, database: Database | None, 
         out["problems"].append(f"clock: {clock.how}")
     if out.get("disk_free_mb", _MIN_FREE_BYTES) * MEGABYTE < _MIN_FREE_BYTES:
         out["problems"].append(f"disk: only {out['disk_free_mb']} MB are free")
-    out["problems"] += _list_output_faults(out["outputs"])
+    unsafe = [f"{one['name']} could not be brought to its safe level" for one in found["outputs"] if one["unsafe"]]
+    out["problems"] += [f"outputs: {problem}" for problem in [*found["problems"], *unsafe]]
     return out
-
-
-def _get_disk_status(board: Board, home: Path) -> StatusDict:
-    with suppress(HardwareError):
-        space = board.space(str(home))
-        return {"disk_free_mb": space.free // MEGABYTE, "disk_total_mb": space.total // MEGABYTE}
-    return {}
 
 
 def _get_database_status(database: Database, now: datetime) -> StatusDict:
@@ -91,23 +88,15 @@ def _get_database_status(database: Database, now: datetime) -> StatusDict:
 
 
 def get_outputs_status(home: Path) -> StatusDict:
-    """Ask the keeper of the outputs, if one lives; none is started for that."""
+    """Ask the supervisor of the outputs, if one lives; none is started for that."""
     if not (home / endpoint.LOCK_FILE).exists() or not (connection := endpoint.connect(home, _SUPERVISOR_TIMEOUT_S)):
         stopped = "by a person" if (home / endpoint.STOP_FILE).exists() else ""
-        return {
-            "stopped": stopped,
-            "outputs": [],
-            "problems": [_LEFT_ON_WARNING] if (home / endpoint.LIVE_FILE).exists() else [],
-        }
+        problems = [_LEFT_ON_WARNING] if (home / endpoint.LIVE_FILE).exists() else []
+        return {"stopped": stopped, "outputs": [], "problems": problems}
     with connection, suppress(OSError, ValueError):
         answer = endpoint.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}
     return {"stopped": "", "outputs": [], "problems": ["the keeper of the outputs does not answer"]}
-
-
-def _list_output_faults(found: Mapping[str, Any]) -> list[str]:
-    unsafe = [f"{one['name']} could not be brought to its safe level" for one in found["outputs"] if one["unsafe"]]
-    return [f"outputs: {problem}" for problem in [*found["problems"], *unsafe]]
 
 
 class DaemonStatus:
@@ -159,19 +148,17 @@ class DaemonStatus:
         }
 
 
-def merge_status(live: StatusDict, house_: StatusDict) -> StatusDict:
+def merge_status(live: StatusDict, offline: StatusDict) -> StatusDict:
     """Put both together; `ok` is whether nothing is wrong."""
-    problems = [*live.get("problems", []), *house_["problems"]]
-    return {"ok": not problems, "running": False} | house_ | live | {"problems": problems}
+    problems = [*live.get("problems", []), *offline["problems"]]
+    return {"ok": not problems, "running": False} | offline | live | {"problems": problems}
 
-
-# Whether the models answer, and which, as a daemon tells it: in its status, and in its log at each change.
 
 _NO_MODEL_NOTE = " - answered without a model"
 
 
 class ModelHealth:
-    """What the turns of a daemon have shown of the models."""
+    """Whether the models answer, and which, as the turns of a daemon have shown; its log is told of each change."""
 
     def __init__(self, name: str, links: "Sequence[ModelLink]", note: Callable[..., None]) -> None:
         """`name` is that of the usual one, `links` are all that are configured, and `note` writes the log."""
@@ -185,7 +172,8 @@ class ModelHealth:
             return False
         well = turn.provider != BUILT_IN_PROVIDER and turn.stopped != "error"
         error = "" if well else turn.notice.text.replace(_NO_MODEL_NOTE, "")
-        rests = bool(error) and self._rests()
+        # whether nothing but the owner's cap is why no model has answered
+        rests = bool(error) and all(one["rests"] for one in self._describe() if one["chosen"])
         if bool(error) != bool(self._known["error"]):
             self._note(f"model: {error or 'it answers again'}", trouble=bool(error) and not rests)
         elif well and len(self._links) > 1 and turn.provider != self._by:
@@ -194,11 +182,7 @@ class ModelHealth:
         self._by = turn.provider
         return bool(error)
 
-    def _rests(self) -> bool:
-        """Tell whether nothing but the owner's cap is why no model has answered."""
-        return all(one["rests"] for one in self._told() if one["chosen"])
-
-    def _told(self) -> list[dict[str, Any]]:
+    def _describe(self) -> list[dict[str, Any]]:
         from picoclaw.providers.chain import describe_links
 
         return describe_links(self._links)
@@ -207,4 +191,4 @@ class ModelHealth:
         """Say it, with how it stands with each."""
         if not self._links:
             return self._known
-        return self._known | {"by": self._by, "chain": self._told()}
+        return self._known | {"by": self._by, "chain": self._describe()}

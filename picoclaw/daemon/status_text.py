@@ -1,4 +1,4 @@
-"""How the house is, in words for a person. Imports little: `picoclaw status` is to be instant."""
+"""How picoclaw is, in words for a person. Imports little: `picoclaw status` is to be instant."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,8 +17,13 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
         used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
         held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
-        yield f"desk: {_format_queue(status)}; memory: {used}{held}"
-        yield from (_format_channel(name, one, now) for name, one in status["channels"].items())
+        turn = f"answers {status['turn']}" if status.get("turn") else "nothing to answer"
+        waiting = f", {status['queue']} waiting" if status.get("queue") else ""
+        yield f"desk: {turn}{waiting}; memory: {used}{held}"
+        for name, one in status["channels"].items():
+            heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
+            how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
+            yield f"{name}: {how}{heard}"
         yield f"model: {status['model']['name']}{_format_model(status['model'], now)}"
         yield from _format_model_chain(status["model"], now)
     else:
@@ -39,22 +44,13 @@ def _format_offline_status(status: StatusMapping, now: float) -> Iterator[str]:
             yield f"waiting: {status['letters']} to be told, {status['inbox']} to be answered"
         if beat := status["heartbeat"]:
             yield f"heartbeat: {_format_ago(beat['at'], now)}, {beat['outcome']}; {beat['tokens_today']:,} tokens today"
-        if costs := _format_costs(status.get("costs", {})):
-            yield f"costs: {costs}"
+        if (costs := status.get("costs", {})).get("tokens"):
+            money = f", {costs['money']:.2f} in money" if costs.get("money") else ""
+            reached = f"; {costs['reached']} % of a cap is reached (/usage)" if costs.get("reached") else ""
+            yield f"costs: {costs['tokens']:,} tokens today{money}{reached}"
     yield f"clock: {status['clock']['text']}"
     if "disk_free_mb" in status:
         yield f"disk: {status['disk_free_mb']} of {status['disk_total_mb']} MB free"
-
-
-def _format_queue(status: StatusMapping) -> str:
-    turn = f"answers {status['turn']}" if status.get("turn") else "nothing to answer"
-    return turn + (f", {status['queue']} waiting" if status.get("queue") else "")
-
-
-def _format_channel(name: str, one: Mapping[str, Any], now: float) -> str:
-    heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
-    how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
-    return f"{name}: {how}{heard}"
 
 
 def _format_model(model: StatusMapping, now: float) -> str:
@@ -71,13 +67,6 @@ def _format_model_chain(model: StatusMapping, now: float) -> Iterator[str]:
         how = f"no answer {_format_ago(one['at'], now)}: {one['error']}" if one["error"] else how
         only = "" if one["chosen"] else " (only where it is chosen)"
         yield f"  {one['name'] or 'first'}: {one['model']} at {one['url']}{only}, {how}"
-
-
-def _format_costs(costs: Mapping[str, Any]) -> str:
-    """What models have taken today, '' for nothing."""
-    money = f", {costs['money']:.2f} in money" if costs.get("money") else ""
-    reached = f"; {costs['reached']} % of a cap is reached (/usage)" if costs.get("reached") else ""
-    return f"{costs['tokens']:,} tokens today{money}{reached}" if costs.get("tokens") else ""
 
 
 def _format_ago(at: float, now: float) -> str:
