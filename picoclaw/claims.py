@@ -5,7 +5,7 @@ or because the sentence says it, and of which no limit, wish or general count is
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 
 from picoclaw.messages import Message
@@ -134,12 +134,12 @@ def _find_current_values(sentence: str) -> list[str]:
 
 def _is_supported(value: str, known: Iterable[float]) -> bool:
     """Whether a value is a known one, as precise as it is; in °F also where °C were told, in mV where V were."""
-    number = _NUMBER.findall(value)[0].replace(",", ".")
-    near = 0.51 * 10 ** -len(number.partition(".")[2])
-    unit = value.lower().removeprefix(number).strip()
-    forms: list[Callable[[float], float]] = [lambda other: other]
-    if "f" in unit:
-        forms.append(lambda other: other * 1.8 + 32)
-    if unit in {"v", "a", "w", "mv", "ma", "mw"}:
-        forms += [lambda other: other / _MILLI, lambda other: other * _MILLI]
-    return any(abs(float(number) - form(other)) <= near for other in known for form in forms)
+    text = _NUMBER.findall(value)[0].replace(",", ".")
+    number, near = float(text), 0.51 * 10 ** -len(text.partition(".")[2])
+    unit = value.lower().removeprefix(text).strip()
+    factors: tuple[float, ...] = (1, 1 / _MILLI, _MILLI) if unit in {"v", "a", "w", "mv", "ma", "mw"} else (1,)
+    return any(
+        any(abs(number - other * factor) <= near for factor in factors)
+        or ("f" in unit and abs(number - (other * 1.8 + 32)) <= near)
+        for other in known
+    )

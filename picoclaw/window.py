@@ -90,9 +90,8 @@ def get_result_part(text: str, start: int, most: int, number: int) -> str:
     """Show what follows in a result from a character on, in about `most` characters, and how to read on."""
     end = start + max(most - _HINT_CHARS, _HINT_CHARS)
     left = len(text) - end
-    return (
-        f"{text[start:end]}\n[{left} more; {_format_read_call(number, end, 'reads on')}]" if left > 0 else text[start:]
-    )
+    how = _format_read_call(number, end, "reads on")
+    return f"{text[start:end]}\n[{left} more; {how}]" if left > 0 else text[start:]
 
 
 def remove_mark(text: str) -> str:
@@ -142,11 +141,11 @@ def count_request_bytes(system: str, messages: Iterable[Message], tools: Sequenc
 
 
 def count_message_bytes(message: Message) -> int:
-    beside = _IMAGE_BYTES * len(message.images) + sum(map(count_weighted_bytes, message.thought.parts))
     return (
         count_weighted_bytes(message.text)
         + _AROUND_A_MESSAGE
-        + beside
+        + _IMAGE_BYTES * len(message.images)
+        + sum(map(count_weighted_bytes, message.thought.parts))
         + sum(count_weighted_bytes(call.arguments) + _AROUND_A_CALL for call in message.calls)
     )
 

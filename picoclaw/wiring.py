@@ -19,18 +19,10 @@ from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.outputs.client import OutputsClient
-    from picoclaw.tools.outputs import OutputSwitch
 
 STOP_WORDS = {
-    "stop",
-    "please stop",
-    "stop it",
-    "stop now",
-    "emergency stop",
-    "stop everything",
-    "stop all",
-    "all off",
-    "everything off",
+    *("stop", "please stop", "stop it", "stop now", "emergency stop"),
+    *("stop everything", "stop all", "all off", "everything off"),
 }
 
 
@@ -111,28 +103,22 @@ class Wiring:
             kept = partial(hw_drivers.add_sensor, self.config.home)
             yield SensorAddTool(board, wired, self.drivers, where, kept, owned, partial(wake_all, self.config.home))
         if board.adapters():
-            yield hw_drivers.load_module("i2c", where).I2C(
-                board, hw_drivers.RegisterAddresses(wired, self._chip), owned=owned
-            )
+            registers = hw_drivers.RegisterAddresses(wired, self._chip)
+            yield hw_drivers.load_module("i2c", where).I2C(board, registers, owned=owned)
         if board.spi_nodes():
             yield hw_drivers.load_module("spi", where).Spi(board)
         if ports:
-            yield hw_drivers.load_module("serial", where).Serial(
-                board, {p.port for p in wired.values() if p.route == "serial"}
-            )
-        if board.gpio_chips():
-            yield hw_drivers.load_module("gpio", where).Gpio(board, self._switch())
+            taken = {part.port for part in wired.values() if part.route == "serial"}
+            yield hw_drivers.load_module("serial", where).Serial(board, taken)
+        switch = None
         if self.outputs:
-            from picoclaw.tools.outputs import OutputTool
+            from picoclaw.tools.outputs import OutputSwitch, OutputTool
 
+            switch = OutputSwitch(self.outputs, board, self.config.home)
+        if board.gpio_chips():
+            yield hw_drivers.load_module("gpio", where).Gpio(board, switch)
+        if self.outputs:
             yield OutputTool(self.outputs)
-
-    def _switch(self) -> "OutputSwitch | None":
-        if self.outputs is None:
-            return None
-        from picoclaw.tools.outputs import OutputSwitch
-
-        return OutputSwitch(self.outputs, self.board, self.config.home)
 
     def _chip(self, part: str) -> ModuleType:
         return hw_drivers.load_driver(part, hw_drivers.list_driver_folders(self.config.home))

@@ -229,11 +229,20 @@ def test_the_diff_takes_the_change_back(tmp_path, old, tool):
     assert ((folder / "SOUL.md").read_bytes() if (folder / "SOUL.md").exists() else None) == old
 
 
-def test_the_owners_comments_stay():
+def rewritten(folder, old):
+    """What SOUL.md becomes when a model writes `new` in the place of the old text."""
+    (folder / "SOUL.md").write_text(old)
+    return next(one.new for one in summon.list_changes(folder, TEMPLATES, {"SOUL.md": "new\n"})[0])
+
+
+def test_the_owners_comments_stay(tmp_path):
     """No model is shown them, so that no model could have kept them."""
-    old = "<!-- for me -->\ntone\n<!-- and\nme -->\n<!-- open"
-    assert summon._keep_comments(old, "new\n") == "<!-- for me -->\n<!-- and\nme -->\nnew\n"
-    assert summon._keep_comments(summon._keep_comments(old, "new\n"), "new\n").count("me -->") == 2
+    new = rewritten(tmp_path, "<!-- for me -->\ntone\n<!-- and\nme -->\n<!-- open")
+    assert new == "<!-- for me -->\n<!-- and\nme -->\nnew\n"
+    (tmp_path / "SOUL.md").write_text(new)
+    assert not [
+        one for one in summon.list_changes(tmp_path, TEMPLATES, {"SOUL.md": "new\n"})[0] if one.name == "SOUL.md"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -247,8 +256,8 @@ def test_the_owners_comments_stay():
         ("say `<!-- shown -->`\n", "new\n"),
     ],
 )
-def test_whatever_no_model_is_shown_stays(old, kept):
-    assert summon._keep_comments(old, "new\n") == kept
+def test_whatever_no_model_is_shown_stays(tmp_path, old, kept):
+    assert rewritten(tmp_path, old) == kept
 
 
 def test_a_file_that_the_answer_lacks_stays_or_comes_from_the_template(tmp_path):

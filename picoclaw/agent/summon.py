@@ -11,13 +11,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw import prompts as picoclaw_prompts
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.files import create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
-from picoclaw.prompts import Page, Templates
+from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_block, fill_template, limit_pages
 from picoclaw.providers import Provider
 from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens
@@ -29,9 +28,7 @@ MAX_FILE_BYTES = 8192
 
 _MAX_OWN_BYTES = 200_000
 _ANSWER_TOKENS, _LEAST_ANSWER = 3072, 768  # 2 KB are 700 tokens; the rest is for a model that thinks first
-_MIN_BYTES_A_TOKEN = (
-    3.0  # bytes a token, so that the answer fits the window with a vocabulary that is not made for English
-)
+_MIN_BYTES_A_TOKEN = 3.0  # so that the answer fits the window with a vocabulary that is not made for English
 _TAG = re.compile(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
 _NAME = re.compile(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
 _INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
@@ -56,33 +53,22 @@ class FileChange(NamedTuple):
 
 
 def build_request(
-    prompts: Templates, persona: str, pages: Sequence[Page], tools: Sequence[str], model: ModelConfig, deadline: float
+    templates: Templates, persona: str, pages: Sequence[Page], tools: Sequence[str], model: ModelConfig, deadline: float
 ) -> tuple[Request, list[str]]:
     """Make the one request, and name the files that the model cannot write anew, because it cannot be shown them whole.
 
     The owner's files are shortened to what the model's window holds beside the answer.
     """
     room = max(0, model.context_tokens - _LEAST_ANSWER * 2) * 2
-    shown, _ = picoclaw_prompts.limit_pages(pages, prompts["truncated"], MAX_FILE_BYTES, room)
-    too_long = [
-        page.name for page in pages if page not in shown or picoclaw_prompts.count_bytes(page.text) > MAX_FILE_BYTES
-    ]
-    values = {
-        "persona": persona,
-        "tools": ", ".join(tools),
-        "files": "\n".join(
-            picoclaw_prompts.fill_block(prompts["file"], page.name, page.text) for page in shown if page.text
-        ),
-    }
-    template = prompts["summon"]
+    shown, _ = limit_pages(pages, templates["truncated"], MAX_FILE_BYTES, room)
+    too_long = [page.name for page in pages if page not in shown or count_bytes(page.text) > MAX_FILE_BYTES]
+    files = "\n".join(fill_block(templates["file"], page.name, page.text) for page in shown if page.text)
+    template = templates["summon"]
     template += "".join(f"\n{{{name}}}" for name in ("persona", "files") if f"{{{name}}}" not in template)
-    text = picoclaw_prompts.fill_template(template, values)
-    left = model.context_tokens - picoclaw_prompts.estimate_tokens(
-        picoclaw_prompts.count_bytes(text), _MIN_BYTES_A_TOKEN
-    )
+    text = fill_template(template, {"persona": persona, "tools": ", ".join(tools), "files": files})
+    left = model.context_tokens - estimate_tokens(count_bytes(text), _MIN_BYTES_A_TOKEN)
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
-    asked = Message("user", text)
-    return Request("", (asked,), (), tokens, deadline, purpose=Purpose("summon")), too_long
+    return Request("", (Message("user", text),), (), tokens, deadline, purpose=Purpose("summon")), too_long
 
 
 def ask_for_files(provider: Provider, wanted: Request) -> SummonAnswer:
@@ -165,21 +151,19 @@ def _find_fault(text: str) -> str:
     """Say why a text may not become a file of the workspace, '' when it may."""
     if not text.strip():
         return "is empty"
-    if len(text) > MAX_FILE_BYTES or picoclaw_prompts.count_bytes(text) > MAX_FILE_BYTES:
+    if len(text) > MAX_FILE_BYTES or count_bytes(text) > MAX_FILE_BYTES:
         return f"is longer than {MAX_FILE_BYTES} bytes"
     if unseen := _find_invisible(text):
         return f"holds {unseen}"
-    if escape_control_tokens(text) != text:
-        return "holds control words of a chat template"
-    return ""
+    return "holds control words of a chat template" if escape_control_tokens(text) != text else ""
 
 
 def _find_invisible(text: str) -> str:
     """Name a character that no reader of the diff would see, '' when there is none."""
-    odd = (
-        char for char in text if unicodedata.category(char) in _INVISIBLE_CATEGORIES and char not in _ALLOWED_INVISIBLE
-    )
-    return next((f"the invisible character U+{ord(char):04X}" for char in odd), "")
+    for char in text:
+        if unicodedata.category(char) in _INVISIBLE_CATEGORIES and char not in _ALLOWED_INVISIBLE:
+            return f"the invisible character U+{ord(char):04X}"
+    return ""
 
 
 def list_changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> tuple[list[FileChange], list[str]]:
@@ -188,7 +172,7 @@ def list_changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> t
     A file that the answer did not bring stays as it is, and comes from the `templates` where there is none. An
     answer without any usable file leaves the templates alone.
     """
-    wanted, problems = [], []
+    changes, problems = [], []
     for name in SUMMON_FILES:
         try:
             found = _read_own_file(workspace / name)
@@ -196,30 +180,21 @@ def list_changes(workspace: Path, templates: Path, good: Mapping[str, str]) -> t
         except ConfigError as error:
             problems.append(f"{error}; it stays as it is")
             continue
-        if name in good:
-            new = _keep_comments(old, good[name])
+        if name in good:  # with the owner's comments, which no model is shown, at its head
+            new = good[name]
+            comments = [old[comment.start : comment.end].strip("\n") for comment in find_hidden(old, trusting=True)]
+            new = "\n".join([*(comment for comment in comments if comment not in new), new])
         elif found is None or not good:
-            new = _read_template(templates / name)
+            try:
+                new = (templates / name).read_text(encoding="utf-8")
+            except OSError as error:
+                why = f"cannot be read: {explain_os_error(error)}; reinstall picoclaw"
+                raise ConfigError(f"the template {templates / name} {why}") from None
         else:
             continue
         if new != old or found is None:
-            wanted.append(FileChange(name, found, old, new))
-    return wanted, problems
-
-
-def _keep_comments(old: str, new: str) -> str:
-    """Keep the owner's comments, which no model is shown, at the head of the file."""
-    comments = (old[comment.start : comment.end].strip("\n") for comment in find_hidden(old, trusting=True))
-    return "\n".join([*(comment for comment in comments if comment not in new), new])
-
-
-def _read_template(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"the template {path} cannot be read: {explain_os_error(error)}; reinstall picoclaw"
-        ) from None
+            changes.append(FileChange(name, found, old, new))
+    return changes, problems
 
 
 def _read_own_file(path: Path) -> bytes | None:
@@ -243,13 +218,10 @@ def _decode_own_file(path: Path, data: bytes) -> str:
 def format_diff(change: FileChange) -> str:
     """Show a change in the form that `patch -p0` takes, and takes back with -R."""
     before = "/dev/null" if change.found is None else change.name
-    lines = difflib.unified_diff(_split_lines(change.old), _split_lines(change.new), before, change.name)
+    # split at line feeds alone, as patch does
+    old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (change.old, change.new))
+    lines = difflib.unified_diff(old, new, before, change.name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _split_lines(text: str) -> list[str]:
-    """Split at line feeds alone, as patch does."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def write_change(workspace: Path, change: FileChange) -> bool:

@@ -34,7 +34,7 @@ def follow(arguments, reached):
     """Run one command in this process; returns the deepest path to what is reached, files and functions entered."""
     from picoclaw.cli import run
 
-    entered, deepest = {}, []
+    entered, of_turn, deepest, answering = {}, set(), [], 0
 
     def ours(code):
         file = Path(code.co_filename)
@@ -56,6 +56,11 @@ def follow(arguments, reached):
             deepest = path
 
     def profile(frame, event, arg):
+        nonlocal answering
+        if frame.f_code.co_qualname == "Dispatcher.answer" and event in {"call", "return"}:
+            answering += 1 if event == "call" else -1
+        if event == "call" and answering and ours(frame.f_code) and frame.f_code.co_name != "<module>":
+            of_turn.add(frame.f_code.co_filename)
         if event == "call" and ours(frame.f_code):
             entered.setdefault(frame.f_code.co_filename, set()).add(frame.f_code.co_qualname)
             if (
@@ -74,7 +79,14 @@ def follow(arguments, reached):
     code = run(arguments)
     sys.setprofile(None)
     files = {str(Path(name).relative_to(ROOT)): sorted(names) for name, names in entered.items()}
-    return {"code": code, "path": deepest, "files": files, "modules": modules(), "classes": classes()}
+    return {
+        "code": code,
+        "path": deepest,
+        "files": files,
+        "of_turn": sorted(of_turn),
+        "modules": modules(),
+        "classes": classes(),
+    }
 
 
 def modules():
@@ -126,7 +138,7 @@ def main():
             functions = sum(len(names) for names in life["files"].values())
             within = [file for file in life["files"] if "/memory/" in file]
             print(
-                f"{name}: {len(life['path'])} frames in {len({file for file, _ in life['path']})} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/), has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
+                f"{name}: {len(life['path'])} frames in {len({file for file, _ in life['path']})} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/), {len(life['of_turn'])} files run while a message is answered; has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
             )
             if given.markdown:
                 for number, (file, function) in enumerate(life["path"], 1):
