@@ -22,8 +22,7 @@ from person import Person, picoclaw
 
 from picoclaw.cli import update as update_verb
 from picoclaw.maintenance import backup, database_copy, install, service, update
-from picoclaw.maintenance.errors import MaintenanceError
-from picoclaw.maintenance.install import Installation, UpdateTrial
+from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks

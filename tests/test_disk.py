@@ -27,7 +27,6 @@ WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
-    "picoclaw/channels/ipc.py": "the end of a socket, which a dead process has left",
     "picoclaw/channels/socket.py": "the daemon's socket",
     "picoclaw/daemon/lock.py": "the daemon's lock and its number in it",
     "picoclaw/automation/wakeup.py": "a pipe that wakes a thread",
@@ -59,7 +58,7 @@ MAY = {
     "picoclaw/maintenance/install.py": "versions and links of an installation: one rename turns them",
     "picoclaw/maintenance/update.py": "versions on trial; what is cut off is tidied up by the next update",
     "picoclaw/cli/service.py": "systemd's unit, written when it is asked for and told so",
-    "picoclaw/cli/uninstall.py": "takes all of it away",
+    "picoclaw/cli/update.py": "takes all of it away",
     # what is appended to, or marked, by rules of its own that tests/test_audit.py and others hold
     "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
     "picoclaw/security/hash_chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",

@@ -16,7 +16,7 @@ from picoclaw import files
 from picoclaw.daemon import watchdog
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.maintenance import backup, database_copy, repair
-from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.occurrences import Plan
 from picoclaw.security.redaction import Redactor

@@ -12,14 +12,7 @@ from pathlib import Path
 from picoclaw import files
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import service
-from picoclaw.maintenance.service import (
-    DROP_IN_PATH,
-    SYSTEMD_MISSING,
-    UNIT_NAME,
-    Service,
-    run_command,
-    run_systemctl,
-)
+from picoclaw.maintenance.service import DROP_IN_PATH, SYSTEMD_MISSING, UNIT_NAME, Service, run_command, run_systemctl
 from picoclaw.security.sandbox import INSTALL_COMMAND, find_missing_program
 from picoclaw.text import escape_unprintable, format_json
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from picoclaw.cli.common import parse_count, print_note
 from picoclaw.maintenance import database_copy, install, service, update
-from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
-from picoclaw.maintenance.install import Installation, UpdateTrial
+from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, translate_os_errors
 from picoclaw.resources import get_home
 
 _WATCH_SECONDS = 60

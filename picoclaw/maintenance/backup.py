@@ -27,8 +27,7 @@ from picoclaw import __version__
 from picoclaw.errors import StoreError, explain_syntax
 from picoclaw.files import explain_os_error, make_folder, open_file, read_file, sync_folder, write_atomic
 from picoclaw.maintenance import database_copy
-from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
-from picoclaw.maintenance.install import act_as_owner
+from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
@@ -55,7 +54,7 @@ class BackupSummary(NamedTuple):
 
 
 def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSummary:
-    """Write an archive whole and durably, under a name that must be free; raises CareError."""
+    """Write an archive whole and durably, under a name that must be free; raises MaintenanceError."""
     if os.path.lexists(target):
         raise MaintenanceError(f"{target} is there already; name another file")
     young = target.with_name(f".{target.name[:40]}.{os.getpid()}.0")
@@ -74,7 +73,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSum
 
 
 def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> BackupSummary:
-    """Send an archive into a stream, such as standard output; raises CareError, OSError when the stream breaks."""
+    """Send an archive into a stream, such as standard output; raises MaintenanceError, OSError when the stream breaks."""
     if not home.is_dir():
         raise MaintenanceError(f"{home} does not exist: there is nothing to back up")
     made = BackupSummary(0, 0, [])
@@ -145,7 +144,7 @@ def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> tuple[str, int
         try:
             archive.addfile(info, counted)
         except OSError as error:
-            if counted.short:
+            if counted.is_short:
                 raise MaintenanceError(f"{path} became shorter while it was read; try again") from error
             raise
     return counted.sum.hexdigest(), info.size
@@ -156,13 +155,12 @@ class _HashingReader(io.RawIOBase):
 
     def __init__(self, file: IO[bytes]) -> None:
         self.sum = hashlib.sha256()
-        self.short = False
+        self.is_short = False
         self._file = file
 
     def read(self, size: int = -1) -> bytes:
-        """Hand the bytes on."""
         data = self._file.read(size)
-        self.short = self.short or len(data) < size
+        self.is_short = self.is_short or len(data) < size
         self.sum.update(data)
         return data
 
@@ -193,12 +191,12 @@ class BackupInfo(NamedTuple):
 
 
 def verify_backup(path: Path) -> BackupInfo:
-    """Read a backup whole and compare every file with its checksum; raises CareError."""
+    """Read a backup whole and compare every file with its checksum; raises MaintenanceError."""
     return _unpack_archive(path, None)
 
 
 def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
-    """Put a backup in the place of a home; returns what it was and where the home of before is. Raises CareError."""
+    """Put a backup in the place of a home; returns what it was and where the home of before is. Raises MaintenanceError."""
     home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
     if busy := database_copy.list_home_users(home):
         raise MaintenanceError(
@@ -287,17 +285,12 @@ def _extract_members(
             raise MaintenanceError(f"{path} holds {member.name!r}, a link or a device; nothing was changed")
         if member.name == MANIFEST_NAME and member.size <= _MAX_MANIFEST_BYTES:
             about = dict(json.loads(content.read()))
-            _read_to_end(archive)
+            for _ in _read_chunks(cast("IO[bytes]", archive.fileobj)):
+                pass  # gzip's own checksum stands at the end, which covers names and modes as well
             return about, sums
         name = _parse_member_name(member.name, path)
         sums[name] = _extract_file(content, folder / name if folder else None, member.mode & 0o700 | 0o600)
     raise EOFError("its end is missing")
-
-
-def _read_to_end(archive: tarfile.TarFile) -> None:
-    """Read on to the end of the file: gzip's own checksum stands there, which covers names and modes as well."""
-    for _ in _read_chunks(cast("IO[bytes]", archive.fileobj)):
-        pass
 
 
 def _parse_member_name(name: str, path: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from picoclaw.files import sync_folder
-from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
+from picoclaw.maintenance.install import MaintenanceError, translate_os_errors
 from picoclaw.store.database import SQLITE_ERROR_TEXTS, mark_suspect
 
 DATABASE_NAMES = ("state.db", "history.db")
@@ -25,7 +25,7 @@ _LOCK_HOLDERS = {"run.lock": "the daemon", "outputs.lock": "the keeper of the ou
 
 
 def copy_database(source: Path, target: Path, change: Callable[[apsw.Connection], None] = lambda _: None) -> None:
-    """Copy a database as it is at one moment, also while it is written; durable. Raises CareError.
+    """Copy a database as it is at one moment, also while it is written; durable. Raises MaintenanceError.
 
     `change` is done to the copy before it counts as one.
     """

@@ -18,8 +18,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from picoclaw.files import make_folder, sync_folder, write_atomic
-from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
+from picoclaw.errors import PicoclawError
+from picoclaw.files import explain_os_error, make_folder, sync_folder, write_atomic
+
+
+class MaintenanceError(PicoclawError):
+    """An installation, a backup or a restored home is not as it should be; nothing was changed unless it says so."""
+
+
+@contextlib.contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Put what the operating system refuses into one line that names the path; raises MaintenanceError."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise MaintenanceError(f"{error.filename or path} cannot be changed: {explain_os_error(error)}") from None
+
 
 _MAX_LINE_BYTES = 4096
 
@@ -36,7 +52,6 @@ class Installation:
     """One installation, by its root folder."""
 
     def __init__(self, root: Path) -> None:
-        """Remember where it is."""
         self.root = root
         self.versions = root / "versions"
 
@@ -60,7 +75,7 @@ class Installation:
             return ""
 
     def keep(self, name: str, text: str) -> None:
-        """Write `source`, `link` or `trial` durably; raises CareError."""
+        """Write `source`, `link` or `trial` durably; raises MaintenanceError."""
         with translate_os_errors(self.root / name):
             write_atomic(self.root / name, f"{text}\n".encode(), 0o644)
 
@@ -70,7 +85,7 @@ class Installation:
         return UpdateTrial(lines[0], lines[1], Path(lines[2])) if len(lines) == 3 else None
 
     def point(self, link: str, name: str) -> None:
-        """Let a link stand for a version, by one rename; raises CareError."""
+        """Let a link stand for a version, by one rename; raises MaintenanceError."""
         young = self.root / f".{link}.{os.getpid()}"
         with translate_os_errors(self.root / link):
             young.unlink(missing_ok=True)
@@ -79,7 +94,7 @@ class Installation:
             sync_folder(self.root)
 
     def empty_version(self) -> Path:
-        """Make the folder of a new version; raises CareError."""
+        """Make the folder of a new version; raises MaintenanceError."""
         with translate_os_errors(self.versions):
             make_folder(self.versions, 0o755)
             folder = Path(tempfile.mkdtemp(prefix="v-", dir=self.versions))
@@ -95,7 +110,7 @@ class Installation:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes the installation; raises CareError when another does."""
+        """Be the only one who changes the installation; raises MaintenanceError when another does."""
         with translate_os_errors(self.root / "lock"):
             handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

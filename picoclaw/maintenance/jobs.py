@@ -75,7 +75,7 @@ class Chores:
         """Return when there may be something to do; `now` if there is. Raises StoreError."""
         found = [self._index_due(now)]
         if now.year >= _CLOCK_IS_SET:
-            found += filter(None, [self._review_due(now), self._night_due(now), self._prune_due(now)])
+            found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
         due = min(found, key=lambda moment: moment.timestamp())
         rest = _later(self._rested, _REST_S, now)
         return max(due, rest, key=lambda moment: moment.timestamp())
@@ -106,12 +106,9 @@ class Chores:
             return self._once(f"old conversations could not be deleted: {error}")
         return self._prune(now)
 
-    def _prune_due(self, now: datetime) -> datetime:
-        return _later(self._pruned, _PRUNE_S, now)
-
     def _prune(self, now: datetime) -> list[str]:
         """Let go of conversations that are kept no longer, as the settings say and without a word."""
-        if not _is_due(self._prune_due(now), now):
+        if not _is_due(_later(self._pruned, _PRUNE_S, now), now):
             return []
         self._pruned, limits = now, self.config.sessions
         try:
@@ -127,7 +124,7 @@ class Chores:
         if not _is_due(_later(self._copied, _REFRESH_S, now), now):
             return []
         from picoclaw.maintenance import repair
-        from picoclaw.maintenance.errors import MaintenanceError
+        from picoclaw.maintenance.install import MaintenanceError
 
         self._copied = now
         try:
@@ -147,17 +144,14 @@ class Chores:
         if _is_due(self._index_due(now), now):
             self._refreshed, self._left = now, 0
             try:
-                done = self.memory().refresh(seconds=self._embedding_s)
+                # a table embeds in no time when something is searched, and takes numpy to do it
+                is_server = self.config.memory.embeddings == "server"
+                done = self.memory().refresh(seconds=_LONGEST_REFRESH_S if is_server else 0.0)
             except StoreError as error:
                 yield from self._once(f"the memory's index: {error}")
             else:
                 self._left = 0 if done.problem else done.left
                 yield from self._once(done.problem)
-
-    @property
-    def _embedding_s(self) -> float:
-        """How long to embed: a table does that in no time when something is searched, and takes numpy to do it."""
-        return _LONGEST_REFRESH_S if self.config.memory.embeddings == "server" else 0.0
 
     def _review_due(self, now: datetime) -> datetime | None:
         minutes = self.config.memory.review_minutes

@@ -1,4 +1,6 @@
-"""The last good copies, in `last/` of the home: of `state.db` once a day or less, of settings when they change.
+"""Keeps the last good copies, in `last/` of the home, and mends with them what a failing card or a cut has left.
+
+`state.db` is copied once a day or less, settings when they change.
 
 Damage is what a failing card leaves: zeros in a text, bytes that are no text, nothing at all where something was. What
 its owner has mistyped is no damage, and is theirs to mend. Keys have no copy, and notes have none: what was forgotten
@@ -9,8 +11,8 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from picoclaw.files import (
     write_atomic,
 )
 from picoclaw.maintenance import database_copy
-from picoclaw.maintenance.errors import MaintenanceError
+from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.security.redaction import Redactor
 from picoclaw.store import history_migrations
 from picoclaw.store.database import (
@@ -53,59 +55,43 @@ _COPY_INTERVAL_S, _MAX_BYTES_PER_DAY = 20 * 3600.0, 10_000_000
 """How often a `state.db` is copied, and the bytes that a day's copying may write: a larger one waits longer."""
 
 
-def _is_torn_text(data: bytes) -> bool:
+COPIED_FILES = (
+    *("config.toml", "sensors.toml", "rules.toml", "outputs.toml", "policy.toml"),
+    *("seeds.json", "memory-feedback.json", "page_logins.json", "page_letters.json"),
+)
+_NEVER_COPIED = {"page_logins.json", "page_letters.json"}
+"""Of those that are looked after; who was let in may be shut out again."""
+
+
+def _is_torn(name: str, data: bytes) -> bool:
     try:
+        if name.endswith(".json"):
+            return not isinstance(json.loads(data), dict | list)
         data.decode()
-    except UnicodeDecodeError:
+    except (ValueError, RecursionError):
         return True
     return not data or b"\0" in data
 
 
-def _is_toml(data: bytes) -> bool:
-    """Whether it can be read: only that is worth a copy."""
+def _is_worth_copying(name: str, data: bytes) -> bool:
     import tomllib
 
     try:
-        tomllib.loads(data.decode())
+        if name.endswith(".toml"):
+            tomllib.loads(data.decode())
     except (ValueError, RecursionError):
         return False
-    return True
-
-
-def _is_damaged_json(data: bytes) -> bool:
-    try:
-        return not isinstance(json.loads(data), dict | list)
-    except (ValueError, RecursionError):
-        return True
-
-
-def _is_json(data: bytes) -> bool:
-    return not _is_damaged_json(data)
-
-
-def _return_false(_: bytes) -> bool:
-    return False
-
-
-_ContentCheck = Callable[[bytes], bool]
-COPIED_FILES: Mapping[str, tuple[_ContentCheck, _ContentCheck]] = {
-    **dict.fromkeys(
-        ("config.toml", "sensors.toml", "rules.toml", "outputs.toml", "policy.toml"), (_is_torn_text, _is_toml)
-    ),
-    **dict.fromkeys(("seeds.json", "memory-feedback.json"), (_is_damaged_json, _is_json)),
-    **dict.fromkeys(("page_logins.json", "page_letters.json"), (_is_damaged_json, _return_false)),
-}
-"""By name in the home: what is damage to it, and when a copy is worth making; who was let in may be shut out again."""
+    return name not in _NEVER_COPIED and not _is_torn(name, data)
 
 
 def copy_changed_files(home: Path) -> None:
     """Copy the small files that have changed; one that its owner has deleted loses its copy. Raises OSError."""
-    for name, (_, good) in COPIED_FILES.items():
+    for name in COPIED_FILES:
         data, copy = _read_content(home / name), home / COPIES_FOLDER / name
         if not data:
             if not (home / name).exists():
                 remove_file(copy)
-        elif data != _read_content(copy) and good(data):
+        elif data != _read_content(copy) and _is_worth_copying(name, data):
             check_reserve("records", home)
             make_folder(copy.parent)
             write_atomic(copy, data)
@@ -117,9 +103,9 @@ def copy_state_database(home: Path, now: float, redact: Redactor | None = None) 
     The secrets that `redact` knows, and what looks like one, are not in the copy: a message that waits for its answer
     has them, and so do reminders, questions and jobs.
 
-    Raises OSError and CareError: what cannot be copied is damaged, or the disk is full.
+    Raises OSError and MaintenanceError: what cannot be copied is damaged, or the disk is full.
     """
-    source, copy = home / database_copy.DATABASE_NAMES[0], home / COPIES_FOLDER / database_copy.DATABASE_NAMES[0]
+    source, copy = home / "state.db", home / COPIES_FOLDER / "state.db"
     if not source.exists():
         return False
     every = _COPY_INTERVAL_S * max(1.0, source.stat().st_size / _MAX_BYTES_PER_DAY)
@@ -170,12 +156,11 @@ def _mask_secrets(connection: apsw.Connection, redact: Redactor) -> None:
 
 
 def is_damaged(home: Path, name: str) -> bool:
-    """Tell whether one of FILES is damaged: an empty one only where its copy says something."""
-    path, (torn, _) = home / name, COPIED_FILES[name]
-    if not path.is_file():
+    """Tell whether one of COPIED_FILES is damaged: an empty one only where its copy says something."""
+    if not (home / name).is_file():
         return False
-    data = _read_content(path)
-    return torn(data) and bool(data or _read_content(home / COPIES_FOLDER / name) or name.endswith(".json"))
+    data = _read_content(home / name)
+    return _is_torn(name, data) and bool(data or _read_content(home / COPIES_FOLDER / name) or name.endswith(".json"))
 
 
 def restore_damaged_files(home: Path, stamp: str) -> list[str]:
@@ -237,11 +222,15 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
         return []
     stamp = time.strftime("%Y%m%d-%H%M%S")
     try:
-        with _lock_home(home):
+        lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             said = [line for name in DATABASE_MIGRATIONS for line in _repair_if_damaged(home / name, stamp, tell=tell)]
             files = restore_damaged_files(home, stamp)
             if tell and (news := [*files, *(line for line in said if not line.startswith("state.db"))]):
                 _notify_owner(home, news)
+        finally:
+            os.close(lock)
     except OSError as error:
         raise StoreError(f"{error.filename or home} cannot be mended: {explain_os_error(error)}") from None
     except MaintenanceError as error:
@@ -249,27 +238,17 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
     return [*said, *files]
 
 
-@contextmanager
-def _lock_home(home: Path) -> Iterator[None]:
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
 def _repair_if_damaged(path: Path, stamp: str, *, tell: bool) -> Iterator[str]:
     """Look at one database as whoever opens it does, and mend it if it is damaged."""
     if not os.path.lexists(path):
         return
-    if why := "its mending was cut off" if find_interrupted_repair(path) else describe_damage(path):
+    if why := "its mending was cut off" if find_interrupted_repair(path) else _describe_damage(path):
         if pid := database_copy.find_opener(path.with_name(f"{path.name}-shm")):
             raise StoreError(f"{path} is damaged ({why}), and process {pid} has it open: end that first")
         yield _repair_database(path, stamp, why, tell=tell)
 
 
-def describe_damage(path: Path) -> str:
+def _describe_damage(path: Path) -> str:
     """Open and close a database, and say what of it is damaged, '' for nothing. Raises StoreError."""
     try:
         Database(path, DATABASE_MIGRATIONS[path.name]).close()
@@ -326,22 +305,17 @@ def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: b
             damaged.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             saved = salvage(damaged, database.connection)
         finally:
-            damaged.close()
-            _remove_side_files(aside)
+            damaged.close()  # what looking at the file has made beside it goes; a log that holds something stays
+            log, index = (aside.with_name(aside.name + end) for end in database_copy.WAL_SUFFIXES)
+            index.unlink(missing_ok=True)
+            if log.exists() and not log.stat().st_size:
+                log.unlink()
         said = _format_repair_report(why, aside.name, saved, copied)
         if tell and path.name == "state.db":
             Outbox(database).put(Heartbeats(database).last_chat(), said, time.time())
     if (found := run_quick_check(young, DATABASE_MIGRATIONS[path.name])) != "ok":
         raise StoreError(f"{path} cannot be mended: {found}; {aside.name} is what was there")
     return said
-
-
-def _remove_side_files(aside: Path) -> None:
-    """Take away what looking at the damaged file has made beside it; a log that holds something stays."""
-    log, index = (aside.with_name(aside.name + end) for end in database_copy.WAL_SUFFIXES)
-    index.unlink(missing_ok=True)
-    if log.exists() and not log.stat().st_size:
-        log.unlink()
 
 
 def _start_from_copy(path: Path, young: Path) -> str:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance.errors import MaintenanceError
-from picoclaw.maintenance.install import find_installation
+from picoclaw.maintenance.install import MaintenanceError, find_installation
 from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 from picoclaw.text import escape_unprintable

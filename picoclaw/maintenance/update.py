@@ -18,8 +18,7 @@ from typing import Any
 
 from picoclaw.files import make_folder, sync_folder
 from picoclaw.maintenance import database_copy
-from picoclaw.maintenance.errors import MaintenanceError, translate_os_errors
-from picoclaw.maintenance.install import Installation, UpdateTrial, act_as_owner
+from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, act_as_owner, translate_os_errors
 from picoclaw.maintenance.service import Service
 
 SNAPSHOT_FOLDER = "before-update"
@@ -35,7 +34,7 @@ ProgressCallback = Callable[[str], None]
 
 
 def build_version(place: Installation, source: str, pip: tuple[str, ...] = ()) -> str:
-    """Make an environment with the new version; returns its name. Raises CareError, and removes what it made."""
+    """Make an environment with the new version; returns its name. Raises MaintenanceError, and removes what it made."""
     free = os.statvfs(place.root)
     if free.f_bavail * free.f_frsize < _MIN_FREE_BYTES:
         raise MaintenanceError(f"{place.root}: an update needs {_MIN_FREE_BYTES // 1_000_000} MB free; free some space")
@@ -78,7 +77,7 @@ def _list_package_files(place: Installation, version: str) -> dict[Path, Path]:
 
 
 def try_version(python: Path, before: Path, home: Path) -> str:
-    """Try a version in an empty home, and on a copy of this one; returns its words. Raises CareError if it is worse.
+    """Try a version in an empty home, and on a copy of this one; returns its words. Raises MaintenanceError if it is worse.
 
     `before` is the interpreter of the present version: what it finds bad as well is no fault of the new one.
     """
@@ -103,7 +102,7 @@ def try_version(python: Path, before: Path, home: Path) -> str:
 
 
 def find_new_faults(python: Path, home: Path, before: Path, its_home: Path) -> set[str]:
-    """Name what one version's doctor finds bad and the other's did not; raises CareError when one cannot look."""
+    """Name what one version's doctor finds bad and the other's did not; raises MaintenanceError when one cannot look."""
     return _list_bad_findings(python, home) - _list_bad_findings(before, its_home)
 
 
@@ -165,7 +164,7 @@ def _list_bad_findings(python: Path, home: Path) -> set[str]:
 def switch_version(
     place: Installation, new: str, home: Path, service: Service | None, seconds: float, say: ProgressCallback
 ) -> None:
-    """Turn the link, start the service and watch it for some seconds; raises CareError after having turned back."""
+    """Turn the link, start the service and watch it for some seconds; raises MaintenanceError after having turned back."""
     old = place.named("current")
     place.keep("trial", f"{new}\n{old}\n{home}")
     try:
