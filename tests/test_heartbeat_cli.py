@@ -17,7 +17,7 @@ from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
-from picoclaw.daemon.heartbeats import _open_own_heartbeat, build_heartbeat, run_heartbeats
+from picoclaw.daemon.background import _open_own_heartbeat, build_heartbeat, run_heartbeats
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop
 from picoclaw.store import history_migrations

@@ -26,8 +26,7 @@ from picoclaw.automation.heartbeat import Situation, decide_heartbeat
 from picoclaw.cli import run as cli
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import CostsConfig, MemoryConfig, ModelConfig, Price, SessionsConfig
-from picoclaw.daemon.background import run_job
-from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
+from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_heartbeat_time, run_job
 from picoclaw.daemon.status import DaemonStatus, ModelHealth
 from picoclaw.daemon.status_text import _format_model
 from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, StoreError, TurnStopped, Unavailable

@@ -270,7 +270,7 @@ def add_heartbeat_options(parser: argparse.ArgumentParser) -> None:
 def run_heartbeat(given: argparse.Namespace) -> int:
     """Look at the checklist, say what was decided and why, ask the model if it is due; 1 when it was asked in vain."""
     from picoclaw.automation.checklist import SampleHistory
-    from picoclaw.daemon.heartbeats import build_heartbeat, make_clock_watch, read_heartbeat_time
+    from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_heartbeat_time
     from picoclaw.daemon.local import run_claimed_tasks
 
     with open_app(given) as app, closing(SampleHistory(app.config.home)) as past:

@@ -2,55 +2,43 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from picoclaw.agent.subagents import WorkerPool, open_tasks
 from picoclaw.app import App
-from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
+from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
+from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
 from picoclaw.automation.jobs import JobOutcome, format_message, open_chat
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.daemon.heartbeats import make_clock_watch
 from picoclaw.daemon.monitor import Watch, switcher, watching
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.maintenance.jobs import Chores
-from picoclaw.messages import Caller, Inbound, Stop, ToolCall, TurnHooks
+from picoclaw.messages import Caller, Event, Inbound, Stop, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.occurrences import Plan
+from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
+from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
+from picoclaw.workspace.reading import read_text
+
+if TYPE_CHECKING:
+    from picoclaw.daemon.service import DaemonService
 
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
-
-
-class BackgroundHost(Protocol):
-    """The daemon that the background work of a process without a chat of its own belongs to."""
-
-    def wake_delivery(self) -> None:
-        """Have the outbox looked at."""
-
-    def owner_chat(self) -> str:
-        """Name the conversation that the owner uses."""
-
-    def alarm_chats(self) -> Sequence[str]:
-        """Name the chats that a rule's alarm goes to."""
-
-    def send_unsaved(self, text: str) -> None:
-        """Tell an alarm that the disk does not take."""
-
-    def expect_scheduler(self, seconds: float | None) -> None:
-        """Hear when the thread will be heard of again."""
 
 
 class BackgroundWorker:
@@ -65,7 +53,7 @@ class BackgroundWorker:
         session: str,
         show: Callable[[str], None],
         leaving: threading.Event | None = None,
-        host: BackgroundHost | None = None,
+        host: "DaemonService | None" = None,
     ) -> None:
         """`show` shows a text in the chat `session`; `leaving` is set when the program ends in a hurry.
 
@@ -360,3 +348,91 @@ class IdleThread:
                 self._complaint = str(error)
                 self._tell(f"what is done between turns waits: {error}")
             return _FAILED_RETRY_S
+
+
+# Heartbeats, on a thread of the daemon or of an open chat.
+
+_MAX_CHECKLIST_BYTES = 250_000
+
+
+def make_clock_watch(app: App) -> ClockWatch:
+    """Make what tells whether the date can be believed."""
+    return ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
+
+
+def build_heartbeat(
+    app: App,
+    past: SampleHistory,
+    note: Callable[[Turn], None] = lambda _: None,
+    shield: Callable[[], AbstractContextManager[None]] = nullcontext,
+    stop: Stop | None = None,
+) -> Heartbeat:
+    """Make the heartbeat of a home, with what its sensors said.
+
+    `note` is told each turn that it takes, `shield` holds off interruptions, and `stop` ends a turn.
+    """
+    config, wiring = app.config, app.wiring
+
+    def answer(inbound: Inbound, tokens: int, listen: Callable[[Event | ToolRun], None]) -> Turn:
+        light = app.light_agent
+        app.light_agent = replace(light, limits=replace(light.limits, tokens=tokens))
+        turn = app.dispatcher.answer(inbound, TurnHooks(listen=listen, stop=stop, shield=shield))
+        note(turn)
+        return turn
+
+    return Heartbeat(
+        config.heartbeat,
+        Heartbeats(app.stores.database),
+        lambda: read_text(config.workspace / CHECKLIST_FILE, _MAX_CHECKLIST_BYTES, config.workspace),
+        BoardEnvironment(app.board, wiring.wired, wiring.drivers, config.workspace, past),
+        answer,
+        bool(config.model.base_url),
+        app.prompts["empty"],
+        partial(wake_all, config.home),
+        app.mark,
+        app.subagent_tasks.of_heartbeats,
+        lambda: app.stores.ledger.explain_cap("heartbeat"),
+    )
+
+
+def read_heartbeat_time(app: App, watch: ClockWatch) -> HeartbeatTime:
+    """Look at the clocks: the time in the owner's zone, and whether it can be believed."""
+    now, mono = app.now(), boottime()
+    watch.note(now.timestamp(), mono)
+    return HeartbeatTime(now, mono, watch.boot, watch.trusted(now.timestamp(), mono))
+
+
+@contextmanager
+def run_heartbeats(
+    app: App, complain: Callable[[str], None], peace_s: float | None = None
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Have heartbeats beside whatever else this process does, if there can be any.
+
+    Gives what each turn is to be taken within, so that they keep out of its way; see HeartbeatThread for `peace_s`.
+    """
+    if not (app.config.heartbeat.enabled and app.config.model.base_url):
+        yield nullcontext
+        return
+    thread = HeartbeatThread(partial(_open_own_heartbeat, app), complain, peace_s)
+    thread.start()
+    try:
+        yield thread.turn
+    finally:
+        number, used = thread.stop()
+        if number:
+            with suppress(StoreError):  # then it counts as cut off
+                Heartbeats(app.stores.database).put_off(number, used)
+
+
+@contextmanager
+def _open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Callable[[], HeartbeatTime]]]:
+    """Make a heartbeat on the board of the chat, with all else of its own, because it goes while others talk."""
+    app = App(shared.config, shared.board, changed=shared.changed)
+    app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here
+    try:
+        with closing(SampleHistory(app.config.home)) as past:
+            yield build_heartbeat(app, past, stop=stop), partial(read_heartbeat_time, app, make_clock_watch(app))
+        app.wiring.leave()
+    finally:
+        app.wiring.abandon()
+        app.close_own()

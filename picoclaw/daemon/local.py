@@ -122,8 +122,7 @@ class LocalDaemon(MessageQueue):
     @contextmanager
     def attend(self, terminal: ChatTerminal) -> Iterator[str]:
         """Open the chat, with what goes on beside it; gives who answers, on which board."""
-        from picoclaw.daemon.background import BackgroundWorker, IdleThread
-        from picoclaw.daemon.heartbeats import run_heartbeats
+        from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 
         self._terminal, self._show, app = terminal, terminal.show, self.app
         with ExitStack() as stack:

@@ -16,9 +16,8 @@ from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.channels.channel import Channel
 from picoclaw.channels.socket import SocketChannel
-from picoclaw.daemon.background import BackgroundWorker, IdleThread
+from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
-from picoclaw.daemon.heartbeats import run_heartbeats
 from picoclaw.daemon.queue import MessageQueue, retry_channel_start
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status

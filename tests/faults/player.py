@@ -20,10 +20,9 @@ from picoclaw.automation.clock import boottime
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.channels.channel import ChannelStatus, PostMessage, make_answer_command
 from picoclaw.config import load_config
-from picoclaw.daemon import background, heartbeats, watchdog
-from picoclaw.daemon.background import BackgroundWorker
+from picoclaw.daemon import background, watchdog
+from picoclaw.daemon.background import BackgroundWorker, build_heartbeat
 from picoclaw.daemon.delivery import DeliveryWorker
-from picoclaw.daemon.heartbeats import build_heartbeat
 from picoclaw.daemon.monitor import Watch, sensors
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
@@ -139,7 +138,7 @@ class House:
         return lambda session: self.loop.channel_of(session) is channel
 
     def _clockwork(self) -> None:
-        background.read_boot_id = heartbeats.read_boot_id = lambda: self.boot
+        background.read_boot_id = lambda: self.boot
         works = BackgroundWorker(self.app, PHONE, self.household.note, host=self.household)
         works._begin_job = self._job  # type: ignore[method-assign, assignment]
         watched = works._watch
