@@ -45,7 +45,8 @@ def picoclaw_here(home, *words, stdin="", **more):
         os.environ.clear()
         os.environ.update(environment(home, **more))
         os.chdir("/")
-        sys.stdin, sys.stdout, sys.stderr = io.StringIO(stdin), out, err
+        time.tzset()
+        sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"), out, err
         code = run(words)
     except SystemExit as wrong_usage:
         code = wrong_usage.code
@@ -53,6 +54,7 @@ def picoclaw_here(home, *words, stdin="", **more):
         sys.stdin, sys.stdout, sys.stderr = streams
         os.environ.clear()
         os.environ.update(variables)
+        time.tzset()
         os.chdir(folder)
         for number, handler in handlers.items():
             signal.signal(number, handler)

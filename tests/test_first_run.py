@@ -18,9 +18,9 @@ from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
-from picoclaw.tools.registry import Toolset
 from tests.model_server import ModelServer, call, reply
-from tests.person import picoclaw
+from tests.person import picoclaw_here as picoclaw
+from tests.recording import toolset as make_toolset
 from tests.rights import ordinary_user
 from tests.scripted import CALLER
 
@@ -51,9 +51,7 @@ def board_clock(monkeypatch):
 
 
 def tools_of(home, now=WINTER):
-    return Toolset(
-        [FirstRunTool(home, lambda: now)], guard=lambda *_: None, journal=lambda *_: None, longest_result=16_000
-    )
+    return make_toolset(FirstRunTool(home, lambda: now))
 
 
 def told(home, now=WINTER, **given):

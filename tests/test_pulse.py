@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from recording import toolset as make_toolset
 from scripted import CALLER
 
 from picoclaw.errors import StoreError
@@ -14,7 +15,6 @@ from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange
 from picoclaw.tools.pulse import PulseTool
-from picoclaw.tools.registry import Toolset
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ME = PulseAuthor("terminal", NOW)
@@ -35,7 +35,7 @@ def pulse(database):
 
 @pytest.fixture
 def say(pulse):
-    toolset = Toolset([PulseTool(lambda: pulse)], guard=lambda *_: None, journal=lambda *_: None, longest_result=16_000)
+    toolset = make_toolset(PulseTool(lambda: pulse))
 
     def call(_caller=None, **arguments):
         caller = _caller or replace(CALLER, taints=set())  # other tests let theirs read

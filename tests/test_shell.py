@@ -12,12 +12,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from recording import toolset as make_toolset
 from sandbox_kit import CALLER, ENVIRONMENT, Bench, gone, needs_walls, running
 
 from picoclaw.messages import Stop, ToolCall
 from picoclaw.security.sandbox import SANDBOX_PATH, build_environment
 from picoclaw.tools.exec import ExecTools, parse_command
-from picoclaw.tools.registry import Toolset
 
 pytestmark = needs_walls
 
@@ -208,7 +208,7 @@ def test_what_the_owner_names_is_passed_on_and_its_value_is_in_no_question(tmp_p
     answer = given.exec(["env"])
     assert "KEY=sesame" in answer
     assert "HOME=/tmp" in answer
-    toolset = Toolset([given], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+    toolset = make_toolset(given)
     asked = toolset.asked(ToolCall("1", "exec", {"argv": ["env"], "write": True}))
     assert asked.bound["environment"].split()[0] == "KEY"
     assert "sesame" not in str(asked)

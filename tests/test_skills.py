@@ -517,9 +517,9 @@ def test_time_is_in_proportion_to_the_text(tmp_path, shape):
         (root / "x/SKILL.md").write_text(f"---\nname: x\ndescription: y\n---\n{shape(length)}\n")
         return least_seconds(lambda: found(root).read_body("x"), 2)
 
-    for length in (32_000, 256_000):
+    for length in (16_000, 128_000):
         (tmp_path / str(length) / "x").mkdir(parents=True)
-    assert cost(256_000) < 24 * max(0.005, cost(32_000))
+    assert cost(128_000) < 24 * max(0.005, cost(16_000))
 
 
 def test_a_text_that_is_not_there(tmp_path):

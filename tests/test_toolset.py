@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import pytest
+from recording import toolset as make_toolset
 
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -153,7 +154,7 @@ def test_ctrl_c_is_not_taken_for_a_failed_tool():
             """Wait."""
             raise KeyboardInterrupt
 
-    toolset = Toolset([Interrupted()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
+    toolset = make_toolset(Interrupted())
     with pytest.raises(KeyboardInterrupt):
         toolset.call(ToolCall("c1", "wait"), caller())
 
@@ -244,7 +245,7 @@ def test_a_result_can_always_be_written_as_utf_8():
 
 def test_a_message_is_said_at_once_in_the_callers_chat():
     heard = []
-    toolset = Toolset([MessageTool()], guard=lambda *_: None, journal=lambda *_: None, longest_result=100)
+    toolset = make_toolset(MessageTool())
     say = caller(say=heard.append)
     assert toolset.call(ToolCall("c1", "message", {"text": "on it"}), say) == "sent"
     assert toolset.call(ToolCall("c2", "message", {"text": " \n"}), say) == "error: text is empty"
@@ -279,7 +280,7 @@ class Drawer:
 
 
 def drawer():
-    return Toolset([Drawer()], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+    return make_toolset(Drawer())
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ class Clock:
     ("called", "acts", "described"), [((), ["look"], {"act"}), (("clock",), ["look", "wind"], {"act", "when"})]
 )
 def test_what_follows_a_first_call_is_described_after_it(called, acts, described):
-    toolset = Toolset([Clock()], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000)
+    toolset = make_toolset(Clock())
     (definition,) = toolset.definitions(called=called)
     assert definition["parameters"]["properties"]["act"]["enum"] == acts
     assert set(definition["parameters"]["properties"]) == described

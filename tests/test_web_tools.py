@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from recording import toolset as make_toolset
 from web_server import PUBLIC, WebServer, html, leads, said
 
 from picoclaw.app import App
@@ -244,9 +245,7 @@ MEANT = [
 @pytest.mark.parametrize(("messages", "own"), MEANT)
 def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
     with WebServer({}) as server:
-        tools = Toolset(
-            [WebFetchTool({}, 5.0, server.web())], guard=lambda *_: None, journal=lambda *_: None, longest_result=1000
-        )
+        tools = make_toolset(WebFetchTool({}, 5.0, server.web()))
         asked = tools.asked(ToolCall("1", "web_fetch", {"url": "http://bob.example.net/x"}), caller(*messages))
     assert asked.is_requested is own
 
