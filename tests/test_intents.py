@@ -597,7 +597,7 @@ def test_hostile_texts_are_answered_at_once(text):
 def test_random_words_never_raise():
     words = [*" ".join(case[0] for case in CALLS).split(), "(", "0x", "#", "half", "{when}"]
     chance = random.Random(7)  # the same sentences in every run
-    for _ in range(500):
+    for _ in range(200):
         MATCHER.match(" ".join(chance.choices(words, k=chance.randint(1, 80))))
 
 

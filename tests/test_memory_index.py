@@ -457,7 +457,7 @@ def test_files_that_come_go_and_change_meanwhile(index, workspace, tmp_path):
     thread = threading.Thread(target=churn)
     thread.start()
     try:
-        for _ in range(30):
+        for _ in range(10):
             index.sync()
             index.match(["boiler"], 5)
     finally:

@@ -98,8 +98,10 @@ class RemoteEmbedder:
         self.record: Callable[[Sequence[str], str], AbstractContextManager[None]] = lambda *_: nullcontext()
 
     def close(self) -> None:
+        """Give the connection back; the next text makes another one."""
         if self._client:
             self._client.close()
+        self._client = None
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
         """See Embedder.embed; blank texts are not sent. Raises Unavailable, or Refused when the owner has to act."""
@@ -202,6 +204,10 @@ class RateLimitedEmbedder:
     @property
     def dims(self) -> int:
         return self._embedder.dims
+
+    def close(self) -> None:
+        if isinstance(self._embedder, RemoteEmbedder):
+            self._embedder.close()
 
     @contextmanager
     def limit_time(self, seconds: float) -> Iterator[None]:

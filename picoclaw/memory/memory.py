@@ -120,6 +120,8 @@ class MemoryIndex:
         with suppress(StoreError):
             self._index.close()
         self._drop_spare()
+        if self._embedder:
+            self._embedder.close()
 
     @property
     def problem(self) -> str:
