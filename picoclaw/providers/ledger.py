@@ -9,13 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-import apsw
-
 from picoclaw.config.tables import CostsConfig, Price
 from picoclaw.errors import OverBudget, ProviderError, Refused, StoreError
 from picoclaw.messages import End, Event, Purpose, Request, Text, ToolCall, Usage
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.store import ledger
+from picoclaw.store.database import StoreConnection
 from picoclaw.store.heartbeats import get_last_chat
 from picoclaw.store.ledger import CAP_LEVEL_MARK, Ledger, LedgerKey, LedgerRows, LedgerTotals
 from picoclaw.store.marks import get_mark, set_mark
@@ -261,7 +260,7 @@ class UsageLedger:
         self.accounts.note(entry.place, (real if tokens else LedgerTotals()).plus(entry.entered, -1))
 
     @contextmanager
-    def along(self, transaction: AbstractContextManager[apsw.Connection]) -> Iterator[apsw.Connection]:
+    def along(self, transaction: AbstractContextManager[StoreConnection]) -> Iterator[StoreConnection]:
         """Have a transaction keep the corrections as well. Raises StoreError."""
         with self.accounts.along(transaction, lambda found: self._update_use(found, self._day())) as connection:
             yield connection
@@ -280,7 +279,7 @@ class UsageLedger:
     def _day(self) -> str:
         return self._now().date().isoformat()
 
-    def _update_use(self, connection: apsw.Connection, day: str) -> None:
+    def _update_use(self, connection: StoreConnection, day: str) -> None:
         """See how far the caps are used, and put a message to the owner into the transaction when one comes near."""
         if not self._has_caps:
             return

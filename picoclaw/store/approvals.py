@@ -11,14 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, cast
 
-import apsw
-
 from picoclaw.errors import Denied
 from picoclaw.messages import Caller, Origin, ToolCall
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.store import outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
+from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
 
 ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
 """refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
@@ -134,12 +132,13 @@ class StandingApproval(NamedTuple):
     by: str
 
 
-class Approvals:
+class Approvals(Table):
     """The kept calls of one database, and those that were allowed for good."""
 
     def __init__(self, database: Database, wall: Callable[[], float] = time.time) -> None:
         """Work on an open database; `wall` gives seconds since 1970."""
-        self._database, self._wall = database, wall
+        super().__init__(database)
+        self._wall = wall
 
     def open(
         self, asked: CallRequest, caller: Caller, decision: Decision, chat: str, question: str, minutes: float
@@ -154,19 +153,17 @@ class Approvals:
         with self._database.transaction() as connection:
             self._expire(connection, now)
             same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'waiting'"
-            if found := connection.execute(same, (replace_surrogates(caller.session), exact)).get:
-                return int(str(found))
+            if found := connection.execute(same, (caller.session, exact)).get:
+                return int(found)
             _check_approval_limits(connection, caller.session, exact, now)
-            values = _encode_approval(asked, caller, decision, exact)
+            call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
             connection.execute(
                 _INSERT,
                 (
-                    os.urandom(12).hex(),
-                    replace_surrogates(chat),
-                    replace_surrogates(question),
-                    now,
-                    now + minutes * 60,
-                    *values,
+                    *(os.urandom(12).hex(), chat, question, now, now + minutes * 60, caller.session, caller.origin),
+                    *(caller.who, call, asked.effect, decision.rule, decision.why, asked.means),
+                    *(_encode_json(dict(asked.bound)), exact, _encode_json(sorted(caller.taints))),
+                    get_process_identity(),
                 ),
             )
             number = connection.last_insert_rowid()
@@ -183,7 +180,7 @@ class Approvals:
         with self._database.transaction() as connection:
             return self._ask(connection, numbers, zone)
 
-    def _ask(self, connection: apsw.Connection, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
+    def _ask(self, connection: StoreConnection, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
         found = filter(None, map(self.get, numbers))
         new = [one.number for one in found if one.state == "waiting" and not one.listed]
         for number in new:
@@ -204,7 +201,7 @@ class Approvals:
             self._expire(connection, self._wall())
             self._renew(connection, listed)
 
-    def _renew(self, connection: apsw.Connection, listed: int) -> None:
+    def _renew(self, connection: StoreConnection, listed: int) -> None:
         renew = "UPDATE approvals SET expires = ?1 + expires - at, at = ?1 WHERE listed = ?2 AND state = 'waiting'"
         connection.execute(renew, (self._wall(), listed))
 
@@ -226,24 +223,20 @@ class Approvals:
 
     def left(self) -> list[list[int]]:
         """List the calls that dead processes have kept and not asked about, those of a conversation together."""
-        with self._database.reading() as connection:
-            sql = "SELECT session, id, process FROM approvals WHERE state = 'waiting' AND listed = 0 ORDER BY id"
-            rows = connection.execute(sql).fetchall()
+        sql = "SELECT session, id, process FROM approvals WHERE state = 'waiting' AND listed = 0 ORDER BY id"
         found: dict[str, list[int]] = {}
-        for session, number, process in rows:
-            if not is_process_alive(str(process)):
-                found.setdefault(str(session), []).append(int(str(number)))
+        for session, number, process in self._database.select(sql):
+            if not is_process_alive(process):
+                found.setdefault(session, []).append(number)
         return list(found.values())
 
     def get(self, number: int) -> Approval | None:
         """Return one, None when there is none of that number."""
-        found = self._where("id = ?", (number,)) if is_valid_row_id(number) else []
-        return found[0] if found else None
+        return next(iter(self._where("id = ?", (number,))), None) if is_valid_row_id(number) else None
 
     def by_nonce(self, nonce: str) -> Approval | None:
         """Return the one that a button belongs to."""
-        found = self._where("nonce = ?", (replace_surrogates(nonce),))
-        return found[0] if found else None
+        return next(iter(self._where("nonce = ?", (nonce,))), None)
 
     def waiting(self) -> list[Approval]:
         """List what waits for an answer, the oldest first; what has expired by now is not among it."""
@@ -277,7 +270,7 @@ class Approvals:
                 "UPDATE approvals SET state = ?, answered_by = ?, outcome = ?, process = ?, answered = ? WHERE id = ?",
                 (
                     state,
-                    replace_surrogates(by),
+                    by,
                     "" if yes else "the owner said no",
                     get_process_identity(),
                     now,
@@ -288,9 +281,8 @@ class Approvals:
 
     def settle(self, number: int, state: ApprovalState, outcome: str, heard: Sequence[str]) -> None:
         """Keep how a call that was running has ended."""
-        with self._database.transaction() as connection:
-            sql = "UPDATE approvals SET state = ?, outcome = ?, heard = ? WHERE id = ? AND state = 'running'"
-            connection.execute(sql, (state, replace_surrogates(outcome), _encode_json(sorted(heard)), number))
+        sql = "UPDATE approvals SET state = ?, outcome = ?, heard = ? WHERE id = ? AND state = 'running'"
+        self._database.write(sql, state, outcome, _encode_json(sorted(heard)), number)
 
     def expired(self) -> list[Approval]:
         """End what nobody has answered in time, and tell the chats of it; returns those that this call has ended."""
@@ -299,16 +291,14 @@ class Approvals:
 
     def next_expiry(self) -> float | None:
         """When the next question ends unanswered, in seconds since 1970; None when nothing waits."""
-        with self._database.reading() as connection:
-            sql = "SELECT min(expires) FROM approvals WHERE state = 'waiting' AND listed"
-            found = connection.execute(sql).get
-        return None if found is None else float(str(found))
+        sql = "SELECT min(expires) FROM approvals WHERE state = 'waiting' AND listed"
+        return self._database.select_value(sql)  # type: ignore[no-any-return]
 
     def cut_off(self) -> list[Approval]:
         """Find what dead processes were doing, and tell the chats that its outcome is unknown; returns those."""
         with self._database.transaction() as connection:
             rows = connection.execute("SELECT id, process FROM approvals WHERE state = 'running'").fetchall()
-            dead = [int(str(number)) for number, process in rows if not is_process_alive(str(process))]
+            dead = [number for number, process in rows if not is_process_alive(process)]
             for number in dead:
                 self._end(connection, number, "unknown", "picoclaw ended while it was being done: look whether it was")
             return [found for number in dead if (found := self.get(number))]
@@ -318,33 +308,27 @@ class Approvals:
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO always (digest, question, at, by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (approval.digest, replace_surrogates(approval.question), self._wall(), replace_surrogates(by)),
+                (approval.digest, approval.question, self._wall(), by),
             )
-            return int(str(connection.execute("SELECT id FROM always WHERE digest = ?", (approval.digest,)).get))
+            return int(connection.execute("SELECT id FROM always WHERE digest = ?", (approval.digest,)).get)
 
     def always(self) -> list[StandingApproval]:
         """List what was allowed for good."""
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT id, digest, question, at, by FROM always ORDER BY id").fetchall()
-        return [
-            StandingApproval(int(str(n)), str(exact), str(text), float(str(at)), str(by))
-            for n, exact, text, at, by in rows
-        ]
+        rows = self._database.select("SELECT id, digest, question, at, by FROM always ORDER BY id")
+        return [StandingApproval(*row) for row in rows]
 
     def revoke(self, number: int) -> bool:
         """Take back what was allowed for good; tells whether there was a rule of that number."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM always WHERE id = ?", (number if is_valid_row_id(number) else 0,))
-            return connection.changes() > 0
+        return self._database.write("DELETE FROM always WHERE id = ?", number if is_valid_row_id(number) else 0) > 0
 
-    def _expire(self, connection: apsw.Connection, now: float) -> list[int]:
+    def _expire(self, connection: StoreConnection, now: float) -> list[int]:
         rows = self._where("state = 'waiting' AND listed")  # the time of the others begins when they are asked about
         late = [one.number for one in rows if _is_expired(one.at, one.expires, now)]
         for number in late:
             self._end(connection, number, "expired", "nobody answered in time, and it was not done")
         return late
 
-    def _end(self, connection: apsw.Connection, number: int, state: ApprovalState, outcome: str) -> None:
+    def _end(self, connection: StoreConnection, number: int, state: ApprovalState, outcome: str) -> None:
         """End one that was not answered, or not brought to an end, and tell the chats of it."""
         connection.execute("UPDATE approvals SET state = ?, outcome = ? WHERE id = ?", (state, outcome, number))
         if found := self.get(number):
@@ -354,9 +338,13 @@ class Approvals:
                 )
 
     def _where(self, condition: str, values: Sequence[Any] = (), order: str = "id") -> list[Approval]:
-        with self._database.reading() as connection:
-            sql = f"SELECT {_COLUMNS} FROM approvals WHERE {condition} ORDER BY {order}"  # noqa: S608
-            return [_decode_approval(row) for row in connection.execute(sql, values).fetchall()]
+        sql = f"SELECT {_COLUMNS} FROM approvals WHERE {condition} ORDER BY {order}"  # noqa: S608
+        return [
+            Approval(*row)._replace(
+                call=ToolCall(*json.loads(row[6])), bound=json.loads(row[11]), heard=tuple(json.loads(row[13]))
+            )
+            for row in self._database.select(sql, *values)
+        ]
 
 
 STATE_TEXTS: Mapping[ApprovalState, str] = {
@@ -378,28 +366,16 @@ def format_approval_question(asked: Approval, until: datetime) -> str:
     return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
-def _encode_approval(asked: CallRequest, caller: Caller, decision: Decision, exact: str) -> tuple[str, ...]:
-    call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
-    texts = caller.session, caller.origin, caller.who, call, asked.effect, decision.rule, decision.why, asked.means
-    return (
-        *map(replace_surrogates, texts),
-        _encode_json(dict(asked.bound)),
-        exact,
-        _encode_json(sorted(caller.taints)),
-        get_process_identity(),
-    )
-
-
-def _check_approval_limits(connection: apsw.Connection, session: str, exact: str, now: float) -> None:
+def _check_approval_limits(connection: StoreConnection, session: str, exact: str, now: float) -> None:
     """Raise Denied where asking once more would only weary the owner."""
     no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
-    if found := connection.execute(no, (replace_surrogates(session), exact, now - _REFUSAL_COOLDOWN_S)).get:
+    if found := connection.execute(no, (session, exact, now - _REFUSAL_COOLDOWN_S)).get:
         raise Denied(
             f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon;"
             f" `/yes {found}` still allows it"
         )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
-    everywhere, here = map(int, connection.execute(waits, (replace_surrogates(session),)).fetchone() or (0, 0))
+    everywhere, here = connection.execute(waits, (session,)).get
     if here >= MAX_WAITING_PER_SESSION or everywhere >= MAX_WAITING:
         raise Denied(
             f"{max(here, everywhere)} calls wait for the owner's yes already; nothing more is asked until then"
@@ -411,14 +387,4 @@ def _is_expired(at: float, expires: float, now: float) -> bool:
 
 
 def _encode_json(value: object) -> str:
-    return replace_surrogates(json.dumps(value, ensure_ascii=False))
-
-
-def _decode_approval(row: Sequence[Any]) -> Approval:
-    number, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, exact, heard, *rest = row
-    question, at, expires, state, answered_by, outcome, listed = rest
-    return Approval(
-        *(int(number), nonce, session, chat, origin, asked_by, ToolCall(*json.loads(call)), effect, rule, why, means),
-        *(json.loads(bound), exact, tuple(json.loads(heard)), question, float(at), float(expires), state),
-        *(answered_by, outcome, int(listed)),
-    )
+    return json.dumps(value, ensure_ascii=False)

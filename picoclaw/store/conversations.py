@@ -12,11 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
-import apsw
-
 from picoclaw.messages import Message, Role, ToolCall, Turn
 from picoclaw.store import ledger
-from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
+from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
 from picoclaw.store.marks import get_mark, set_mark
 
 VISIBLE_TURNS = """
@@ -58,16 +56,16 @@ _SELECT_ALL_TURNS = """
 """
 
 
-TransactionWrapper = Callable[[AbstractContextManager[apsw.Connection]], AbstractContextManager[apsw.Connection]]
+TransactionWrapper = Callable[[AbstractContextManager[StoreConnection]], AbstractContextManager[StoreConnection]]
 """Gives a transaction back as one that keeps something else as well."""
 
 
-class History:
+class History(Table):
     """The turns of every session."""
 
     def __init__(self, database: Database) -> None:
         """Work on an open database. Whoever has something to be kept with each turn sets `along`."""
-        self._database = database
+        super().__init__(database)
         self.along: TransactionWrapper = lambda transaction: transaction
         self._replaced: dict[str, int] = {}
         self._unread: dict[str, list[int]] = {}
@@ -78,8 +76,7 @@ class History:
 
     def numbered(self, session: str) -> dict[int, tuple[Message, ...]]:
         """Return those turns by their numbers, without what of them cannot be read."""
-        with self._database.reading() as connection:
-            found, self._unread[session] = group_by_turn(connection.execute(_SELECT_TURNS, (session,)))
+        found, self._unread[session] = group_by_turn(self._database.select(_SELECT_TURNS, session))
         found.pop(self._replaced.get(session, 0), None)
         return found
 
@@ -89,17 +86,13 @@ class History:
 
     def kept(self) -> list[tuple[int, str, str]]:
         """List all turns that are kept and were not taken back: number, session and day."""
-        with self._database.reading() as connection:
-            rows = [
-                (int(str(number)), str(key), str(day)) for number, key, day in connection.execute(_SELECT_ALL_TURNS)
-            ]
+        rows = self._database.select(_SELECT_ALL_TURNS)
         return [row for row in rows if row[0] not in self._replaced.values()]
 
     def turn(self, number: int) -> tuple[Message, ...]:
         """Return the messages of a turn, none for one that was never kept, or that cannot be read whole."""
         sql = "SELECT turn, role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id"
-        with self._database.reading() as connection:
-            found, unread = group_by_turn(connection.execute(sql, (number,)))
+        found, unread = group_by_turn(self._database.select(sql, number))
         return () if unread else found.get(number, ())
 
     def heard(self, session: str) -> frozenset[str]:
@@ -107,17 +100,13 @@ class History:
 
         What a model is shown no more counts as well: the answers after it were made of it.
         """
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                _SELECT_TAINT, (replace_surrogates(session), self._replaced.get(session, 0))
-            ).fetchall()
-        return frozenset(name for (names,) in rows for name in json.loads(str(names)))
+        rows = self._database.select(_SELECT_TAINT, session, self._replaced.get(session, 0))
+        return frozenset(name for (names,) in rows for name in json.loads(names))
 
     def heard_by(self, number: int) -> tuple[str, ...]:
         """Name what a turn rests on that is nobody's word in its chat."""
-        with self._database.reading() as connection:
-            found = connection.execute("SELECT heard FROM turns WHERE id = ?", (number,)).get
-        return tuple(json.loads(str(found))) if found else ()
+        found = self._database.select_value("SELECT heard FROM turns WHERE id = ?", number)
+        return tuple(json.loads(found)) if found else ()
 
     def keep(
         self,
@@ -157,18 +146,15 @@ class History:
                     turn.usage.completion_tokens,
                     turn.stopped,
                     inbox,
-                    replace_surrogates(json.dumps(turn.taints, ensure_ascii=False)),
+                    json.dumps(turn.taints, ensure_ascii=False),
                 ),
             )
             number = connection.last_insert_rowid()
             connection.executemany(
                 "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
-                [
-                    (number, m.role, replace_surrogates(m.text), _encode_calls(m.calls), replace_surrogates(m.call_id))
-                    for m in turn.messages
-                ],
+                [(number, m.role, m.text, _encode_calls(m.calls), m.call_id) for m in turn.messages],
             )
-            connection.execute(_ATTACH_RESULTS, (number, get_process_identity(), replace_surrogates(session)))
+            connection.execute(_ATTACH_RESULTS, (number, get_process_identity(), session))
             _delete_settled_acts(connection, session, shown_acts)
             news = [
                 ledger.update_calibration(connection, model, turn.usage.counted),
@@ -176,7 +162,7 @@ class History:
             ]
             return "; ".join(filter(None, news))
 
-    def _damage(self, connection: apsw.Connection, session: str) -> Iterator[str]:
+    def _damage(self, connection: StoreConnection, session: str) -> Iterator[str]:
         """Say of each turn once that it cannot be read."""
         for number in self._unread.pop(session, []):
             if not get_mark(connection, name := f"unread turn {number}"):
@@ -190,43 +176,32 @@ class History:
 
     def begin_act(self, session: str, call: ToolCall, at: datetime) -> None:
         """Write down that a call is about to change something; durable when this returns."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT INTO acts (session, at, tool, arguments, process) VALUES (?, ?, ?, ?, ?)",
-                (
-                    session,
-                    at.isoformat(timespec="seconds"),
-                    call.name,
-                    replace_surrogates(json.dumps(call.arguments, ensure_ascii=False)),
-                    get_process_identity(),
-                ),
-            )
+        self._database.write(
+            "INSERT INTO acts (session, at, tool, arguments, process) VALUES (?, ?, ?, ?, ?)",
+            session,
+            at.isoformat(timespec="seconds"),
+            call.name,
+            json.dumps(call.arguments, ensure_ascii=False),
+            get_process_identity(),
+        )
 
     def unknown_acts(self, session: str) -> list[tuple[int, str]]:
         """Return the acts whose process ended before their turn was kept: number and `time tool {arguments}`."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT id, at, tool, arguments, process FROM acts WHERE session = ? ORDER BY id", (session,)
-            )
-            return [
-                (int(str(number)), f"{at} {tool} {arguments}")
-                for number, at, tool, arguments, process in rows
-                if not is_process_alive(str(process))
-            ]
+        sql = "SELECT process, id, at || ' ' || tool || ' ' || arguments FROM acts WHERE session = ? ORDER BY id"
+        rows = self._database.select(sql, session)
+        return [(number, text) for process, number, text in rows if not is_process_alive(process)]
 
 
-def find_open_conversation(connection: apsw.Connection, key: str) -> int:
+def find_open_conversation(connection: StoreConnection, key: str) -> int:
     """Return the number of a chat's open conversation, 0 when there is none."""
-    return int(
-        connection.execute("SELECT id FROM sessions WHERE key = ? AND ended = ''", (replace_surrogates(key),)).get or 0
-    )
+    return int(connection.execute("SELECT id FROM sessions WHERE key = ? AND ended = ''", (key,)).get or 0)
 
 
-def ensure_open_conversation(connection: apsw.Connection, key: str, at: datetime | None) -> int:
+def ensure_open_conversation(connection: StoreConnection, key: str, at: datetime | None) -> int:
     """Return the number of a chat's open conversation, opened when there is none; it begins at its first `at`."""
     number = find_open_conversation(connection, key)
     if not number:
-        connection.execute("INSERT INTO sessions (key) VALUES (?)", (replace_surrogates(key),))
+        connection.execute("INSERT INTO sessions (key) VALUES (?)", (key,))
         number = connection.last_insert_rowid()
     if at is not None:
         begun = at.isoformat(timespec="seconds")
@@ -272,14 +247,14 @@ def _decode_readable_calls(text: str) -> tuple[tuple[ToolCall, ...], bool]:
     return tuple(found), len(found) == len(given)
 
 
-def _delete_settled_acts(connection: apsw.Connection, session: str, shown: Sequence[int] = ()) -> None:
+def _delete_settled_acts(connection: StoreConnection, session: str, shown: Sequence[int] = ()) -> None:
     """Nothing but what is known to be settled: another process may have died since the turn began."""
     connection.execute("DELETE FROM acts WHERE session = ? AND process = ?", (session, get_process_identity()))
     connection.executemany("DELETE FROM acts WHERE session = ? AND id = ?", [(session, number) for number in shown])
 
 
 def _encode_calls(calls: tuple[ToolCall, ...]) -> str:
-    return replace_surrogates(json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False))
+    return json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False)
 
 
 def _make_tool_call(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:
@@ -321,36 +296,22 @@ _SELECT_RESULT = """
 """
 
 
-class Results:
+class Results(Table):
     """The whole results of one home."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
         """Keep a result durably with the chat's open conversation; returns its number.
 
         `at` is when the turn began, the caller's `now`. It is of the turn that this process keeps next in the chat.
         """
-        row = (
-            at.isoformat(timespec="seconds"),
-            replace_surrogates(tool),
-            replace_surrogates(text),
-            get_process_identity(),
-        )
         with self._database.transaction() as connection:
+            conversation = ensure_open_conversation(connection, session, at)
             connection.execute(
                 "INSERT INTO results (session, at, tool, text, process) VALUES (?, ?, ?, ?, ?)",
-                (ensure_open_conversation(connection, session, at), *row),
+                (conversation, at.isoformat(timespec="seconds"), tool, text, get_process_identity()),
             )
             return connection.last_insert_rowid()
 
     def read(self, session: str, number: int) -> str | None:
         """Return a result of any conversation of the chat; None for one that is not kept, or of a turn taken back."""
-        with self._database.reading() as connection:
-            found = (
-                connection.execute(_SELECT_RESULT, (number, replace_surrogates(session))).get
-                if is_valid_row_id(number)
-                else None
-            )
-        return None if found is None else str(found)
+        return self._database.select_value(_SELECT_RESULT, number, session) if is_valid_row_id(number) else None

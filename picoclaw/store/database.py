@@ -12,8 +12,9 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import apsw
@@ -42,6 +43,22 @@ def is_valid_row_id(number: int) -> bool:
     return number.bit_length() < 64
 
 
+class StoreConnection(apsw.Connection):
+    """A connection whose rows are untyped, because the tables are STRICT, and which replaces surrogates in texts."""
+
+    def execute(self, statements: str, bindings: Any = (), **options: Any) -> Any:
+        """See apsw."""
+        return super().execute(statements, _clean_values(bindings), **options)
+
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Any], **options: Any) -> Any:
+        """See apsw."""
+        return super().executemany(statements, map(_clean_values, sequenceofbindings), **options)
+
+
+def _clean_values(values: Iterable[Any]) -> list[Any]:
+    return [replace_surrogates(value) if isinstance(value, str) else value for value in values]
+
+
 class Database:
     """One connection to one file. Every write goes through `transaction()`."""
 
@@ -51,10 +68,8 @@ class Database:
         with self._explained():
             if not path.exists():
                 _create_database(path)
-            about = path.stat()
-            check_regular(path, about.st_mode)
-            if about.st_size == 0:
-                raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
+            check_regular(path, path.stat().st_mode)
+            _check_not_empty(path)
             mark = path.with_name(path.name + SUSPECT_SUFFIX)
             unclean = mark.exists() or (path.with_name(path.name + "-wal").exists() and not _is_open(path))
             self.connection = _connect(path)
@@ -62,7 +77,8 @@ class Database:
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, unclean)
                 _check_schema(self.connection, path, migrations, thorough=unclean)
                 if mark.exists():
-                    _clear_suspect_mark(self.connection, mark)
+                    _check_integrity(self.connection, path, "integrity_check")  # the tables' indexes as well
+                    remove_file(mark)
                 self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
                 _migrate(self.connection, migrations)
             except BaseException:
@@ -78,21 +94,29 @@ class Database:
         with self._explained():
             self.connection.close()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[apsw.Connection]:
-        """All of the block or none of it, durable when the block is left. Raises StoreError."""
+    def select(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of a query. Raises StoreError."""
         with self._explained():
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException:
-                if not self.connection.getautocommit():
-                    self.connection.execute("ROLLBACK")
-                raise
+            return list(self.connection.execute(sql, values))
+
+    def select_value(self, sql: str, *values: Any) -> Any:
+        """Return the first column of the first row of a query, None when there is none. Raises StoreError."""
+        return next((row[0] for row in self.select(sql, *values)), None)
+
+    def write(self, sql: str, *values: Any) -> int:
+        """Execute one statement durably; returns how many rows it has changed. Raises StoreError."""
+        with self.transaction() as connection:
+            connection.execute(sql, values)
+            return connection.changes()
 
     @contextlib.contextmanager
-    def erasure(self) -> Iterator[apsw.Connection]:
+    def transaction(self) -> Iterator[StoreConnection]:
+        """All of the block or none of it, durable when the block is left. Raises StoreError."""
+        with self._explained(), _transact(self.connection):
+            yield self.connection
+
+    @contextlib.contextmanager
+    def erasure(self) -> Iterator[StoreConnection]:
         """A transaction whose deleted content is gone from the file and, unless it is read, from the log.
 
         The copy that may hold it still goes as well. Raises StoreError.
@@ -118,7 +142,7 @@ class Database:
             self.connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> Iterator[StoreConnection]:
         """Give the connection for queries, with SQLite's errors put into words."""
         with self._explained():
             yield self.connection
@@ -132,6 +156,26 @@ class Database:
             if self in _OPEN_DATABASES:
                 mark_suspect(self.path)
             raise
+
+
+class Table:
+    """Something that is kept in an open database. All methods raise StoreError."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open database."""
+        self._database = database
+
+
+@contextlib.contextmanager
+def _transact(connection: apsw.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if not connection.getautocommit():
+            connection.execute("ROLLBACK")
+        raise
 
 
 @contextlib.contextmanager
@@ -174,15 +218,16 @@ def _explain_file_limit() -> str:
 def run_quick_check(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> str:
     """Look whether a file is whole, and change nothing: `ok`, or what SQLite found. Raises as Database does."""
     with translate_sqlite_errors(path):
-        if path.stat().st_size == 0:
-            raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
-        connection = _connect(path)
-        try:
+        _check_not_empty(path)
+        with contextlib.closing(_connect(path)) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             _check_schema(connection, path, migrations, thorough=False)
             return str(connection.execute("PRAGMA quick_check(1)").get)
-        finally:
-            connection.close()
+
+
+def _check_not_empty(path: Path) -> None:
+    if path.stat().st_size == 0:
+        raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
 
 
 def mark_suspect(path: Path) -> None:
@@ -192,16 +237,10 @@ def mark_suspect(path: Path) -> None:
         create_file(path.with_name(path.name + SUSPECT_SUFFIX), b"")
 
 
-def _format_sqlite_finding(found: object) -> str:
-    """Put what SQLite has found into one line."""
-    return " ".join(str(found).removeprefix("*** in database main ***").split())
-
-
-def _clear_suspect_mark(connection: apsw.Connection, mark: Path) -> None:
-    """Look through the tables' indexes as well; where nothing is wrong, damage that was met is forgotten."""
-    if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
-        raise StoreDamaged(f"{mark.with_suffix('')} is damaged ({_format_sqlite_finding(found)}); {DAMAGE_ADVICE}")
-    remove_file(mark)
+def _check_integrity(connection: apsw.Connection, path: Path, check: str) -> None:
+    if (found := connection.execute(f"PRAGMA {check}(1)").get) != "ok":
+        finding = " ".join(str(found).removeprefix("*** in database main ***").split())
+        raise StoreDamaged(f"{path} is damaged ({finding}); {DAMAGE_ADVICE}")
 
 
 DAMAGE_DETECTED = threading.Event()
@@ -226,12 +265,12 @@ SQLITE_ERROR_TEXTS: dict[type[apsw.Error], str] = {
 }
 
 
-def _connect(path: Path) -> apsw.Connection:
+def _connect(path: Path) -> StoreConnection:
     """Open a file; on a disk that is read-only as it is there, since SQLite can make no index of its log beside it."""
     name, flags = str(path), apsw.SQLITE_OPEN_READWRITE
     if os.statvfs(path.parent).f_flag & os.ST_RDONLY and not path.with_name(f"{path.name}-wal").exists():
         name, flags = f"{path.absolute().as_uri()}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(name, flags=flags)
+    connection = StoreConnection(name, flags=flags)
     connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
     return connection
 
@@ -242,12 +281,9 @@ def _create_database(path: Path) -> None:
     young.unlink(missing_ok=True)
     os.close(os.open(young, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        connection = _connect(young)
-        try:
+        with contextlib.closing(_connect(young)) as connection:
             connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT")
             connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(young)
     finally:
@@ -266,8 +302,8 @@ def _check_schema(connection: apsw.Connection, path: Path, migrations: Sequence[
         raise StoreNewer(
             f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
         )
-    if thorough and (found := connection.execute("PRAGMA quick_check(1)").get) != "ok":
-        raise StoreDamaged(f"{path} is damaged ({_format_sqlite_finding(found)}); {DAMAGE_ADVICE}")
+    if thorough:
+        _check_integrity(connection, path, "quick_check")
 
 
 def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
@@ -278,21 +314,10 @@ def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> No
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     missing = [migration for migration in migrations if migration.__name__ not in done]
     for migration in missing:
-        _run_migration(connection, migration)
+        with _transact(connection):  # another process may have done it meanwhile
+            if not connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get:
+                migration(connection)
+                connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))
     if missing:  # a log that begins anew takes less of a small disk; waits for nobody
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _run_migration(connection: apsw.Connection, migration: Migration) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        taken = connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get
-        if not taken:
-            migration(connection)
-            connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))
-        connection.execute("COMMIT")
-    except BaseException:
-        if not connection.getautocommit():
-            connection.execute("ROLLBACK")
-        raise

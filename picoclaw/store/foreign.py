@@ -8,9 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import apsw
-
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table
 
 
 class ForeignFile(NamedTuple):
@@ -21,19 +19,14 @@ class ForeignFile(NamedTuple):
     heard: tuple[str, ...]
 
 
-def add_foreign_file(connection: apsw.Connection, path: str, heard: Iterable[str]) -> None:
+def add_foreign_file(connection: StoreConnection, path: str, heard: Iterable[str]) -> None:
     """Remember a file, within the caller's transaction."""
-    connection.execute(
-        "INSERT OR REPLACE INTO foreign_files (path, heard, at) VALUES (?, ?, ?)",
-        (replace_surrogates(path), replace_surrogates(json.dumps(sorted(heard), ensure_ascii=False)), time.time()),
-    )
+    sql = "INSERT OR REPLACE INTO foreign_files (path, heard, at) VALUES (?, ?, ?)"
+    connection.execute(sql, (path, json.dumps(sorted(heard), ensure_ascii=False), time.time()))
 
 
-class ForeignFiles:
-    """What is remembered of such files. All methods raise StoreError."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class ForeignFiles(Table):
+    """What is remembered of such files."""
 
     def add(self, path: str, heard: Iterable[str]) -> None:
         """Remember a file durably, before it is written."""
@@ -42,9 +35,8 @@ class ForeignFiles:
 
     def replaced(self, path: str) -> None:
         """Forget a file that was replaced as a whole by somebody's own words."""
-        if any(one.path == replace_surrogates(path) for one in self.all()):
-            with self._database.transaction() as connection:
-                connection.execute("DELETE FROM foreign_files WHERE path = ?", (replace_surrogates(path),))
+        if self._database.select("SELECT 1 FROM foreign_files WHERE path = ?", path):
+            self._database.write("DELETE FROM foreign_files WHERE path = ?", path)
 
     def accept(self, numbers: Iterable[int]) -> None:
         """Take files for the owner's, who was shown them; one that was written again meanwhile has another number."""
@@ -53,6 +45,5 @@ class ForeignFiles:
 
     def all(self) -> list[ForeignFile]:
         """List them, the oldest first; also those that are not there any more."""
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT number, path, heard FROM foreign_files ORDER BY number").fetchall()
-        return [ForeignFile(int(str(n)), str(path), tuple(json.loads(str(heard)))) for n, path, heard in rows]
+        rows = self._database.select("SELECT number, path, heard FROM foreign_files ORDER BY number")
+        return [ForeignFile(number, path, tuple(json.loads(heard))) for number, path, heard in rows]

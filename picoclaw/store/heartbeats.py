@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-import apsw
-
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.marks import get_mark
 from picoclaw.store.outbox import put_message
 
@@ -21,12 +19,14 @@ _MAX_HEARTBEATS = 2000
 LAST_CHAT_MARK = "chat.last"
 """The mark that names the conversation which the owner has spoken in last."""
 
-_COLUMNS = "id, at, boot, mono, tokens, outcome, session, text"
 _SELECT_LAST_CHAT = """
     SELECT key FROM sessions JOIN turns ON turns.session = sessions.id
     WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' ORDER BY turns.id DESC LIMIT 1
 """
-_SELECT_LAST = f"SELECT {_COLUMNS} FROM beats WHERE outcome != 'put off' ORDER BY id DESC LIMIT 10"  # noqa: S608
+_SELECT_LAST = """
+    SELECT id, at, boot, mono, tokens, outcome, session, text FROM beats
+    WHERE outcome != 'put off' ORDER BY id DESC LIMIT 10
+"""
 _SELECT_NEWEST_NUMBER = "SELECT coalesce(max(id), 0) FROM beats"
 _COUNT_FAILURES = """
     SELECT count(*) FROM beats WHERE outcome = 'failed'
@@ -77,17 +77,13 @@ class HeartbeatDay(NamedTuple):
     number: int = 0
 
 
-class Heartbeats:
+class Heartbeats(Table):
     """The heartbeats of one home."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def known(self) -> dict[str, ChecklistItemState]:
         """Return what is remembered of the lines, by their key."""
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT line, after, since, told, seen FROM beat_lines").fetchall()
-        return {str(row[0]): _decode_item_state(*row[1:]) for row in rows}
+        rows = self._database.select("SELECT line, after, since, told, seen FROM beat_lines")
+        return {line: _decode_item_state(*rest) for line, *rest in rows}
 
     def remember(self, lines: Mapping[str, ChecklistItemState]) -> None:
         """Keep what is known of the lines there are, and forget the others; nothing is written if nothing changed."""
@@ -101,12 +97,12 @@ class Heartbeats:
             used = connection.execute(
                 "SELECT coalesce(sum(tokens), 0) FROM beats WHERE day = ?", (_format_day(now),)
             ).get
-            rows = connection.execute(_SELECT_LAST).fetchall()
+            rows = list(connection.execute(_SELECT_LAST))
             newest = connection.execute(_SELECT_NEWEST_NUMBER).get
             ended = connection.execute(_COUNT_FAILURES).get
-        beats = [_decode_heartbeat(*row) for row in rows]
+        beats = [HeartbeatRecord(*row) for row in rows]
         good = next((i for i, beat in enumerate(beats) if beat.outcome in {"silent", "said"}), len(beats))
-        return HeartbeatDay(int(str(used)), beats[0] if beats else None, good, int(str(ended)), int(str(newest)))
+        return HeartbeatDay(used, beats[0] if beats else None, good, ended, newest)
 
     def set_back(self, now: datetime) -> None:
         """After the clock was set back: what is written as later than now counts as of now."""
@@ -124,7 +120,7 @@ class Heartbeats:
         Returns None, and nothing is written, when the `last` one is not the last any more.
         """
         with self._database.transaction() as connection:
-            if int(str(connection.execute(_SELECT_NEWEST_NUMBER).get)) != last:
+            if connection.execute(_SELECT_NEWEST_NUMBER).get != last:
                 return None
             connection.execute(
                 "INSERT INTO beats (at, day, boot, mono, tokens, outcome) VALUES (?, ?, ?, ?, ?, 'running')",
@@ -142,7 +138,7 @@ class Heartbeats:
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE beats SET tokens = ?, outcome = ?, session = ?, text = ? WHERE id = ? AND outcome = 'running'",
-                (beat.tokens, beat.outcome, beat.session, replace_surrogates(beat.text), beat.number),
+                (beat.tokens, beat.outcome, beat.session, beat.text, beat.number),
             )
             if not connection.changes():
                 return
@@ -152,11 +148,8 @@ class Heartbeats:
 
     def put_off(self, number: int, tokens: int) -> None:
         """Write down that one which still runs is given up, to be done another time."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "UPDATE beats SET tokens = ?, outcome = 'put off' WHERE id = ? AND outcome = 'running'",
-                (tokens, number),
-            )
+        sql = "UPDATE beats SET tokens = ?, outcome = 'put off' WHERE id = ? AND outcome = 'running'"
+        self._database.write(sql, tokens, number)
 
     def last_chat(self) -> str:
         """Name the conversation that the owner has spoken in last."""
@@ -164,7 +157,7 @@ class Heartbeats:
             return get_last_chat(connection)
 
 
-def get_last_chat(connection: apsw.Connection) -> str:
+def get_last_chat(connection: StoreConnection) -> str:
     """Name the conversation that the owner has spoken in last, within the caller's reading."""
     found = get_mark(connection, LAST_CHAT_MARK) or connection.execute(_SELECT_LAST_CHAT, (HEARTBEAT_SESSION,)).get
     return str(found) if found else DEFAULT_SESSION
@@ -174,31 +167,20 @@ def _format_day(now: datetime) -> str:
     return now.date().isoformat()
 
 
-def _replace_item_states(connection: apsw.Connection, lines: Mapping[str, ChecklistItemState]) -> None:
+def _replace_item_states(connection: StoreConnection, lines: Mapping[str, ChecklistItemState]) -> None:
     connection.execute("DELETE FROM beat_lines")
     connection.executemany(
         "INSERT INTO beat_lines (line, after, since, told, seen) VALUES (?, ?, ?, ?, ?)",
         [
-            (key, known.after, known.since, known.told, replace_surrogates(json.dumps(known.seen, sort_keys=True)))
+            (key, known.after, known.since, known.told, json.dumps(known.seen, sort_keys=True))
             for key, known in lines.items()
         ],
     )
 
 
-def _decode_item_state(after: object, since: object, told: object, seen: object) -> ChecklistItemState:
+def _decode_item_state(after: float, since: float, told: int, seen: str) -> ChecklistItemState:
     try:
-        things = json.loads(str(seen))
+        things = json.loads(seen)
     except ValueError:
         things = {}
-    return ChecklistItemState(
-        float(str(after)), float(str(since)), bool(told), things if isinstance(things, dict) else {}
-    )
-
-
-def _decode_heartbeat(*row: object) -> HeartbeatRecord:
-    number, at, boot, mono, tokens, outcome, session, text = row
-    known: dict[str, HeartbeatOutcome] = {"silent": "silent", "said": "said", "failed": "failed", "put off": "put off"}
-    moments = float(str(at)), str(boot), float(str(mono))
-    return HeartbeatRecord(
-        int(str(number)), *moments, int(str(tokens)), known.get(str(outcome), "running"), str(session), str(text)
-    )
+    return ChecklistItemState(after, since, bool(told), things if isinstance(things, dict) else {})

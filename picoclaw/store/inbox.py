@@ -7,18 +7,20 @@ answered again only where that repeats nothing; the person is told of the rest.
 import json
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, cast, get_args
-
-import apsw
+from typing import NamedTuple, get_args
 
 from picoclaw.messages import Origin
-from picoclaw.store import foreign, outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import Table, replace_surrogates
+from picoclaw.store.foreign import add_foreign_file
+from picoclaw.store.outbox import put_message
 
 RETRIED = -1
 _MAX_ANSWERED = 2000
-_COLUMNS = "id, key, text, who, origin, external, attachments, foreign_parts, process, within"
+_SELECT = """
+    SELECT key, text, who, origin, external, attachments, foreign_parts, id, process, within FROM inbox
+    WHERE NOT done ORDER BY id
+"""
 _SELECT_REPLY = """
     SELECT text FROM messages WHERE role = 'assistant' AND turn = (SELECT max(id) FROM turns WHERE inbox = ?)
     ORDER BY id DESC LIMIT 1
@@ -63,25 +65,17 @@ class InterruptedMessage(NamedTuple):
     acts: bool
 
 
-class Inbox:
+class Inbox(Table):
     """What was not answered yet, and the numbers of the last that were."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def put(self, arrived: InboxMessage) -> InboxMessage | None:
-        """Keep it durably; returns it with its number, None when it is known already. Raises StoreError."""
+        """Keep it durably; returns it with its number, None when it is known already."""
         arrived = arrived._replace(key=replace_surrogates(arrived.key), text=replace_surrogates(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO inbox (key, text, who, origin, external, attachments, foreign_parts, at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (
-                    *map(replace_surrogates, arrived[:5]),
-                    *(replace_surrogates(json.dumps(names)) for names in (arrived.attachments, arrived.foreign)),
-                    time.time(),
-                ),
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (*arrived[:5], json.dumps(arrived.attachments), json.dumps(arrived.foreign), time.time()),
             )
             if not connection.changes():
                 return None
@@ -89,22 +83,18 @@ class Inbox:
             connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _MAX_ANSWERED,))
             if arrived.foreign or arrived.origin == "guest":
                 workspace = self._database.path.parent.resolve() / "workspace"
+                heard = f"a message by {arrived.who}", *arrived.foreign
                 for name in arrived.attachments:
-                    foreign.add_foreign_file(
-                        connection, str(workspace / name), (f"a message by {arrived.who}", *arrived.foreign)
-                    )
+                    add_foreign_file(connection, str(workspace / name), heard)
             return arrived._replace(number=number)
 
     def waiting(self) -> list[InboxMessage]:
         """List what nobody has begun to answer, the oldest first."""
-        with self._database.reading() as connection:
-            return [arrived for arrived, process, _ in _select_unanswered(connection) if not process]
+        return [arrived for arrived, process, _ in self._unanswered() if not process]
 
     def open_texts(self, key: str) -> list[tuple[str, float]]:
         """Give what a chat has said that no kept turn answers yet, with when; without the buttons that were pressed."""
-        with self._database.reading() as connection:
-            rows = connection.execute(_SELECT_UNANSWERED, (replace_surrogates(key),)).fetchall()
-        return [(str(text), float(str(at))) for text, at in rows]
+        return self._database.select(_SELECT_UNANSWERED, key)
 
     def begin(self, numbers: Sequence[int], within: int = 0) -> None:
         """Write down that this process is about to answer them; `within` is the number whose turn hears them."""
@@ -117,14 +107,12 @@ class Inbox:
     def put_back(self, numbers: Sequence[int]) -> None:
         """Take back that they are being answered."""
         with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE inbox SET process = '', within = 0 WHERE id = ?", [(number,) for number in numbers]
-            )
+            sql = "UPDATE inbox SET process = '', within = 0 WHERE id = ?"
+            connection.executemany(sql, [(number,) for number in numbers])
 
     def try_again(self, number: int) -> None:
         """Put back what a dead process had begun, and remember that."""
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE inbox SET process = '', within = ? WHERE id = ?", (RETRIED, number))
+        self._database.write("UPDATE inbox SET process = '', within = ? WHERE id = ?", RETRIED, number)
 
     def done(self, arrived: InboxMessage, letter: str = "") -> None:
         """Keep that it was answered, with those that its turn has heard; a `letter` goes out in the same moment."""
@@ -134,35 +122,26 @@ class Inbox:
                 (arrived.number,),
             )
             if letter:
-                outbox.put_message(connection, arrived.key, letter, time.time())
+                put_message(connection, arrived.key, letter, time.time())
 
     def left_behind(self) -> list[InterruptedMessage]:
         """List what dead processes had begun, the oldest first."""
-        with self._database.reading() as connection:
-            return [
-                InterruptedMessage(
-                    arrived,
-                    _to_optional_text(connection.execute(_SELECT_REPLY, (max(within, 0) or arrived.number,)).get),
-                    within,
-                    bool(connection.execute(_COUNT_ACTS, (arrived.key, process)).get),
-                )
-                for arrived, process, within in _select_unanswered(connection)
-                if process and not is_process_alive(process)
-            ]
+        return [
+            InterruptedMessage(
+                arrived,
+                self._database.select_value(_SELECT_REPLY, max(within, 0) or arrived.number),
+                within,
+                bool(self._database.select_value(_COUNT_ACTS, arrived.key, process)),
+            )
+            for arrived, process, within in self._unanswered()
+            if process and not is_process_alive(process)
+        ]
 
-
-def _select_unanswered(connection: apsw.Connection) -> list[tuple[InboxMessage, str, int]]:
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM inbox WHERE NOT done ORDER BY id")  # noqa: S608
-    return [_decode_inbox_row(*row) for row in rows]
-
-
-def _decode_inbox_row(*row: object) -> tuple[InboxMessage, str, int]:
-    number, key, text, who, origin, external, attachments, foreign, process, within = map(str, row)
-    known: Origin = cast("Origin", origin) if origin in get_args(Origin) else "guest"
-    paths, parts = (tuple(map(str, json.loads(names))) for names in (attachments, foreign))
-    arrived = InboxMessage(key, text, who, known, external, paths, int(number), parts)
-    return arrived, process, int(within)
-
-
-def _to_optional_text(found: object) -> str | None:
-    return None if found is None else str(found)
+    def _unanswered(self) -> list[tuple[InboxMessage, str, int]]:
+        """List what was not answered, with the process that does it, and the number whose turn hears it."""
+        found, rows = [], self._database.select(_SELECT)
+        for key, text, who, origin, external, attachments, foreign, number, process, within in rows:
+            known: Origin = origin if origin in get_args(Origin) else "guest"
+            paths, parts = tuple(json.loads(attachments)), tuple(json.loads(foreign))
+            found.append((InboxMessage(key, text, who, known, external, paths, number, parts), process, within))
+        return found

@@ -7,10 +7,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-import apsw
-
 from picoclaw.occurrences import DoneSpans, Plan
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.outbox import put_message
 
 JobKind = Literal["reminder", "turn", "fresh", "command", "tool"]
@@ -67,11 +65,8 @@ _COLUMNS = (
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
-class Jobs:
+class Jobs(Table):
     """What is to be said or done later."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, job: Job) -> int:
         """Keep a job durably; returns its number, whatever number it came with."""
@@ -110,9 +105,7 @@ class Jobs:
 
     def remove(self, session: str, number: int) -> bool:
         """Drop one of a session's jobs; tells whether it was there."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM jobs WHERE session = ? AND id = ?", (session, number))
-            return connection.changes() > 0
+        return self._database.write("DELETE FROM jobs WHERE session = ? AND id = ?", session, number) > 0
 
     def change(self, session: str, number: int, edit: Callable[[Job], Job]) -> Job | None:
         """Change one of a session's jobs as it is now; None when there is none."""
@@ -137,12 +130,12 @@ class Jobs:
             return [decision for _, decision in judged]
 
 
-def _insert_job(connection: apsw.Connection, job: Job) -> int:
+def _insert_job(connection: StoreConnection, job: Job) -> int:
     connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACEHOLDERS})", _encode_job(job))  # noqa: S608
     return connection.last_insert_rowid()
 
 
-def _update_job(connection: apsw.Connection, before: Job, now: Job | None) -> None:
+def _update_job(connection: StoreConnection, before: Job, now: Job | None) -> None:
     if now is None:
         connection.execute("DELETE FROM jobs WHERE id = ?", (before.number,))
     elif now != before:
@@ -155,18 +148,18 @@ def _update_job(connection: apsw.Connection, before: Job, now: Job | None) -> No
 def _encode_job(job: Job) -> tuple[Any, ...]:
     plan = job.plan
     return (
-        replace_surrogates(job.session),
-        replace_surrogates(job.payload),
+        job.session,
+        job.payload,
         *(plan.kind, plan.text, plan.zone, plan.anchor),
         *(job.kind, job.catch_up, job.deliver, int(job.enabled), job.boot, job.mono, job.after),
         json.dumps(job.done),
         *(job.rounds, job.last_slot, job.last_run, job.last_status),
-        replace_surrogates(job.last_error),
+        job.last_error,
         *(job.failures, job.told, job.claimed, int(job.write), int(job.network)),
     )
 
 
-def _select_jobs(connection: apsw.Connection, where: str, *values: str | int) -> list[Job]:
+def _select_jobs(connection: StoreConnection, where: str, *values: str | int) -> list[Job]:
     rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM jobs {where}", values)  # noqa: S608
     return [_decode_job(*row) for row in rows]
 

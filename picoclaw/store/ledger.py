@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-import apsw
-
 from picoclaw.prompts import BYTES_A_TOKEN, estimate_tokens
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import Database, StoreConnection, Table
 from picoclaw.store.marks import get_mark
 
 RETENTION_DAYS = 800
@@ -56,6 +54,7 @@ class LedgerTotals(NamedTuple):
 
     @property
     def tokens(self) -> int:
+        """Tokens in and out."""
         return self.prompt + self.completion
 
     def plus(self, other: "LedgerTotals", times: int = 1) -> "LedgerTotals":
@@ -84,12 +83,12 @@ class Ledger:
         """Have something added with what is written next."""
         self.unwritten[place] = self.unwritten.get(place, LedgerTotals()).plus(taken)
 
-    def transaction(self) -> AbstractContextManager[apsw.Connection]:
+    def transaction(self) -> AbstractContextManager[StoreConnection]:
         """A transaction that begins with what was noted. Raises StoreError; what was noted stays noted then."""
         return self._cleared(self._database().transaction())
 
     @contextmanager
-    def _cleared(self, transaction: AbstractContextManager[apsw.Connection]) -> Iterator[apsw.Connection]:
+    def _cleared(self, transaction: AbstractContextManager[StoreConnection]) -> Iterator[StoreConnection]:
         with transaction as connection:
             for place, taken in self.unwritten.items():
                 add_usage(connection, place, taken)
@@ -98,8 +97,8 @@ class Ledger:
 
     @contextmanager
     def along(
-        self, transaction: AbstractContextManager[apsw.Connection], last: Callable[[apsw.Connection], None]
-    ) -> Iterator[apsw.Connection]:
+        self, transaction: AbstractContextManager[StoreConnection], last: Callable[[StoreConnection], None]
+    ) -> Iterator[StoreConnection]:
         """Have another's transaction keep what was noted; `last` is done in it at its end. Raises StoreError."""
         with self._cleared(transaction) as connection:
             yield connection
@@ -120,17 +119,15 @@ class Ledger:
             connection.execute(_DELETE_OLD_ENTRIES, (RETENTION_DAYS,))
 
 
-def add_usage(connection: apsw.Connection, place: LedgerKey, taken: LedgerTotals) -> None:
+def add_usage(connection: StoreConnection, place: LedgerKey, taken: LedgerTotals) -> None:
     """Add to a sum, within the caller's transaction."""
-    connection.execute(_UPSERT_ENTRY, (*map(replace_surrogates, place), *taken))
+    connection.execute(_UPSERT_ENTRY, (*place, *taken))
 
 
-def select_usage(connection: apsw.Connection, first: str, last: str) -> LedgerRows:
+def select_usage(connection: StoreConnection, first: str, last: str) -> LedgerRows:
     """Return the sums from one day to another, within the caller's reading."""
-    return {
-        LedgerKey(*map(str, row[:4])): _decode_totals(*row[4:])
-        for row in connection.execute(_SELECT_ENTRIES, (first, last))
-    }
+    rows = connection.execute(_SELECT_ENTRIES, (first, last))
+    return {LedgerKey(*row[:4]): LedgerTotals(*row[4:]) for row in rows}
 
 
 class DaySpending(NamedTuple):
@@ -150,14 +147,6 @@ def get_day_spending(database: Database, day: str) -> DaySpending:
     return DaySpending(sum(taken.tokens for taken in found), money, int(steps[-1]) if of == day else 0)
 
 
-def _decode_totals(
-    requests: object, prompt: object, completion: object, estimated: object, money: object
-) -> LedgerTotals:
-    return LedgerTotals(
-        int(str(requests)), int(str(prompt)), int(str(completion)), int(str(estimated)), float(str(money))
-    )
-
-
 # What a token takes in bytes, by model: learned from the counts of servers, and kept in `state.db`.
 #
 # A ratio is the sum of `bytes` over that of `tokens`, in which the last twenty requests or so weigh most. A little of the
@@ -169,18 +158,14 @@ _MIN_REQUEST_BYTES = 500
 _DECAY, _DECAY_IN_DOUBT = 0.95, 0.8
 _LARGE_REQUEST_TOKENS, _MIN_CONTEXT_WINDOW = 2000, 1000
 
-_SELECT_CALIBRATION = "SELECT bytes, tokens FROM calibration WHERE model = ?"
 _UPSERT_CALIBRATION = """
     INSERT INTO calibration (model, bytes, tokens) VALUES (?1, ?2, ?3)
     ON CONFLICT (model) DO UPDATE SET bytes = ?2, tokens = ?3
 """
 
 
-class TokenCalibration:
+class TokenCalibration(Table):
     """The ratios of every model."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def bytes_a_token(self, model: str) -> float:
         """Return the ratio of a model, the usual one when nothing is known of it. Raises StoreError."""
@@ -188,7 +173,7 @@ class TokenCalibration:
             return _compute_ratio(*_get_calibration(connection, model))
 
 
-def update_calibration(connection: apsw.Connection, model: str, counted: Sequence[tuple[int, int]]) -> str:
+def update_calibration(connection: StoreConnection, model: str, counted: Sequence[tuple[int, int]]) -> str:
     """Learn from the (bytes, tokens) of requests, within the caller's transaction; returns a doubt for the owner.
 
     A count of less than half of what was to be expected is not believed: the server left out a part of the prompt
@@ -208,7 +193,7 @@ def update_calibration(connection: apsw.Connection, model: str, counted: Sequenc
             believed = min(float(told), sent / _MIN_BYTES_PER_TOKEN)
             size, tokens = size * _DECAY + sent, tokens * _DECAY + believed
     if counted:
-        connection.execute(_UPSERT_CALIBRATION, (replace_surrogates(model), size, tokens))
+        connection.execute(_UPSERT_CALIBRATION, (model, size, tokens))
     return doubt
 
 
@@ -219,9 +204,8 @@ def _describe_doubt(told: int, expected: int) -> str:
     return f"the server counted {told} tokens of about {expected}: its window may be smaller than context_tokens"
 
 
-def _get_calibration(connection: apsw.Connection, model: str) -> tuple[float, float]:
-    found = connection.execute(_SELECT_CALIBRATION, (replace_surrogates(model),)).fetchone()
-    return (float(str(found[0])), float(str(found[1]))) if found else (0.0, 0.0)
+def _get_calibration(connection: StoreConnection, model: str) -> tuple[float, float]:
+    return connection.execute("SELECT bytes, tokens FROM calibration WHERE model = ?", (model,)).get or (0.0, 0.0)
 
 
 def _compute_ratio(size: float, tokens: float) -> float:

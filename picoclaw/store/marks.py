@@ -1,25 +1,18 @@
 """Small facts in `state.db` that outlast the process, by name: when something was last done, and with what."""
 
-import apsw
-
-from picoclaw.store.database import Database, replace_surrogates
-
-_UPSERT_MARK = "INSERT INTO marks VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2"
+from picoclaw.store.database import StoreConnection, Table
 
 
-class Marks:
+class Marks(Table):
     """The marks of one database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def get(self, name: str) -> str:
-        """Return what a mark says, '' when it was never set. Raises StoreError."""
+        """Return what a mark says, '' when it was never set."""
         with self._database.reading() as connection:
             return get_mark(connection, name)
 
     def set(self, name: str, value: str) -> None:
-        """Set a mark durably; one that says the same already is not written. Raises StoreError."""
+        """Set a mark durably; one that says the same already is not written."""
         if self.get(name) != value:
             with self._database.transaction() as connection:
                 set_mark(connection, name, value)
@@ -33,12 +26,11 @@ class Marks:
             return True
 
 
-def get_mark(connection: apsw.Connection, name: str) -> str:
+def get_mark(connection: StoreConnection, name: str) -> str:
     """Return what a mark says, within the caller's reading."""
-    found = connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-    return str(found[0]) if found else ""
+    return connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).get or ""
 
 
-def set_mark(connection: apsw.Connection, name: str, value: str) -> None:
+def set_mark(connection: StoreConnection, name: str, value: str) -> None:
     """Set a mark, within the caller's transaction."""
-    connection.execute(_UPSERT_MARK, (name, replace_surrogates(value)))
+    connection.execute("INSERT INTO marks VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2", (name, value))

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-import apsw
-
 from picoclaw.errors import StoreError
 from picoclaw.markdown import remove_invisible
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table, replace_surrogates
 from picoclaw.store.marks import get_mark, set_mark
 from picoclaw.text import fold_case
 
@@ -51,11 +49,8 @@ class PulseAuthor(NamedTuple):
     source: str = ""
 
 
-class Pulse:
+class Pulse(Table):
     """The tasks of one home."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def items(self) -> list[PulseItem]:
         """List what is open by urgency, then by age. Raises StoreError."""
@@ -106,9 +101,8 @@ class Pulse:
 
     def forget(self, now: datetime) -> int:
         """Drop what was completed more than 30 days ago; returns how much it was. Raises StoreError."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM pulse WHERE done_at < ?", ((now - COMPLETED_RETENTION).timestamp(),))
-            return connection.changes()
+        before = (now - COMPLETED_RETENTION).timestamp()
+        return self._database.write("DELETE FROM pulse WHERE done_at < ?", before)
 
 
 def format_item(item: PulseItem) -> str:
@@ -117,22 +111,19 @@ def format_item(item: PulseItem) -> str:
     return f"{item.number} [p{item.priority}{doubt}] {item.text} (since {item.since[:10]})"
 
 
-def _read_revision(connection: apsw.Connection) -> tuple[int, datetime | None]:
+def _read_revision(connection: StoreConnection) -> tuple[int, datetime | None]:
     revision, _, when = get_mark(connection, _REVISION_MARK).partition(" ")
     return (int(revision), datetime.fromisoformat(when)) if when else (0, None)
 
 
-def _select_open_items(connection: apsw.Connection) -> list[PulseItem]:
+def _select_open_items(connection: StoreConnection) -> list[PulseItem]:
     rows = connection.execute(
         "SELECT id, text, priority, session, source, since FROM pulse WHERE done = '' ORDER BY priority, id"
     )
-    return [
-        PulseItem(int(str(number)), str(text), int(str(priority)), str(session), str(source), str(since))
-        for number, text, priority, session, source, since in rows
-    ]
+    return [PulseItem(*row) for row in rows]
 
 
-def _apply_change(connection: apsw.Connection, change: PulseChange, by: PulseAuthor) -> PulseItem:
+def _apply_change(connection: StoreConnection, change: PulseChange, by: PulseAuthor) -> PulseItem:
     items = _select_open_items(connection)
     text = _clean_text(change.text)
     if change.action == "add":
@@ -150,7 +141,7 @@ def _apply_change(connection: apsw.Connection, change: PulseChange, by: PulseAut
     return _update_item(connection, item, text, change.priority or item.priority, by)
 
 
-def _insert_item(connection: apsw.Connection, text: str, priority: int, by: PulseAuthor, count: int) -> PulseItem:
+def _insert_item(connection: StoreConnection, text: str, priority: int, by: PulseAuthor, count: int) -> PulseItem:
     if not text:
         raise StoreError("text is missing: what is to be done")
     if count >= MAX_OPEN:
@@ -161,7 +152,7 @@ def _insert_item(connection: apsw.Connection, text: str, priority: int, by: Puls
     return PulseItem(connection.last_insert_rowid(), *values)
 
 
-def _update_item(connection: apsw.Connection, item: PulseItem, text: str, priority: int, by: PulseAuthor) -> PulseItem:
+def _update_item(connection: StoreConnection, item: PulseItem, text: str, priority: int, by: PulseAuthor) -> PulseItem:
     """New words are those of whoever says them; another priority changes nothing of whose they are."""
     source = _clean_text(by.source) if text else item.source
     item = item._replace(text=text or item.text, priority=priority, source=source)
@@ -182,7 +173,7 @@ def _clean_text(text: str) -> str:
     return text
 
 
-def _explain_missing_item(connection: apsw.Connection, number: int, items: Sequence[PulseItem]) -> str:
+def _explain_missing_item(connection: StoreConnection, number: int, items: Sequence[PulseItem]) -> str:
     found = connection.execute("SELECT done FROM pulse WHERE id = ?", (number,)).fetchone()
     if found:
         return f"task {number} was completed on {str(found[0])[:10]}"

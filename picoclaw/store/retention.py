@@ -11,9 +11,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import NamedTuple
 
-import apsw
-
-from picoclaw.store.database import Database
+from picoclaw.store.database import Database, StoreConnection
 
 REFERENCE_TURNS = 20
 """Newest turns of the chats by whose date age is counted: a board that was in a drawer, or whose date is wrong for an
@@ -125,7 +123,7 @@ def select_prunable(
         results: set[int] = set()
         sure = connection.execute(_SELECT_REFERENCE_DATE, (sure_after - 1,)).get if sure_after else moment
         if sure is not None:
-            before = min(moment, int(str(sure))) - days * _DAY_S
+            before = min(moment, sure) - days * _DAY_S
             turns |= set(_select_numbers(connection, _SELECT_OLD.format(table="turns"), before))
             results |= set(_select_numbers(connection, _SELECT_OLD.format(table="results"), before))
         if _count_used_bytes(connection) > mb * 1e6:
@@ -135,7 +133,7 @@ def select_prunable(
     return sorted(turns), sorted(results)
 
 
-def delete_turns(connection: apsw.Connection, turns: Sequence[int]) -> int:
+def delete_turns(connection: StoreConnection, turns: Sequence[int]) -> int:
     """Delete turns within the caller's transaction, adding up their tokens; returns how many messages went."""
     numbers = (json.dumps(turns),)
     connection.execute(_ADD_SPENT_TOKENS, numbers)
@@ -156,7 +154,7 @@ def shrink(database: Database, most_moved: int = _MAX_REWRITTEN_BYTES) -> bool:
     return True
 
 
-def _delete_with_leftovers(connection: apsw.Connection, turns: Sequence[int]) -> tuple[int, int]:
+def _delete_with_leftovers(connection: StoreConnection, turns: Sequence[int]) -> tuple[int, int]:
     """Delete turns, older summaries of what they said, and the conversations that nothing is left of."""
     where = f"SELECT DISTINCT session FROM turns WHERE id {_IN_NUMBERS}"  # noqa: S608
     sessions = json.dumps(_select_numbers(connection, where, json.dumps(turns)))
@@ -168,15 +166,15 @@ def _delete_with_leftovers(connection: apsw.Connection, turns: Sequence[int]) ->
     return len(found), messages
 
 
-def _select_over_limit(connection: apsw.Connection, table: str, gone: set[int], most: float) -> Iterator[int]:
+def _select_over_limit(connection: StoreConnection, table: str, gone: set[int], most: float) -> Iterator[int]:
     """Name what is left when the newest have filled their share of the room."""
-    rows = [(int(str(number)), int(str(size))) for number, size in connection.execute(_SELECT_SIZES[table])]
+    rows = connection.execute(_SELECT_SIZES[table])
     left = [(number, size) for number, size in rows if number not in gone]
     sums = accumulate(size for _, size in left)
     yield from (number for (number, _), total in zip(left, sums, strict=True) if total > most)
 
 
-def _count_used_bytes(connection: apsw.Connection) -> int:
+def _count_used_bytes(connection: StoreConnection) -> int:
     return _get_page_bytes(connection, "page_count") - _get_page_bytes(connection, "freelist_count")
 
 
@@ -185,13 +183,13 @@ def _get_free_disk_bytes(database: Database) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def _get_page_bytes(connection: apsw.Connection, count: str) -> int:
-    pages, size = (int(str(connection.execute(f"PRAGMA {name}").get)) for name in (count, "page_size"))
-    return pages * size
+def _get_page_bytes(connection: StoreConnection, count: str) -> int:
+    pages, size = (connection.execute(f"PRAGMA {name}").get for name in (count, "page_size"))
+    return int(pages * size)
 
 
-def _select_numbers(connection: apsw.Connection, sql: str, *values: int | str) -> list[int]:
-    return [int(str(number)) for (number,) in connection.execute(sql, values)]
+def _select_numbers(connection: StoreConnection, sql: str, *values: int | str) -> list[int]:
+    return [number for (number,) in connection.execute(sql, values)]
 
 
 def _split_batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import Table
 from picoclaw.store.samples import ClockReading, save_rule_states
 
 MAX_FIRINGS = 5000
@@ -22,17 +22,12 @@ class RuleLogEntry(NamedTuple):
     outcome: str
 
 
-class RuleLog:
+class RuleLog(Table):
     """The firings of every rule."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def states(self) -> dict[str, str]:
         """Return where each rule stands."""
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT rule, state FROM rule_states").fetchall()
-        return {str(rule): str(state) for rule, state in rows}
+        return dict(self._database.select("SELECT rule, state FROM rule_states"))
 
     def begin(self, rule: str, why: str, acts: str, moment: ClockReading, states: Mapping[str, str]) -> int:
         """Write down that a rule fires, together with its new state; durable when the number is returned."""
@@ -41,15 +36,7 @@ class RuleLog:
             connection.execute(
                 "INSERT INTO firings (rule, boot, began, at, trusted, why, acts, outcome)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, '')",
-                (
-                    rule,
-                    moment.boot,
-                    moment.mono,
-                    moment.wall.timestamp(),
-                    moment.trusted,
-                    replace_surrogates(why),
-                    replace_surrogates(acts),
-                ),
+                (rule, moment.boot, moment.mono, moment.wall.timestamp(), moment.trusted, why, acts),
             )
             number = connection.last_insert_rowid()
             connection.execute("DELETE FROM firings WHERE id <= ?", (number - MAX_FIRINGS,))
@@ -57,30 +44,23 @@ class RuleLog:
 
     def settle(self, number: int, outcome: str) -> None:
         """Write down what became of it."""
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE firings SET outcome = ? WHERE id = ?", (replace_surrogates(outcome), number))
+        self._database.write("UPDATE firings SET outcome = ? WHERE id = ?", outcome, number)
 
     def cut_off(self) -> list[tuple[int, str, str, str]]:
         """Return what was begun and not settled: number, rule, why and acts."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT id, rule, why, acts FROM firings WHERE outcome = '' ORDER BY id"
-            ).fetchall()
-        return [(int(str(number)), str(rule), str(why), str(acts)) for number, rule, why, acts in rows]
+        return self._database.select("SELECT id, rule, why, acts FROM firings WHERE outcome = '' ORDER BY id")
 
     def log(self, most: int, rule: str = "") -> list[RuleLogEntry]:
         """Return the last firings, the oldest first; those of a boot that has a date now have that date."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT firings.id, rule, CASE WHEN b.trusted THEN began + b.offset ELSE at END,"
-                " coalesce(b.trusted, firings.trusted), why, acts, outcome"
-                " FROM firings LEFT JOIN boots b ON b.boot = firings.boot"
-                " WHERE ?1 IN ('', rule) ORDER BY firings.id DESC LIMIT ?2",
-                (rule, most),
-            ).fetchall()
+        rows = self._database.select(
+            "SELECT firings.id, rule, CASE WHEN b.trusted THEN began + b.offset ELSE at END,"
+            " coalesce(b.trusted, firings.trusted), why, acts, outcome"
+            " FROM firings LEFT JOIN boots b ON b.boot = firings.boot"
+            " WHERE ?1 IN ('', rule) ORDER BY firings.id DESC LIMIT ?2",
+            rule,
+            most,
+        )
         return [
-            RuleLogEntry(
-                int(str(n)), str(name), datetime.fromtimestamp(float(str(at)), UTC), bool(trusted), *map(str, rest)
-            )
-            for n, name, at, trusted, *rest in reversed(rows)
+            RuleLogEntry(number, name, datetime.fromtimestamp(at, UTC), bool(trusted), *rest)
+            for number, name, at, trusted, *rest in reversed(rows)
         ]

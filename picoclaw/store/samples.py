@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import apsw
-
 from picoclaw.errors import StoreError
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
-from picoclaw.store.database import Database, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table
 
 _TICK_S, _MAX_TICKS = 0.1, 0xFFFF
 MAX_BLOCK_S = _TICK_S * _MAX_TICKS
@@ -124,18 +122,18 @@ _OFFSET_TOLERANCE_S, _CLOCK_SET_THRESHOLD_S = 1.0, 60.0
 _SETTLING_TIME_S = 86_400.0
 
 
-def get_boot_offset(connection: apsw.Connection, boot: int) -> float:
+def get_boot_offset(connection: StoreConnection, boot: int) -> float:
     """Return what to add to a boot's seconds for seconds since 1970."""
     return float(connection.execute("SELECT offset FROM boots WHERE id = ?", (boot,)).get)
 
 
-def is_date_settled(connection: apsw.Connection, boot: int, mono: float) -> bool:
+def is_date_settled(connection: StoreConnection, boot: int, mono: float) -> bool:
     """Tell whether the date was not set for a day: who has put it wrong has had the time to see it."""
     set_at = float(connection.execute("SELECT set_at FROM boots WHERE id = ?", (boot,)).get)
     return not set_at or mono - set_at >= _SETTLING_TIME_S
 
 
-def register_boot(connection: apsw.Connection, moment: ClockReading) -> int:
+def register_boot(connection: StoreConnection, moment: ClockReading) -> int:
     """Return the number of this boot, having learned when it began.
 
     What the clock says is only believed when something vouches for it; until then the boot is at least later than
@@ -150,11 +148,11 @@ def register_boot(connection: apsw.Connection, moment: ClockReading) -> int:
         )
         number = connection.last_insert_rowid()
     else:
-        number = int(str(row[0]))
-        known = bool(row[2]) and abs(float(str(row[1])) - offset) < _OFFSET_TOLERANCE_S
+        number = int(row[0])
+        known = bool(row[2]) and abs(row[1] - offset) < _OFFSET_TOLERANCE_S
         if known or not moment.trusted:
             return number
-        set_at = moment.mono if abs(float(str(row[1])) - offset) > _CLOCK_SET_THRESHOLD_S else float(str(row[3]))
+        set_at = moment.mono if abs(row[1] - offset) > _CLOCK_SET_THRESHOLD_S else row[3]
         values = (offset, set_at, number)
         connection.execute("UPDATE boots SET offset = ?, trusted = 1, set_at = ? WHERE id = ?", values)
     if moment.trusted:
@@ -162,13 +160,13 @@ def register_boot(connection: apsw.Connection, moment: ClockReading) -> int:
     return number
 
 
-def _get_last_sample_time(connection: apsw.Connection) -> float:
+def _get_last_sample_time(connection: StoreConnection) -> float:
     """When the last thing was measured, in seconds since 1970."""
     lasts = [last + get_boot_offset(connection, boot) for boot, last in _list_last_samples(connection)]
     return max(lasts, default=0.0)
 
 
-def _list_last_samples(connection: apsw.Connection) -> list[tuple[int, float]]:
+def _list_last_samples(connection: StoreConnection) -> list[tuple[int, float]]:
     """The boots that something was measured in, the newest first, and their second in which that ended."""
     # SQLite gives `points` of the row that has the maximum: https://sqlite.org/lang_select.html#bareagg
     sql = "SELECT boot, max(began), points FROM raw GROUP BY boot ORDER BY boot DESC"
@@ -176,7 +174,7 @@ def _list_last_samples(connection: apsw.Connection) -> list[tuple[int, float]]:
     return [(int(boot), max(span.at for span in unpack_points(began, points))) for boot, began, points in rows]
 
 
-def _correct_earlier_boots(connection: apsw.Connection, number: int, began: float) -> None:
+def _correct_earlier_boots(connection: StoreConnection, number: int, began: float) -> None:
     """Boots before this one, whose clock nothing vouched for, did not last until it began."""
     for boot, last in _list_last_samples(connection):
         if boot >= number:
@@ -199,7 +197,7 @@ _MAX_BATCH_S = 3 * 3600
 _MAX_SENSOR_FAILURES = 1000
 
 
-def downsample(connection: apsw.Connection, moment: ClockReading) -> None:
+def downsample(connection: StoreConnection, moment: ClockReading) -> None:
     """Put what has grown old into longer spans, and drop what has grown too old, within the caller's transaction."""
     boot = register_boot(connection, moment)
     if not is_date_settled(connection, boot, moment.mono):
@@ -218,7 +216,7 @@ _UPSERT_SPAN = """
 """
 
 
-def _add_spans(connection: apsw.Connection, seconds: int, rows: Iterable[tuple[int, SampleSpan]]) -> None:
+def _add_spans(connection: StoreConnection, seconds: int, rows: Iterable[tuple[int, SampleSpan]]) -> None:
     """Add spans of (series, span) to those of a length, whole or in part."""
     sums: dict[tuple[int, int], SampleSpan] = {}
     for series, span in rows:
@@ -233,7 +231,7 @@ def _add_spans(connection: apsw.Connection, seconds: int, rows: Iterable[tuple[i
     )
 
 
-def _downsample_raw(connection: apsw.Connection, before: float) -> None:
+def _downsample_raw(connection: StoreConnection, before: float) -> None:
     oldest = connection.execute("SELECT min(began + offset) FROM raw JOIN boots ON boots.id = raw.boot").get
     if oldest is None or oldest >= (before := min(before, oldest + _MAX_BATCH_S) // HOUR_S * HOUR_S):
         return
@@ -254,7 +252,7 @@ def _downsample_raw(connection: apsw.Connection, before: float) -> None:
     )
 
 
-def _downsample_spans(connection: apsw.Connection, before: float) -> None:
+def _downsample_spans(connection: StoreConnection, before: float) -> None:
     oldest = connection.execute("SELECT min(at) FROM spans WHERE seconds = ?", (FIVE_MINUTES_S,)).get
     if oldest is None or oldest >= (before := min(before, oldest + _MAX_BATCH_S) // HOUR_S * HOUR_S):
         return
@@ -266,7 +264,7 @@ def _downsample_spans(connection: apsw.Connection, before: float) -> None:
     connection.execute("DELETE FROM spans WHERE seconds = ? AND at < ?", old)
 
 
-def _delete_old_spans(connection: apsw.Connection, before: float) -> None:
+def _delete_old_spans(connection: StoreConnection, before: float) -> None:
     oldest = connection.execute("SELECT min(at) FROM spans WHERE seconds = ?", (HOUR_S,)).get
     if oldest is not None:
         before = min(before, oldest + _MAX_BATCH_S)
@@ -282,11 +280,8 @@ def _delete_old_spans(connection: apsw.Connection, before: float) -> None:
 _SELECT_NEWEST = "SELECT series, max(began + offset) FROM raw JOIN boots ON boots.id = raw.boot GROUP BY series"
 
 
-class Samples:
+class Samples(Table):
     """The samples of every sensor."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def keep(
         self,
@@ -361,12 +356,9 @@ class Samples:
                 "SELECT sensor, began + offset, ended + offset, times, problem FROM troubles"
                 " JOIN boots ON boots.id = troubles.boot"
                 " WHERE sensor = ? AND ended + offset >= ? AND began + offset < ? ORDER BY 2",
-                (replace_surrogates(sensor), begin, end),
+                (sensor, begin, end),
             ).fetchall()
-        return [
-            SensorFailure(str(name), float(str(a)), float(str(b)), int(str(n)), str(problem))
-            for name, a, b, n, problem in rows
-        ]
+        return [SensorFailure(*row) for row in rows]
 
     def undated(self, begin: float, end: float) -> bool:
         """Tell whether some of a time is by a clock that nothing vouched for."""
@@ -401,29 +393,29 @@ class Samples:
             yield from (span for span in unpack_points(began, points) if begin <= span.at < end)
 
 
-def _ensure_series(connection: apsw.Connection, series: Series) -> int:
-    values = (replace_surrogates(series.sensor), replace_surrogates(series.quantity))
+def _ensure_series(connection: StoreConnection, series: Series) -> int:
+    values = (series.sensor, series.quantity)
     connection.execute("INSERT INTO series (sensor, quantity) VALUES (?, ?) ON CONFLICT DO NOTHING", values)
     return _get_series_number(connection, series)
 
 
-def _get_series_number(connection: apsw.Connection, series: Series) -> int:
-    values = (replace_surrogates(series.sensor), replace_surrogates(series.quantity))
+def _get_series_number(connection: StoreConnection, series: Series) -> int:
+    values = (series.sensor, series.quantity)
     found = connection.execute("SELECT id FROM series WHERE sensor = ? AND quantity = ?", values).get
     return int(found or 0)
 
 
-def _save_sensor_failure(connection: apsw.Connection, boot: int, trouble: SensorFailure) -> None:
+def _save_sensor_failure(connection: StoreConnection, boot: int, trouble: SensorFailure) -> None:
     """Add a trouble, or let the one that still lasts last longer."""
-    values = (boot, replace_surrogates(trouble.sensor), trouble.began)
+    values = (boot, trouble.sensor, trouble.began)
     connection.execute("DELETE FROM troubles WHERE boot = ? AND sensor = ? AND began = ?", values)
     connection.execute(
         "INSERT INTO troubles (boot, sensor, began, ended, times, problem) VALUES (?, ?, ?, ?, ?, ?)",
-        (*values, trouble.ended, trouble.times, replace_surrogates(trouble.problem)),
+        (*values, trouble.ended, trouble.times, trouble.problem),
     )
 
 
-def save_rule_states(connection: apsw.Connection, states: Mapping[str, str]) -> None:
+def save_rule_states(connection: StoreConnection, states: Mapping[str, str]) -> None:
     """Write down where rules stand, within the caller's transaction."""
     connection.executemany(
         "INSERT INTO rule_states VALUES (?1, ?2) ON CONFLICT (rule) DO UPDATE SET state = ?2", states.items()

@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, cast
-
-import apsw
+from typing import Any, NamedTuple
 
 from picoclaw.messages import Message, Role, ToolCall, Usage
 from picoclaw.store import tasks
@@ -18,7 +16,7 @@ from picoclaw.store.conversations import (
     group_by_turn,
     is_process_alive,
 )
-from picoclaw.store.database import Database, is_valid_row_id, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table, is_valid_row_id
 from picoclaw.store.retention import REFERENCE_TURNS, PruneResult, delete_turns, prune_conversations
 
 _CONTEXT_HEADER = re.compile(r"\A<moment>.*?</moment>\n?", re.DOTALL)
@@ -114,36 +112,9 @@ def strip_context_header(text: str) -> str:
     return _CONTEXT_HEADER.sub("", text, count=1)
 
 
-def list_conversations(connection: apsw.Connection, key: str | None) -> list[ConversationInfo]:
-    """List the conversations, or those of a chat, the last used first."""
-    return [_decode_conversation_info(*row) for row in connection.execute(_SELECT_CONVERSATIONS, (key,))]
-
-
-def _decode_conversation_info(*row: object) -> ConversationInfo:
-    number, key, begun, ended, last, turns, messages, first, tokens = row
-    words = " ".join(strip_context_header(str(first or "")).split())
-    short = words if len(words) <= _MAX_FIRST_WORDS_CHARS else f"{words[: _MAX_FIRST_WORDS_CHARS - 1]}…"
-    dates = str(begun), str(ended), str(last)
-    counts = int(str(turns)), int(str(messages))
-    return ConversationInfo(int(str(number)), str(key), *dates, *counts, short, int(str(tokens)))
-
-
-def read_transcript(connection: apsw.Connection, number: int) -> Iterator[TranscriptRow]:
-    """Give all that was said in a conversation, in its order."""
-    for role, text, calls, at, undone, turn, call_id, provider, stopped in connection.execute(
-        _SELECT_TRANSCRIPT, (number,)
-    ):
-        said = cast("Role", role), str(text), _decode_calls_leniently(str(calls)), str(at), bool(undone)
-        yield TranscriptRow(*said, int(str(turn)), str(call_id), str(provider), str(stopped))
-
-
-def list_summaries_and_results(connection: apsw.Connection, number: int) -> list[tuple[str, dict[str, Any]]]:
-    """Give the summaries and the whole results of a conversation, each with its kind."""
-    found: list[tuple[str, dict[str, Any]]] = []
-    for kind, (columns, table) in _EXTRA_TABLES.items():
-        rows = connection.execute(f"SELECT {columns} FROM {table} WHERE session = ? ORDER BY id", (number,))  # noqa: S608
-        found += [(kind, dict(zip(columns.split(", "), row, strict=True))) for row in rows]
-    return found
+def _shorten_first_words(text: str) -> str:
+    words = " ".join(strip_context_header(text).split())
+    return words if len(words) <= _MAX_FIRST_WORDS_CHARS else f"{words[: _MAX_FIRST_WORDS_CHARS - 1]}…"
 
 
 def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
@@ -153,16 +124,15 @@ def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
         return (ToolCall("", "?", {}, text),)
 
 
-def search_messages(connection: apsw.Connection, words: str, key: str | None, most: int) -> list[MessageMatch]:
+def search_messages(connection: StoreConnection, words: str, key: str | None, most: int) -> list[MessageMatch]:
     """Find the messages that have all the words, in whatever case, the newest first."""
     wanted = words.casefold().split()
     found: list[MessageMatch] = []
     for row in connection.execute(_SEARCH_MESSAGES, (key, _choose_search_part(wanted))) if wanted else ():
-        number, chat, turn, at, role, text, undone = map(str, row)
+        number, chat, turn, at, role, text, undone = row
         said = strip_context_header(text)
         if all(word in said.casefold() for word in wanted):
-            around = _cut_snippet(said, wanted)
-            found.append(MessageMatch(int(number), chat, int(turn), at, cast("Role", role), around, undone != "0"))
+            found.append(MessageMatch(number, chat, turn, at, role, _cut_snippet(said, wanted), bool(undone)))
             if len(found) >= most:
                 break
     return found
@@ -180,14 +150,14 @@ def _cut_snippet(text: str, words: Iterable[str]) -> str:
     return f"{'…' * (begin > 0)}{cut}{'…' * (end < len(text))}"
 
 
-def sum_provider_usage(connection: apsw.Connection, now: datetime, key: str | None) -> list[ProviderUsage]:
+def sum_provider_usage(connection: StoreConnection, now: datetime, key: str | None) -> list[ProviderUsage]:
     """Add up the tokens by provider, for the calendar of `now`; the most used first."""
     found: dict[str, ProviderUsage] = {}
     days = (now.date().isoformat(), (now - _MONTH).date().isoformat())
     for name, today, month, prompt, completion in connection.execute(_SUM_TOKENS, (*days, key)):
-        used = Usage(int(str(prompt)), int(str(completion)))
-        before = found.get(str(name), ProviderUsage(str(name), Usage(), Usage(), Usage()))
-        found[before.provider] = before._replace(
+        used = Usage(prompt, completion)
+        before = found.get(name, ProviderUsage(name, Usage(), Usage(), Usage()))
+        found[name] = before._replace(
             today=before.today + used if today else before.today,
             month=before.month + used if month else before.month,
             ever=before.ever + used,
@@ -230,20 +200,14 @@ class Summary(NamedTuple):
     at: str
 
 
-class Sessions:
+class Sessions(Table):
     """The conversations of every chat."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- summaries ---
 
     def summary(self, key: str) -> Summary | None:
         """Return the newest summary of the open conversation."""
-        with self._database.reading() as connection:
-            for text, upto, at in connection.execute(_SELECT_SUMMARY, (replace_surrogates(key),)).fetchall():
-                return Summary(str(text), int(str(upto)), str(at))
-        return None
+        return next((Summary(*row) for row in self._database.select(_SELECT_SUMMARY, key)), None)
 
     def unsummarised(self, key: str) -> list[tuple[int, tuple[Message, ...]]]:
         """Return the numbered turns that no summary holds, also those that a model is not shown any more."""
@@ -266,7 +230,7 @@ class Sessions:
                 return False
             connection.execute(
                 "INSERT INTO summaries (session, upto, at, text) VALUES (?, ?, ?, ?)",
-                (number, upto, at.isoformat(timespec="seconds"), replace_surrogates(text)),
+                (number, upto, at.isoformat(timespec="seconds"), text),
             )
             return True
 
@@ -275,13 +239,12 @@ class Sessions:
         if usage.total:
             row = (
                 at.date().isoformat(),
-                replace_surrogates(key),
+                key,
                 provider,
                 usage.prompt_tokens,
                 usage.completion_tokens,
             )
-            with self._database.transaction() as connection:
-                connection.execute(_ADD_SPENT_TOKENS, row)
+            self._database.write(_ADD_SPENT_TOKENS, *row)
 
     def flushed(self, key: str) -> int:
         """Return the newest turn when a model last wrote down what must outlast the conversation, 0 for never."""
@@ -305,7 +268,7 @@ class Sessions:
         """Go on with a conversation of the chat instead of the open one; tells whether there is one of that number."""
         with self._database.transaction() as connection:
             sql = "SELECT 1 FROM sessions WHERE id = ? AND key = ?"
-            if not (is_valid_row_id(number) and connection.execute(sql, (number, replace_surrogates(key))).get):
+            if not (is_valid_row_id(number) and connection.execute(sql, (number, key)).get):
                 return False
             if number != find_open_conversation(connection, key):
                 _end_conversation(connection, key, None)
@@ -315,7 +278,7 @@ class Sessions:
     def undo(self, key: str) -> tuple[Message, ...] | None:
         """Take back the newest turn that a model is shown; returns what of it can be read, None when there is none."""
         with self._database.transaction() as connection:
-            last = connection.execute(_SELECT_LAST_VISIBLE, (replace_surrogates(key),)).get
+            last = connection.execute(_SELECT_LAST_VISIBLE, (key,)).get
             if last is None:
                 return None
             connection.execute("UPDATE turns SET undone = 1 WHERE id = ?", (last,))
@@ -329,7 +292,7 @@ class Sessions:
         What helpers of the chat have ended goes too, and what is known of calls, but those that another process makes.
         """
         with self._database.erasure() as connection:
-            tasks.delete_reported_tasks(connection, replace_surrogates(key))
+            tasks.delete_reported_tasks(connection, key)
             rows = connection.execute("SELECT id, process FROM acts WHERE session = ?", (key,)).fetchall()
             over = [(row,) for row, by in rows if str(by) == get_process_identity() or not is_process_alive(str(by))]
             connection.executemany("DELETE FROM acts WHERE id = ?", over)
@@ -337,7 +300,7 @@ class Sessions:
             turns = connection.execute("SELECT id FROM turns WHERE session = ?", (number,)).fetchall()
             for table in ("summaries", "results"):
                 connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608
-            messages = delete_turns(connection, [int(str(turn)) for (turn,) in turns])
+            messages = delete_turns(connection, [turn for (turn,) in turns])
             connection.execute("UPDATE sessions SET begun = '', shown_from = 0, flushed = 0 WHERE id = ?", (number,))
             return messages
 
@@ -349,24 +312,28 @@ class Sessions:
         """Choose that model."""
         with self._database.transaction() as connection:
             number = ensure_open_conversation(connection, key, None)
-            connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (replace_surrogates(name), number))
+            connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (name, number))
 
     # --- what there is ---
 
     def listed(self, key: str | None = None) -> list[ConversationInfo]:
         """List the conversations, or those of a chat, the last used first."""
-        with self._database.reading() as connection:
-            return list_conversations(connection, key)
+        rows = self._database.select(_SELECT_CONVERSATIONS, key)
+        return [ConversationInfo(*row)._replace(first=_shorten_first_words(row[7] or "")) for row in rows]
 
     def transcript(self, number: int) -> Iterator[TranscriptRow]:
         """Give all that was said in a conversation, also what was taken back or is not shown to a model any more."""
         with self._database.reading() as connection:
-            yield from read_transcript(connection, number)
+            for role, text, calls, at, undone, *rest in connection.execute(_SELECT_TRANSCRIPT, (number,)):
+                yield TranscriptRow(role, text, _decode_calls_leniently(calls), at, bool(undone), *rest)
 
     def beside(self, number: int) -> list[tuple[str, dict[str, Any]]]:
         """Give the summaries of a conversation, and the results that were too long to be shown, each as a record."""
-        with self._database.reading() as connection:
-            return list_summaries_and_results(connection, number)
+        found: list[tuple[str, dict[str, Any]]] = []
+        for kind, (columns, table) in _EXTRA_TABLES.items():
+            rows = self._database.select(f"SELECT {columns} FROM {table} WHERE session = ? ORDER BY id", number)  # noqa: S608
+            found += [(kind, dict(zip(columns.split(", "), row, strict=True))) for row in rows]
+        return found
 
     def search(self, words: str, key: str | None = None, most: int = 20) -> list[MessageMatch]:
         """Find the messages that have all the words, the newest first."""
@@ -382,14 +349,11 @@ class Sessions:
         """Delete what is older than `days`, and the oldest of more than `mb` megabytes; see store/retention.py."""
         return prune_conversations(self._database, now, days, mb, sure_after)
 
-    def _of_open(self, column: str, key: str) -> str | int | None:
-        with self._database.reading() as connection:
-            sql = f"SELECT {column} FROM sessions WHERE key = ? AND ended = ''"  # noqa: S608
-            found = connection.execute(sql, (replace_surrogates(key),)).get
-            return found if found is None else str(found)
+    def _of_open(self, column: str, key: str) -> Any:
+        return self._database.select_value(f"SELECT {column} FROM sessions WHERE key = ? AND ended = ''", key)  # noqa: S608
 
 
-def _end_conversation(connection: apsw.Connection, key: str, at: str | None) -> None:
+def _end_conversation(connection: StoreConnection, key: str, at: str | None) -> None:
     """End the open conversation of a chat; one in which nothing was said yet goes."""
-    connection.execute("DELETE FROM sessions WHERE key = ? AND ended = '' AND begun = ''", (replace_surrogates(key),))
-    connection.execute(_END_CONVERSATION, (replace_surrogates(key), at))
+    connection.execute("DELETE FROM sessions WHERE key = ? AND ended = '' AND begun = ''", (key,))
+    connection.execute(_END_CONVERSATION, (key, at))

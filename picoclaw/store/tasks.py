@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-
-import apsw
 
 from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import PromptMode
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import DAMAGE_ADVICE, Database, replace_surrogates
+from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table, replace_surrogates
 from picoclaw.store.outbox import put_message
 
 TaskStatus = Literal["waiting", "running", "done", "failed", "impossible", "cancelled", "lost"]
@@ -79,13 +76,13 @@ _COLUMNS = (
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
-def insert_task(connection: apsw.Connection, task: Task) -> None:
+def insert_task(connection: StoreConnection, task: Task) -> None:
     """Add a task under its number."""
     values = (task.number, *_encode_task(task))
     connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
 
 
-def update_task(connection: apsw.Connection, task: Task) -> None:
+def update_task(connection: StoreConnection, task: Task) -> None:
     """Write a task as it is now."""
     connection.execute(
         f"UPDATE tasks SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
@@ -95,30 +92,27 @@ def update_task(connection: apsw.Connection, task: Task) -> None:
 
 def _encode_task(task: Task) -> tuple[Any, ...]:
     return (
-        *(replace_surrogates(task.session), replace_surrogates(task.name), replace_surrogates(task.text), *task.limits),
+        *(task.session, task.name, task.text, *task.limits),
         *(json.dumps(None if task.tools is None else sorted(task.tools)), task.mode, json.dumps(task.needs)),
         *(task.parent, task.depth, task.flow, task.waits, task.status, task.claimed, task.tries, *task.used),
-        *(replace_surrogates(task.result), task.letter, int(task.heard), task.asked, task.ended),
-        replace_surrogates(json.dumps(task.taint, ensure_ascii=False)),
+        *(task.result, task.letter, int(task.heard), task.asked, task.ended),
+        json.dumps(task.taint, ensure_ascii=False),
     )
 
 
-def select_tasks(connection: apsw.Connection, where: str, *values: str | int | None) -> list[Task]:
+def select_tasks(connection: StoreConnection, where: str, *values: str | int | None) -> list[Task]:
     """List the tasks that a condition selects."""
-    rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
-    return [_decode_task(*row) for row in rows]
+    rows = connection.execute(f"SELECT id, {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
+    return [Task(*_decode_task(row)) for row in rows]
 
 
-def _decode_task(number: int, session: str, name: str, text: str, *rest: Any) -> Task:
-    steps, seconds, tokens, tools, mode, needs, *more = rest
-    parent, depth, flow, waits, status, claimed, tries, *last = more
-    used, (result, letter, heard, asked, ended, taint) = TaskUsage(*last[:3]), last[3:]
-    names = json.loads(tools)
-    may = None if names is None else frozenset[str](names)
-    task = Task(number, session, name, text, TaskUsage(steps, seconds, tokens), may, mode, tuple(json.loads(needs)))
-    task = task._replace(parent=parent, depth=depth, flow=flow, waits=waits, status=status, claimed=claimed)
-    task = task._replace(tries=tries, used=used, result=result, letter=letter, heard=bool(heard))
-    return task._replace(asked=asked, ended=ended, taint=tuple(json.loads(taint)))
+def _decode_task(row: Sequence[Any]) -> list[Any]:
+    """Put a row into the order of a Task's fields."""
+    tools, needs, taint = (json.loads(row[place]) for place in (7, 9, 25))
+    return [
+        *(*row[:4], TaskUsage(*row[4:7]), None if tools is None else frozenset(tools), row[8], tuple(needs)),
+        *(*row[10:17], TaskUsage(*row[17:20]), row[20], row[21], bool(row[22]), row[23], row[24], tuple(taint)),
+    ]
 
 
 # What a helper has said and heard so far, in `state.db`, so that another process can go on with its task.
@@ -135,11 +129,12 @@ _SELECT_TASK_SESSIONS = """
 """
 
 
-def save_task_messages(connection: apsw.Connection, task: int, said: Sequence[Message]) -> None:
+def save_task_messages(connection: StoreConnection, task: int, said: Sequence[Message]) -> None:
     """Bring what is kept of a task in line with what it has said and heard."""
     rows = connection.execute("SELECT message FROM task_messages WHERE task = ? ORDER BY place", (task,))
-    kept, wanted = [str(row[0]) for row in rows], [_encode_message(message) for message in said]
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(kept, wanted, strict=False)))
+    kept, wanted = [row[0] for row in rows], [_encode_message(message) for message in said]
+    pairs = enumerate(zip(kept, wanted, strict=False))
+    same = next((place for place, (old, new) in pairs if old != new), min(len(kept), len(wanted)))
     connection.execute("DELETE FROM task_messages WHERE task = ? AND place >= ?", (task, same))
     connection.executemany(
         "INSERT INTO task_messages VALUES (?, ?, ?)",
@@ -147,30 +142,28 @@ def save_task_messages(connection: apsw.Connection, task: int, said: Sequence[Me
     )
 
 
-def load_task_messages(connection: apsw.Connection, task: int, path: Path) -> list[Message]:
+def load_task_messages(connection: StoreConnection, task: int, path: Path) -> list[Message]:
     """Read them; raises StoreDamaged when they are not what picoclaw writes."""
     rows = connection.execute("SELECT message FROM task_messages WHERE task = ? ORDER BY place", (task,))
     try:
-        return [_decode_message(*json.loads(str(row[0]))) for row in rows]
+        return [
+            Message(role, text, tuple(ToolCall(*call) for call in calls), call_id)
+            for role, text, calls, call_id in (json.loads(row[0]) for row in rows)
+        ]
     except (ValueError, TypeError, RecursionError):
         raise StoreDamaged(
             f"{path}: what helper {task} has said is not what picoclaw writes; {DAMAGE_ADVICE}"
         ) from None
 
 
-def delete_workflow_messages(connection: apsw.Connection, flow: int) -> None:
+def _delete_workflow_messages(connection: StoreConnection, flow: int) -> None:
     """Drop what the tasks of a workflow have said, and what their tools gave; their results stay."""
     connection.execute("DELETE FROM task_messages WHERE task IN (SELECT id FROM tasks WHERE flow = ?)", (flow,))
     connection.execute(f"DELETE FROM results WHERE session IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
     connection.execute(f"DELETE FROM sessions WHERE id IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
 
 
-def delete_old_tasks(connection: apsw.Connection, before: float) -> None:
-    """Drop tasks that were told and ended before a moment, in seconds since 1970."""
-    connection.execute("DELETE FROM tasks WHERE letter != 0 AND ended > 0 AND ended < ?", (before,))
-
-
-def delete_reported_tasks(connection: apsw.Connection, session: str) -> None:
+def delete_reported_tasks(connection: StoreConnection, session: str) -> None:
     """Delete the tasks of a chat whose workflow has ended and was told, with all that is known of them."""
     ended = f"SELECT id FROM tasks WHERE {REPORTED_CONDITION}"  # noqa: S608
     for table, column in (("task_messages", "task"), ("tasks", "id")):
@@ -180,10 +173,6 @@ def delete_reported_tasks(connection: apsw.Connection, session: str) -> None:
 def _encode_message(message: Message) -> str:
     calls = [[call.id, call.name, call.arguments, call.broken] for call in message.calls]
     return replace_surrogates(json.dumps([message.role, message.text, calls, message.call_id], ensure_ascii=False))
-
-
-def _decode_message(role: Any, text: Any, calls: Any, call_id: Any) -> Message:
-    return Message(role, text, tuple(ToolCall(*call) for call in calls), call_id)
 
 
 # What helpers were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
@@ -202,12 +191,12 @@ ReportFormatter = Callable[[Sequence[Task]], str]
 """Words the one letter about the tasks of a workflow that has ended."""
 
 
-class Tasks:
+class Tasks(Table):
     """The tasks of one home."""
 
     def __init__(self, database: Database, worded: ReportFormatter) -> None:
         """Work on an open database; `worded` words the letters."""
-        self._database = database
+        super().__init__(database)
         self._worded = worded
 
     def add(self, tasks: Sequence[Task], now: float) -> list[Task]:
@@ -216,14 +205,19 @@ class Tasks:
         They join the workflow of what they need or of whoever asked, as long as that goes on.
         """
         with self._database.transaction() as connection:
-            delete_old_tasks(connection, now - _RETENTION_S)
-            first = _get_last_number(connection) + 1
-            given = [_assign_numbers(task, first + i, first) for i, task in enumerate(tasks)]
+            old = "DELETE FROM tasks WHERE letter != 0 AND ended > 0 AND ended < ?"
+            connection.execute(old, (now - _RETENTION_S,))
+            given_last = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'tasks'"
+            first = connection.execute(given_last).get + 1
+            given = [
+                task._replace(number=first + i, needs=tuple(n if n > 0 else first - n - 1 for n in task.needs))
+                for i, task in enumerate(tasks)
+            ]
             flow = _join_workflow(connection, given) or first
             given = [task._replace(flow=flow, asked=now) for task in given]
             for task in given:
                 insert_task(connection, task)
-            self._settle(connection, {flow}, now)
+            self._settle(connection, flow, now)
             return given
 
     def get(self, number: int) -> Task | None:
@@ -243,8 +237,7 @@ class Tasks:
 
         One that has not ended counts with all that it may take.
         """
-        with self._database.reading() as connection:
-            return int(str(connection.execute(_SUM_HEARTBEAT_TOKENS, (HEARTBEAT_PARENT, since)).get))
+        return int(self._database.select_value(_SUM_HEARTBEAT_TOKENS, HEARTBEAT_PARENT, since))
 
     def unfinished(self, session: str | None = None) -> list[Task]:
         """List what is waiting or running, of a chat or of all."""
@@ -256,11 +249,8 @@ class Tasks:
 
     def pending(self, session: str) -> bool:
         """Tell whether anything of a chat is still to be done, or to be told."""
-        sql = (
-            f"SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1"  # noqa: S608
-        )
-        with self._database.reading() as connection:
-            return bool(connection.execute(sql, (session,)).get)
+        where = f"WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1"  # noqa: S608
+        return bool(self._listed(where, session))
 
     def newest(self, session: str, most: int) -> list[Task]:
         """List the newest tasks of a chat, the newest last."""
@@ -276,7 +266,7 @@ class Tasks:
         if not any(_can_be_taken(task, unfinished) and wants(task) for task in unfinished):
             return None  # and nothing is written
         with self._database.transaction() as connection:
-            done = {int(str(row[0])) for row in connection.execute("SELECT id FROM tasks WHERE status = 'done'")}
+            done = {row[0] for row in connection.execute("SELECT id FROM tasks WHERE status = 'done'")}
             unfinished = select_tasks(connection, f"WHERE {OPEN_CONDITION} ORDER BY id")
             for task in unfinished:
                 if not (wants(task) and _can_be_taken(task, unfinished) and done.issuperset(task.needs)):
@@ -290,8 +280,8 @@ class Tasks:
         """Take what a helper waited for when its process ended, for that helper; None when that cannot be done now."""
         with self._database.transaction() as connection:
             found = select_tasks(connection, f"WHERE id = ? AND {OPEN_CONDITION}", number)
-            return next(
-                (_start_task(connection, task, get_process_identity()) for task in found if is_claimable(task)), None
+            return (
+                _start_task(connection, found[0], get_process_identity()) if found and is_claimable(found[0]) else None
             )
 
     def messages(self, task: Task) -> list[Message]:
@@ -362,39 +352,27 @@ class Tasks:
         with self._database.reading() as connection:
             return select_tasks(connection, where, *values)
 
-    def _end(self, connection: apsw.Connection, task: Task, status: TaskStatus, result: str, now: float) -> None:
+    def _end(self, connection: StoreConnection, task: Task, status: TaskStatus, result: str, now: float) -> None:
         update_task(connection, task._replace(status=status, result=result, claimed="", ended=now))
         connection.execute("DELETE FROM acts WHERE session = ?", (task.key,))
-        self._settle(connection, {task.flow}, now)
+        self._settle(connection, task.flow, now)
 
-    def _settle(self, connection: apsw.Connection, flows: set[int], now: float) -> None:
+    def _settle(self, connection: StoreConnection, flow: int, now: float) -> None:
         """Find out what cannot be done any more, and tell of a workflow that has ended."""
-        for flow in flows:
+        tasks = select_tasks(connection, "WHERE flow = ? ORDER BY id", flow)
+        while hopeless := [task for task in tasks if task.status == "waiting" and _has_failed_needs(connection, task)]:
+            for task in hopeless:
+                update_task(connection, task._replace(status="impossible", ended=now))
             tasks = select_tasks(connection, "WHERE flow = ? ORDER BY id", flow)
-            while hopeless := [
-                task for task in tasks if task.status == "waiting" and _has_failed_needs(connection, task)
-            ]:
-                for task in hopeless:
-                    update_task(connection, task._replace(status="impossible", ended=now))
-                tasks = select_tasks(connection, "WHERE flow = ? ORDER BY id", flow)
-            if any(task.status in OPEN_STATUSES for task in tasks):
-                continue
-            if untold := [task for task in tasks if not task.letter]:
-                number = put_message(connection, untold[0].session, self._worded(untold), now)
-                connection.execute("UPDATE tasks SET letter = ? WHERE flow = ? AND letter = 0", (number, flow))
-            delete_workflow_messages(connection, flow)
+        if any(task.status in OPEN_STATUSES for task in tasks):
+            return
+        if untold := [task for task in tasks if not task.letter]:
+            number = put_message(connection, untold[0].session, self._worded(untold), now)
+            connection.execute("UPDATE tasks SET letter = ? WHERE flow = ? AND letter = 0", (number, flow))
+        _delete_workflow_messages(connection, flow)
 
 
-def _get_last_number(connection: apsw.Connection) -> int:
-    """The highest number that was ever given."""
-    return int(str(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'tasks'").get))
-
-
-def _assign_numbers(task: Task, number: int, first: int) -> Task:
-    return task._replace(number=number, needs=tuple(n if n > 0 else first - n - 1 for n in task.needs))
-
-
-def _join_workflow(connection: apsw.Connection, given: Sequence[Task]) -> int:
+def _join_workflow(connection: StoreConnection, given: Sequence[Task]) -> int:
     """The workflow that goes on and that these belong to, 0 when there is none; those that they join become one."""
     needs = {need for task in given for need in task.needs}
     rows = select_tasks(connection, f"WHERE flow IN (SELECT flow FROM tasks WHERE {OPEN_CONDITION}) ORDER BY id")  # noqa: S608
@@ -405,16 +383,13 @@ def _join_workflow(connection: apsw.Connection, given: Sequence[Task]) -> int:
     return flow
 
 
-def _has_failed_needs(connection: apsw.Connection, task: Task) -> bool:
-    found = {need.number: need.status for need in select_tasks(connection, _format_id_condition(task.needs))}
+def _has_failed_needs(connection: StoreConnection, task: Task) -> bool:
+    where = "WHERE id IN (SELECT value FROM json_each(?))"
+    found = {need.number: need.status for need in select_tasks(connection, where, json.dumps(task.needs))}
     return any(found.get(need, "lost") not in {*OPEN_STATUSES, "done"} for need in task.needs)
 
 
-def _format_id_condition(numbers: Iterable[int]) -> str:
-    return f"WHERE id IN ({', '.join(map(str, map(int, numbers)))})"
-
-
-def _iterate_open_subtree(connection: apsw.Connection, number: int) -> Iterable[Task]:
+def _iterate_open_subtree(connection: StoreConnection, number: int) -> Iterable[Task]:
     """A task and those below it, as far as they are open; one that has ended may have given work to others."""
     numbers = {number}
     for task in select_tasks(connection, "WHERE id >= ? ORDER BY id", number):  # a child is younger than its parent
@@ -436,13 +411,13 @@ def _can_be_taken(task: Task, unfinished: Sequence[Task]) -> bool:
     return is_claimable(task) and not waited_for
 
 
-def _start_task(connection: apsw.Connection, task: Task, waits: str) -> Task:
+def _start_task(connection: StoreConnection, task: Task, waits: str) -> Task:
     taken = task._replace(status="running", claimed=get_process_identity(), tries=task.tries + 1, waits=waits)
     update_task(connection, taken)
     return taken
 
 
-def _get_own_task(connection: apsw.Connection, task: Task) -> Task | None:
+def _get_own_task(connection: StoreConnection, task: Task) -> Task | None:
     found = select_tasks(
         connection, "WHERE id = ? AND status = 'running' AND claimed = ?", task.number, get_process_identity()
     )

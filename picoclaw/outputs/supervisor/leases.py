@@ -1,4 +1,4 @@
-"""The outputs that are away from their safe level: granted, written down, driven, and brought back.
+"""The outputs that are away from their safe level: granted, written down, driven, ended (`Leases.end_due`).
 
 On the way out: the marker and the intent are on the disk, the watch is told the end, then the output moves. On the
 way back: the output moves first. All writing is the journal's, in a thread of its own: a card that takes nothing for
@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from picoclaw.automation import wakeup
-from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.files import write_atomic
 from picoclaw.outputs import audit, config
-from picoclaw.outputs.config import OutputConfig
-from picoclaw.outputs.limits import OnPeriod, OutputRequest, prune_periods
+from picoclaw.outputs.config import OutputConfig, RequiredSensor
+from picoclaw.outputs.limits import OnPeriod, OutputRequest, SensorSample, check_required_sensor, prune_periods
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE
 from picoclaw.outputs.supervisor.lines import OutputDrivers
 from picoclaw.security.hash_chain import read_regular_file
@@ -37,6 +37,18 @@ class Lease(NamedTuple):
     level: float
     ends: float
     client: int | None
+
+
+class SampleSource(Protocol):
+    """Measurements of the required sensors."""
+
+    def latest(self, needs: RequiredSensor) -> SensorSample | None:
+        """Return the newest one."""
+        ...
+
+    def want(self, needs: RequiredSensor) -> None:
+        """Ask for a new one, which comes later or never."""
+        ...
 
 
 @dataclass(eq=False)
@@ -83,7 +95,7 @@ class Journal:
         self._turn = threading.Condition()
         self._asked = self._answered = 0
         self._thread: threading.Thread | None = None
-        self.is_ours = True
+        self.is_ours = True  # False once what has our names in the home is another keeper's: then nothing is written
 
     def record(self, act: str, intent: PendingRequest | None = None, **more: Any) -> None:
         """Append a record with the next `flush`; with an intent, the marker is on the disk before it."""
@@ -116,10 +128,6 @@ class Journal:
         with self._turn:
             wanted = self._asked
             self._turn.wait_for(lambda: self._answered >= wanted, seconds)
-
-    def disown(self) -> None:
-        """From now on write nothing: what has our names in the home is no longer ours."""
-        self.is_ours = False
 
     def _run(self) -> None:
         while True:
@@ -180,10 +188,6 @@ class Journal:
             write_atomic(self._home / LIVE_FILE, json.dumps(kept).encode())
         wakeup.wake_all(self._home)  # a daemon looks after what is on from now on
 
-    def unmark(self) -> None:
-        """Take the marker away with the next `flush`."""
-        self.change(lambda: (self._home / LIVE_FILE).unlink(missing_ok=True))
-
 
 class Leases:
     """The leases of one home, and what has happened before them."""
@@ -202,7 +206,7 @@ class Leases:
         """
         self._home = home
         self.kind = terminals.kind
-        self._terminals = terminals
+        self.terminals = terminals
         self._clock = clock
         self._promise = promise
         self._is_marked = True
@@ -225,7 +229,9 @@ class Leases:
         except (OSError, ValueError, TypeError, KeyError, ArithmeticError) as error:
             problem = f"{self._home / audit.AUDIT_FILE} cannot be read back: {error}; move it aside"
         if not problem and not audit.list_files(self._home):
-            self.history.update({output.name: [_make_ended_period(output, self._clock())] for output in outputs})
+            # Who has taken the audit away has not taken a rest away: as if the longest time had ended just now.
+            now = self._clock()
+            self.history.update({output.name: [OnPeriod(now - output.longest_on_s, now)] for output in outputs})
         for spells in self.history.values():
             spells[:] = [s if s.ended is not None else OnPeriod(s.began, self._clock()) for s in spells]
         self.note("start", left=[output.name for output in left])
@@ -235,7 +241,7 @@ class Leases:
         self, client: int, output: OutputConfig, ask: OutputRequest, armed: Iterable[OutputConfig]
     ) -> PendingRequest | str:
         """Have what a client asks for written down, which `grant` does then; returns what is wrong with the output."""
-        if problem := self._terminals.ready(output):
+        if problem := self.terminals.ready(output):
             self.note("refused", name=output.name, rule="hardware", why=problem, who=ask.who)
             return problem
         name, renews, seconds = output.name, output.name in self.running, ask.seconds or 0.0
@@ -282,21 +288,53 @@ class Leases:
             self.history[name] = [*prune_periods(self.history.get(name, ()), output, now), OnPeriod(now)]
         self.running[name] = lease
         del self.intents[client]
-        if problem := self._terminals.drive(output, lease.level):
+        if problem := self.terminals.drive(output, lease.level):
             self.safe(output, "safe", f"it could not be driven: {problem}")
             return problem
-        self.note("read", name=name, level=self._terminals.read(output))
+        self.note("read", name=name, level=self.terminals.read(output))
         return ""
 
     def leave(self, client: int) -> None:
         """A client goes, and what it switched on stays until its end."""
         self.running = {n: x._replace(client=None) if x.client == client else x for n, x in self.running.items()}
 
+    def end_due(self, samples: SampleSource) -> None:
+        """End each lease whose time is over or whose sensor fails; try again what would not go safe."""
+        now = self._clock()
+        for output, _, ends, _ in list(self.running.values()):
+            why = "its time is over" if now >= ends else ""
+            if not why and (needs := output.needed):
+                sample = samples.latest(needs)
+                if sample is None or now >= sample.at + needs.fresh_s / 2:
+                    samples.want(needs)
+                why = check_required_sensor(needs, sample, now)
+            if why:
+                self.safe(output, "safe", why)
+        for output, at in list(self.unsafe.values()):
+            if self._clock() >= at:
+                self.safe(output, "safe", "tried again")
+
+    def next_due(self, samples: SampleSource, *, critical: bool) -> float | None:
+        """When `end_due` is to be called next, None for not at all; `critical`: when something has to go safe."""
+        moments = [at for _, at in self.unsafe.values()]
+        for output, _, ends, _ in self.running.values():
+            moments.append(ends)
+            if (needs := output.needed) and (sample := samples.latest(needs)):
+                half = sample.at + needs.fresh_s / 2
+                moments.append(half if self._clock() < half and not critical else sample.at + needs.fresh_s + 0.05)
+        return min(moments, default=None)
+
+    def end_client(self, client: int) -> None:
+        """A client is gone without a word: what it had switched on goes off."""
+        self.forget(client)
+        for lease in [lease for lease in self.running.values() if lease.client == client]:
+            self.safe(lease.output, "safe", "its client is gone")
+
     def safe(self, output: OutputConfig, act: str, why: str = "", who: str = "") -> str:
         """Bring one output to its safe level; returns what is wrong, and tries again later then."""
         name = output.name
         self.cancel(why or act, name)
-        problem = self._terminals.drive(output, output.safe_level)
+        problem = self.terminals.drive(output, output.safe_level)
         lease = self.running.pop(name, None)
         known = name in self.unsafe
         if problem:
@@ -321,16 +359,6 @@ class Leases:
         outputs = {output.name: output for output in [*others, *away]}
         return [problem for output in outputs.values() if (problem := self.safe(output, "safe", why))]
 
-    def release(self) -> None:
-        """Let go of what is at its safe level, because its declaration may change."""
-        self._terminals.close()
-
-    def retry(self) -> None:
-        """Try again what would not go safe."""
-        for output, at in list(self.unsafe.values()):
-            if self._clock() >= at:
-                self.safe(output, "safe", "tried again")
-
     def note(self, act: str, **more: Any) -> None:
         """Have an act written down."""
         self.later(act, **more)
@@ -340,17 +368,12 @@ class Leases:
         """Have what was done written down, and the marker taken away when nothing is or goes away from its level."""
         if self._is_marked and not (self.running or self.unsafe or self.intents):
             self._is_marked = False
-            self.journal.unmark()
+            self.journal.change(lambda: (self._home / LIVE_FILE).unlink(missing_ok=True))
         self.journal.flush()
 
     def later(self, act: str, **more: Any) -> None:
         """Have an act written down with the next `flush`."""
         self.journal.record(act, **more)
-
-
-def _make_ended_period(output: OutputConfig, now: float) -> OnPeriod:
-    """Who has taken the audit away has not taken a rest away: it is as if the longest time had ended just now."""
-    return OnPeriod(now - output.longest_on_s, now)
 
 
 class LiveMarker(NamedTuple):
@@ -370,8 +393,3 @@ def load_marker(home: Path) -> LiveMarker:
         return LiveMarker()
     board = kept.get("board")
     return LiveMarker(board if board in {"sim", "linux"} else "", config.restore_outputs(kept.get("outputs")))
-
-
-def explain_unwritable(error: OSError) -> str:
-    """Say why nothing may be switched on that cannot be written down."""
-    return f"it cannot be written down: {explain_os_error(error)}"

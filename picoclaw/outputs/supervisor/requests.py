@@ -1,24 +1,23 @@
-"""Requests to the supervisor (set, off, stop, status), and its tick: the ends of leases, sensors that fail, reloads."""
+"""Requests to the supervisor (set, off, stop, status), and its tick; how leases end is in leases.py."""
 
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from picoclaw.files import explain_os_error
 from picoclaw.outputs import config
-from picoclaw.outputs.config import OutputConfig, OutputsFile, RequiredSensor, format_level
+from picoclaw.outputs.config import OutputConfig, OutputsFile, format_level
 from picoclaw.outputs.limits import (
     LimitContext,
     OutputRequest,
     Refusal,
     SensorSample,
     check_limits,
-    check_required_sensor,
     resolve_seconds,
 )
 from picoclaw.outputs.supervisor.endpoint import STOP_FILE
-from picoclaw.outputs.supervisor.leases import Lease, Leases, explain_unwritable
+from picoclaw.outputs.supervisor.leases import Lease, Leases, SampleSource
 from picoclaw.outputs.supervisor.lines import StopButtonInput
 from picoclaw.outputs.supervisor.plan import OutputPlan, WiringCheck
 
@@ -54,6 +53,7 @@ def make_result(bad: list[str], good: str) -> Answer:
 
 
 def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> Answer:
+    """One output in the answer to `list`."""
     return {
         "name": output.name,
         "kind": output.kind,
@@ -77,16 +77,6 @@ SAMPLE_TIMEOUT_S, WRITE_TIMEOUT_S = 5.0, 8.0
 """How long a request may wait for a measurement, and in all when the disk is slow as well."""
 
 CHECK_INTERVAL_S, _MAX_NAME = 1.0, 60
-
-
-class SampleSource(Protocol):
-    """Measurements of the required sensors."""
-
-    def latest(self, needs: RequiredSensor) -> SensorSample | None:
-        """Return the newest one."""
-
-    def want(self, needs: RequiredSensor) -> None:
-        """Ask for a new one, which comes later or never."""
 
 
 class RequestHandler:
@@ -229,9 +219,8 @@ class RequestHandler:
         if not intent.is_done:
             return None if self._clock() < asked_at + WRITE_TIMEOUT_S else self._too_slow(f"{output.name} was refused")
         if intent.error:
-            return make_refusal(
-                "audit", f"{output.name} was refused: {Refusal('audit', explain_unwritable(intent.error))}"
-            )
+            why = f"it cannot be written down: {explain_os_error(intent.error)}"
+            return make_refusal("audit", f"{output.name} was refused: {Refusal('audit', why)}")
         if problem := self._leases.grant(client, output, ask):
             return make_refusal("hardware", problem)
         if self.stopped:
@@ -295,7 +284,7 @@ class RequestHandler:
         return make_ok("left")
 
     def _release(self, client: int) -> Answer:
-        self.gone(client)
+        self._leases.end_client(client)
         return make_ok("released")
 
     def _list(self) -> Answer:
@@ -313,10 +302,8 @@ class RequestHandler:
         return [*filter(None, [self._trouble, button]), *self._plan.declared.problems]
 
     def gone(self, client: int) -> None:
-        """A client is gone without a word: what it had switched on goes off."""
-        self._leases.forget(client)
-        for lease in [lease for lease in self._leases.running.values() if lease.client == client]:
-            self._leases.safe(lease.output, "safe", "its client is gone")
+        """A client is gone without a word."""
+        self._leases.end_client(client)
 
     def all_safe(self, why: str) -> None:
         """Bring everything that is away back."""
@@ -332,23 +319,10 @@ class RequestHandler:
         self._leases.journal.drain(seconds)
 
     def tick(self) -> None:
-        """Do what is due: leases that end, sensors that fail, outputs that would not go safe."""
-        now = self._clock()
+        """Do what is due: the button, files that no longer allow what is on, leases that end."""
         self._heed_button()
-        self._look(now)
-        for lease in list(self._leases.running.values()):
-            why = "its time is over" if now >= lease.ends else self._unwell(lease.output, now)
-            if why:
-                self._leases.safe(lease.output, "safe", why)
-        self._leases.retry()
-
-    def _unwell(self, output: OutputConfig, now: float) -> str:
-        if (needs := output.needed) is None:
-            return ""
-        sample = self._samples.latest(needs)
-        if sample is None or now >= sample.at + needs.fresh_s / 2:
-            self._samples.want(needs)
-        return check_required_sensor(needs, sample, now)
+        self._look(self._clock())
+        self._leases.end_due(self._samples)
 
     @property
     def looks(self) -> float | None:
@@ -357,14 +331,7 @@ class RequestHandler:
 
     def due(self, *, critical: bool = False) -> float | None:
         """When `tick` is to be called next, None for not at all; `critical`: when something has to go safe."""
-        moments = [at for _, at in self._leases.unsafe.values()]
-        for lease in self._leases.running.values():
-            moments.append(lease.ends)
-            needs = lease.output.needed
-            if needs and (sample := self._samples.latest(needs)):
-                half = sample.at + needs.fresh_s / 2
-                moments.append(half if self._clock() < half and not critical else sample.at + needs.fresh_s + 0.05)
-        return min(moments, default=None)
+        return self._leases.next_due(self._samples, critical=critical)
 
     def _heed_button(self) -> None:
         if self.button is None:
@@ -383,7 +350,7 @@ class RequestHandler:
         if lost := self._plan.lost:
             self.lost = lost
             self.all_safe(self.lost)
-            self._leases.journal.disown()
+            self._leases.journal.is_ours = False
             return
         self._reload()
         if self.stopped:
@@ -394,7 +361,7 @@ class RequestHandler:
         if not self._plan.changed:
             return
         self._leases.safe_all(why="outputs.toml was changed")
-        self._leases.release()
+        self._leases.terminals.close()  # their declarations may change
         self._leases.note("reload")
         self._plan.load()
         self._leases.safe_all([*self._plan.usable().values()])
