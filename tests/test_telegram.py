@@ -8,6 +8,7 @@ import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
+from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.telegram.api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.pairing import Pairing
@@ -760,14 +761,9 @@ def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path
         for later, boot in ((601, ""), (0, "another")):
             code = pairing.offer()
             with monkeypatch.context() as patch:
-                now = time.clock_gettime(time.CLOCK_BOOTTIME)
-                real = __import__(
-                    "picoclaw.channels.telegram.pairing", fromlist=["_read_boot_moment"]
-                )._read_boot_moment
-                patch.setattr(
-                    "picoclaw.channels.telegram.pairing._read_boot_moment",
-                    lambda more, boot=boot, later=later, now=now, real=real: (boot or real(0)[0], now + later + more),
-                )
+                now, this_boot = boottime() + later, boot or read_boot_id()
+                patch.setattr("picoclaw.channels.telegram.pairing.boottime", lambda now=now: now)
+                patch.setattr("picoclaw.channels.telegram.pairing.read_boot_id", lambda boot=this_boot: boot)
                 assert not pairing.redeem(code, 6, "six")
         code, other = pairing.offer(), pairing.offer()
         assert code != other

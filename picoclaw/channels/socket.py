@@ -211,13 +211,10 @@ class SocketChannel:
             while self._up:
                 ready = [file for file, _ in poller.poll()]
                 for file in sorted(ready, key=self._listener.fileno().__eq__):  # who leaves makes room
-                    self._ready(file, poller)
-
-    def _ready(self, file: int, poller: select.poll) -> None:
-        if file == self._listener.fileno():
-            self._accept(poller)
-        elif client := self._clients.get(file):
-            self._hear(client, poller)
+                    if file == self._listener.fileno():
+                        self._accept(poller)
+                    elif client := self._clients.get(file):
+                        self._hear(client, poller)
 
     def _accept(self, poller: select.poll) -> None:
         try:

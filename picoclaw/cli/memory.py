@@ -218,9 +218,9 @@ def _dream(_: Stores, given: argparse.Namespace) -> int:
     with open_app(given, make=False) as app:
         now = app.now()
         chores = app.chores()
-        said, answered = chores.dreamt(now)
+        said, answered = chores.run_dream(now)
         print_lines(said or ["nothing has changed since the last dream"])
-        problems = chores.recorded(said, now)
+        problems = chores.log_dream(said, now)
         print_lines(problems)
         if not app.config.model.base_url:
             print_lines([f"MEMORY.md and the tasks stay as they are: {_NO_MODEL}"])

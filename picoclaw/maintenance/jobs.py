@@ -168,11 +168,11 @@ class Chores:
         if not self._marks.moved(_REVIEWED, before, now.isoformat(timespec="seconds")):
             return []  # another chat does it
         try:
-            step = self._asked(self._dream.review, now, "review")
+            step = self._do(self._dream.review, now, "review")
         except TurnStopped:
             self._marks.set(_REVIEWED, before)
             raise
-        said = self._worded([step], "review") if step.said else []
+        said = self._format_steps([step], "review") if step.said else []
         return said if step.answered else self._once(said[0])
 
     def _night_due(self, now: datetime) -> datetime | None:
@@ -201,17 +201,17 @@ class Chores:
         if not self._marks.moved(_NIGHT, last, str(today)):
             return []  # another chat does it
         try:
-            said, _ = self.dreamt(now)
-            return [*said, *self.recorded(said, now)]
+            said, _ = self.run_dream(now)
+            return [*said, *self.log_dream(said, now)]
         except TurnStopped:
             self._marks.set(_NIGHT, last)
             raise
 
-    def dreamt(self, now: datetime) -> tuple[list[str], bool]:
+    def run_dream(self, now: datetime) -> tuple[list[str], bool]:
         """Dream now, whatever the hour; returns what was done, and whether the model answered. Raises TurnStopped."""
         steps: list[DreamStep] = []
         for chore in (self._dream.memory, self._dream.tasks):
-            steps.append(self._asked(chore, now))
+            steps.append(self._do(chore, now))
             if not steps[-1].answered:
                 break
         answered = all(step.answered for step in steps)
@@ -219,9 +219,9 @@ class Chores:
             steps.append(self._dream.housekeeping(now))
         except StoreError as error:
             steps.append(DreamStep(str(error)))
-        return self._worded(steps, "dream"), answered
+        return self._format_steps(steps, "dream"), answered
 
-    def _asked(self, chore: _Chore, now: datetime, cause: str = "dream") -> DreamStep:
+    def _do(self, chore: _Chore, now: datetime, cause: str = "dream") -> DreamStep:
         """Do a chore that takes a model; without one it waits."""
         if self.model is None:
             return DreamStep()
@@ -233,13 +233,13 @@ class Chores:
             return DreamStep(str(error))
 
     @staticmethod
-    def _worded(steps: Iterable[DreamStep], name: str) -> list[str]:
+    def _format_steps(steps: Iterable[DreamStep], name: str) -> list[str]:
         every = list(steps)
         used = sum((step.usage for step in every), Usage())
         said = [f"{name}: {step.said}" for step in every if step.said]
         return [*said, f"{name}: {used.total} tokens"] if used.total else said
 
-    def recorded(self, said: list[str], now: datetime) -> list[str]:
+    def log_dream(self, said: list[str], now: datetime) -> list[str]:
         """Write down what a dream did, where it did anything; returns why it could not be."""
         try:
             if said:

@@ -66,11 +66,15 @@ def parse_settings(options_: argparse.Namespace) -> InitialSettings | None:
     """Take the options; None when there is none of them. Raises ConfigError."""
     if options_.key_from == options_.telegram_token_from == "-":
         raise ConfigError("standard input can hold one secret: give the other one as a file")
+    try:
+        zone = str(parse_zone(options_.zone)) if options_.zone else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone: {error}") from None
     wanted = InitialSettings(
         options_.model_url,
         options_.model,
         _read_secret(options_.key_from),
-        _parse_zone(options_.zone),
+        zone,
         _read_secret(options_.telegram_token_from),
         tuple(options_.telegram_allow or ()),
         options_.page,
@@ -85,13 +89,6 @@ def _read_secret(path: str | None) -> str:
     if not text.strip():
         raise ConfigError(f"{path} holds no key")
     return text.strip()
-
-
-def _parse_zone(text: str) -> str:
-    try:
-        return str(parse_zone(text)) if text else ""
-    except ValueError as error:
-        raise ConfigError(f"--zone: {error}") from None
 
 
 def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
@@ -279,13 +276,11 @@ def _describe_hardware() -> Iterator[str]:
     except ConfigError as error:
         yield str(error)
         return
-    try:
+    with closing(board):
         outside = [sensor.name for sensor in kernel.list_kernel_sensors(board) if not sensor.inside]
         if outside:
             yield f"The kernel reads: {', '.join(outside)}"
         yield from _describe_i2c_buses(board, config.home)
-    finally:
-        board.close()
 
 
 def _describe_i2c_buses(board: Board, home: Path) -> Iterator[str]:

@@ -122,6 +122,10 @@ def _copy_home_for_trial(home: Path, like: Path) -> None:
 def _run_version(python: Path, home: Path, *words: str, codes: tuple[int, ...] = (0,)) -> str:
     """What a version answers, with the rights of the home's owner: drivers in that home are run."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
+    owner: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        found = next(path for path in (home, *home.parents) if path.exists()).stat()
+        owner = {"user": found.st_uid, "group": found.st_gid, "extra_groups": []}
     try:
         done = subprocess.run(
             (str(python), "-m", "picoclaw", *words),
@@ -133,7 +137,7 @@ def _run_version(python: Path, home: Path, *words: str, codes: tuple[int, ...] =
             timeout=_TRIAL_TIMEOUT_S,
             check=False,
             cwd="/",
-            **_get_owner_rights(home),
+            **owner,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MaintenanceError(f"the new version failed its trial: {error}; nothing was changed") from None
@@ -142,13 +146,6 @@ def _run_version(python: Path, home: Path, *words: str, codes: tuple[int, ...] =
         why = f"`picoclaw {words[0]}` ended with {done.returncode}: {last}"
         raise MaintenanceError(f"the new version failed its trial: {why}; nothing was changed")
     return str(done.stdout).strip()
-
-
-def _get_owner_rights(home: Path) -> dict[str, Any]:
-    if os.geteuid() != 0:
-        return {}
-    owner = next(path for path in (home, *home.parents) if path.exists()).stat()
-    return {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
 
 
 def _list_bad_findings(python: Path, home: Path) -> set[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.errors import ChannelError
 from picoclaw.files import explain_os_error, read_file, remove_file, write_atomic
 from picoclaw.security.audit import AuditLog
@@ -27,20 +28,13 @@ _CODE_CHARS = 8
 _LOOKALIKES = str.maketrans("OIL", "011", "- \t\r\n")
 _DAY_S = 86_400.0
 _MAX_AGENT_CHARS = 120
-_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _SavedLogins = dict[str, dict[str, Any]]
-
-
-def read_uptime() -> tuple[str, float]:
-    """Name this boot, and its seconds, by a clock that nobody can set."""
-    return _BOOT_ID_FILE.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def make_code(home: Path) -> str:
     """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_CHARS))
-    boot, now = read_uptime()
-    _save(home / CODE_FILE, {"code": _hash_secret(code), "boot": boot, "at": now})
+    _save(home / CODE_FILE, {"code": _hash_secret(code), "boot": read_boot_id(), "at": boottime()})
     return f"{code[:4]}-{code[4:]}"
 
 
@@ -49,7 +43,7 @@ class Logins:
 
     def __init__(self, home: Path, wall: Callable[[], float] = time.time) -> None:
         """`wall()` gives seconds since 1970."""
-        self._home, self._wall = home, wall
+        self._home, self._path, self._wall = home, home / LOGINS_FILE, wall
         self._lock = threading.Lock()
         self._known: _SavedLogins = {}
         self._mark = (-1, -1)
@@ -64,7 +58,7 @@ class Logins:
             shown = agent.encode("ascii", "replace").decode()[:_MAX_AGENT_CHARS]
             known = self._read() | {_hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MAX_LOGINS:]
-            self._write({digest: known[digest] for digest in newest})
+            _save(self._path, {digest: known[digest] for digest in newest})
             AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
             return secret
 
@@ -79,7 +73,7 @@ class Logins:
                 return False
             if now - float(login["seen"]) > _DAY_S:
                 try:
-                    self._write(known | {digest: login | {"seen": now}})
+                    _save(self._path, known | {digest: login | {"seen": now}})
                 except ChannelError:
                     login["seen"] = now  # a full disk keeps nobody out
             return True
@@ -94,7 +88,7 @@ class Logins:
             known = self._read()
             left = {digest: login for digest, login in known.items() if secret and digest != _hash_secret(secret)}
             if left != known:
-                self._write(left)
+                _save(self._path, left)
                 AuditLog(self._home).mention("logout", on="page", browsers=len(known) - len(left))
             return len(known) - len(left)
 
@@ -105,33 +99,24 @@ class Logins:
 
     def _fits(self, code: str) -> bool:
         kept = _load(self._home / CODE_FILE)
-        boot, now = read_uptime()
         try:
-            alive = kept["boot"] == boot and 0 <= now - float(kept["at"]) <= CODE_LIFETIME_S
+            alive = kept["boot"] == read_boot_id() and 0 <= boottime() - float(kept["at"]) <= CODE_LIFETIME_S
             return hmac.compare_digest(str(kept["code"]), _hash_secret(code.upper().translate(_LOOKALIKES))) and alive
         except (KeyError, TypeError, ValueError):
             return False
 
     def _read(self) -> _SavedLogins:
         """Read the file again when somebody has changed it."""
-        path = self._home / LOGINS_FILE
         try:
-            found = path.stat()
+            found = self._path.stat()
         except OSError:
             self._known, self._mark = {}, (-1, -1)
             return self._known
         if (mark := (found.st_mtime_ns, found.st_ino)) != self._mark:
-            logins = _load(path)
-            self._known = {digest: login for digest, login in logins.items() if _is_valid_login(login)}
+            logins = {digest: login for digest, login in _load(self._path).items() if isinstance(login, dict)}
+            self._known = {digest: one for digest, one in logins.items() if isinstance(one.get("seen"), int | float)}
             self._mark = mark
         return self._known
-
-    def _write(self, known: _SavedLogins) -> None:
-        _save(self._home / LOGINS_FILE, known)
-
-
-def _is_valid_login(login: Any) -> bool:
-    return isinstance(login, dict) and isinstance(login.get("seen"), int | float)
 
 
 def _hash_secret(secret: str) -> str:

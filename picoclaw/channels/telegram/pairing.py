@@ -9,12 +9,12 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.errors import StoreError
 from picoclaw.security.audit import AuditLog
 from picoclaw.store.database import Database
@@ -60,15 +60,14 @@ class Pairing:
             return self._owner()
 
     def _owner(self) -> int:
-        if self._named or (self._database is None and not self._path.exists()):
-            return self._named or next(iter(self._allow), 0)
-        marked = self._marks().get(_OWNER)
         first = next(iter(self._allow), 0)
-        return int(marked) if marked.isdecimal() and int(marked) else first or (0 if marked else self._eldest())
-
-    def _eldest(self) -> int:
-        """The first who was paired, by a version that did not mark the owner."""
-        return next(iter(self._paired()), 0)
+        if self._named or (self._database is None and not self._path.exists()):
+            return self._named or first
+        marked = self._marks().get(_OWNER)
+        if marked.isdecimal() and int(marked):
+            return int(marked)
+        # a version that did not mark the owner has paired them first
+        return first or (0 if marked else next(iter(self._paired()), 0))
 
     @contextmanager
     def marks(self) -> Iterator[Marks]:
@@ -80,7 +79,9 @@ class Pairing:
         """Make a code, which takes the place of an earlier one. Raises StoreError."""
         code = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(64) if byte < 248)[:8]
         with self._guard:
-            self._marks().set(_OFFER, json.dumps([_hash_code(code), *_read_boot_moment(CODE_MINUTES * 60), _MAX_TRIES]))
+            self._marks().set(
+                _OFFER, json.dumps([_hash_code(code), read_boot_id(), boottime() + CODE_MINUTES * 60, _MAX_TRIES])
+            )
         return code
 
     def redeem(self, text: str, user: int, who: str) -> bool:
@@ -149,17 +150,7 @@ def _is_valid_offer(offer: Any) -> bool:
     """Whether a code was given out and still counts: in this boot, because the date may be wrong."""
     if not (isinstance(offer, list) and len(offer) == 4):
         return False
-    boot, now = _read_boot_moment(0)
-    return offer[1] == boot and isinstance(offer[2], float | int) and now < offer[2]
-
-
-def _read_boot_moment(later: float) -> tuple[str, float]:
-    """Name this boot, and a second of it."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot = ""
-    return boot, time.clock_gettime(time.CLOCK_BOOTTIME) + later
+    return offer[1] == read_boot_id() and isinstance(offer[2], float | int) and boottime() < offer[2]
 
 
 def _hash_code(code: str) -> str:
