@@ -47,22 +47,13 @@ _ANGLE_TOKENS = (
     'invoke name="',
     r"[a-z_]{1,40}\|>",  # <turn|>
 )
-_SQUARE_TOKENS = (
-    "inst",
-    "tool_calls",
-    "available_tools",
-    "tool_results",
-    "tool_content",
-    "system_prompt",
-    "think",
-    "gmask",
-)
+_SQUARE_TOKENS = "inst|tool_calls|available_tools|tool_results|tool_content|system_prompt|think|gmask"
 _ROLES = ("system", "user", "assistant", "tool", "endofturn")
 
 # `<|` before anything that can be a name, `<｜` before everything. `<S>` is a type's parameter in code and no token.
 _CONTROL_TOKEN_START = pattern(
     rf'<(?=/?(?:\|["/\w]|｜|(?=[a-zA-Z_])(?:s>|(?i:{"|".join(_ANGLE_TOKENS)})))|(?i:</?sys>>))'
-    rf"|\[(?=/?(?=[a-zA-Z])(?i:{'|'.join(_SQUARE_TOKENS)})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
+    rf"|\[(?=/?(?=[a-zA-Z])(?i:{_SQUARE_TOKENS})\]|(?i:\|(?:{'|'.join(_ROLES)})\|\]))"
 )
 
 

@@ -61,12 +61,9 @@ def split_lines(text: str) -> list[str]:
 def parse_entries(text: str) -> list[MemoryEntry]:
     """Find the entries of a Markdown text; headings, front matter and what a viewer hides are none."""
     lines = _split_visible_lines(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
-    found = [
-        _make_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _EntrySpans(lines).all()
-    ]
-    return [
-        entry._replace(below=below) if below else entry for entry, below in zip(found, _count_below(found), strict=True)
-    ]
+    found = [_make_entry(first, last, lines[first - 1 : last], code=code) for first, last, code in _find_spans(lines)]
+    below = _count_below(found)
+    return [entry._replace(below=count) if count else entry for entry, count in zip(found, below, strict=True)]
 
 
 def is_tainted(text: str) -> bool:
@@ -125,45 +122,36 @@ def _split_visible_lines(text: str) -> list[str]:
     return lines
 
 
-class _EntrySpans:
-    """Finds the lines of each entry, in time in proportion to their number."""
+def _find_spans(lines: list[str]) -> Iterator[tuple[int, int, bool]]:
+    """The first and last line of each entry, and whether it is code; takes time in proportion to the lines."""
+    fences = [at for at, line in enumerate(lines) if _ONLY_FENCE.fullmatch(line)]
+    closing: dict[str, list[int]] = {}
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-        self._fences = [at for at, line in enumerate(lines) if _ONLY_FENCE.fullmatch(line)]
-        self._ends: dict[str, list[int]] = {}
+    def is_text(line: str) -> bool:
+        return bool(line.strip()) and _HIDDEN_LINE not in line and not _NO_ENTRY.match(line)
 
-    def all(self) -> Iterator[tuple[int, int, bool]]:
-        """The first and last line of each entry, and whether it is code."""
-        lines, at = self._lines, 0
-        while at < len(lines):
-            line = lines[at]
-            end = self._code_end(at)
-            if end:
-                yield at + 1, end, True
-            elif line.strip() and _HIDDEN_LINE not in line and not _NO_ENTRY.match(line):
-                end = at + 1
-                while end < len(lines) and self._goes_on(end):
-                    end += 1
-                yield at + 1, end, False
-            at = max(end, at + 1)
-
-    def _code_end(self, at: int) -> int:
+    def find_code_end(at: int) -> int:
         """The line that a block of code ends in which begins here; 0 where none begins, or it never ends."""
-        fence = _FENCE.match(self._lines[at])
+        fence = _FENCE.match(lines[at])
         if not fence:
             return 0
         mark = fence[1]
-        if mark not in self._ends:
-            self._ends[mark] = [i for i in self._fences if self._lines[i].strip().startswith(mark)]
-        ends = self._ends[mark]
-        following = bisect_right(ends, at)
-        return ends[following] + 1 if following < len(ends) else 0
+        if mark not in closing:
+            closing[mark] = [i for i in fences if lines[i].strip().startswith(mark)]
+        following = bisect_right(closing[mark], at)
+        return closing[mark][following] + 1 if following < len(closing[mark]) else 0
 
-    def _goes_on(self, at: int) -> bool:
-        line = self._lines[at]
-        opens = _ITEM.match(line) or _NO_ENTRY.match(line) or self._code_end(at)
-        return bool(line.strip()) and _HIDDEN_LINE not in line and not opens
+    at = 0
+    while at < len(lines):
+        end = find_code_end(at)
+        if end:
+            yield at + 1, end, True
+        elif is_text(lines[at]):
+            end = at + 1
+            while end < len(lines) and is_text(lines[end]) and not (_ITEM.match(lines[end]) or find_code_end(end)):
+                end += 1
+            yield at + 1, end, False
+        at = max(end, at + 1)
 
 
 def _make_entry(first: int, last: int, lines: list[str], *, code: bool) -> MemoryEntry:
