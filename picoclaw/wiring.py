@@ -13,8 +13,7 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
-from picoclaw.tools.sensor_add import SensorAddTool
-from picoclaw.tools.sensors import SensorTools
+from picoclaw.tools.sensors import SensorAddTool, SensorTools
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:

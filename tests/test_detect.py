@@ -22,8 +22,7 @@ from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene, SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
-from picoclaw.tools.sensor_add import SensorAddTool
-from picoclaw.tools.sensors import SensorTools
+from picoclaw.tools.sensors import SensorAddTool, SensorTools
 
 SHIPPED = [find_shipped("tools/hw")]
 WEATHER = {"temperature": 21.5, "humidity": 55.25, "pressure": 1013.25}

@@ -13,7 +13,7 @@ from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
 from picoclaw.tools.outputs import OutputTool
-from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorAddTool
 
 SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
 MATCHER = IntentMatcher([SHIPPED])

@@ -30,8 +30,7 @@ from picoclaw.outputs.config import load_outputs as declarations
 from picoclaw.outputs.config import save_armed
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import find_shipped
-from picoclaw.tools.sensor_add import SensorAddTool
-from picoclaw.tools.sensors import SensorTools
+from picoclaw.tools.sensors import SensorAddTool, SensorTools
 from picoclaw.wiring import STOP_WORDS
 
 HW = [find_shipped("tools/hw")]

@@ -30,7 +30,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, Samples, Series
-from picoclaw.tools.sensor_add import SensorAddTool
+from picoclaw.tools.sensors import SensorAddTool
 from picoclaw.wiring import Wiring
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ from picoclaw.hw.drivers import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.sensor_add import SensorAddTool
-from picoclaw.tools.sensors import SensorTools
+from picoclaw.tools.sensors import SensorAddTool, SensorTools
 
 HW = [find_shipped("tools/hw")]
 CALLER = Caller("lab", "owner", datetime.now(UTC), print)
