@@ -35,7 +35,7 @@ from picoclaw.daemon.watchdog import (
     measure_usage,
     notify_systemd,
 )
-from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
+from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, PicoclawError, StoreDamaged, StoreError
 from picoclaw.files import listen_unix
 from picoclaw.hw import boards
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, TurnHooks, Usage
@@ -683,7 +683,7 @@ def test_a_channel_that_cannot_be_begun_is_begun_as_soon_as_it_can():
 
 def test_one_daemon_a_home(tmp_path):
     held = lock.acquire_lock(tmp_path)
-    with pytest.raises(lock.AlreadyRunning, match=f"process {os.getpid()}"):
+    with pytest.raises(PicoclawError, match=f"process {os.getpid()}"):
         lock.acquire_lock(tmp_path)
     os.close(held)
     os.close(lock.acquire_lock(tmp_path))

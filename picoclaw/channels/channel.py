@@ -135,7 +135,9 @@ def event_to_json(event: Event | ToolRun) -> dict[str, Any] | None:
         return {"text": event.text}
     if isinstance(event, ToolRun):
         return {"tool": event._asdict() | {"result": remove_hints(event.result)}}
-    return {"pause": True} if isinstance(event, ToolCall | Notice) else None
+    if isinstance(event, Notice):
+        return {"pause": event.text}
+    return {"pause": ""} if isinstance(event, ToolCall) else None
 
 
 def approval_to_json(approval: Approval, whose: str = "") -> dict[str, Any]:

@@ -274,7 +274,7 @@ class Terminal:
             else:
                 self._show_call(call, call["result"])
         elif "pause" in event:
-            self._show_failed()
+            self._show_failed(str(event["pause"]))
             self._break()
         elif said := event.get("say") or event.get("letter"):
             self.say(str(said))
@@ -297,7 +297,7 @@ class Terminal:
         if self._failed:
             call, self._failed = self._failed, None
             error = call["result"].removeprefix("error: ")
-            self._show_call(call, "failed" if next_text and error in next_text else call["result"])
+            self._show_call(call, "failed" if error in next_text else call["result"])
 
     def _show_call(self, call: ChatEvent, result: str) -> None:
         arguments = json.dumps(call["arguments"], ensure_ascii=False) if call["arguments"] else ""

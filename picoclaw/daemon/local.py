@@ -112,9 +112,10 @@ class LocalDaemon(MessageQueue):
         """
         if end.get("provider") == BY_COMMAND:
             return
-        app = self.app
-        daily = app.chores().daily(app.now()) if "database" in vars(app.stores) else []
-        for line in [*app.settle(self._session), *daily]:
+        lines, app = self.app.settle(self._session), self.app
+        if "database" in vars(app.stores):
+            lines += app.chores().daily(app.now())
+        for line in lines:
             self.note(line)
 
     # --- a person at a terminal ---
@@ -146,9 +147,10 @@ class LocalDaemon(MessageQueue):
 
     def answer_line(self, text: str) -> None:
         """Have a line answered, and what is typed meanwhile."""
-        with suppress(KeyboardInterrupt), self._terminal.turn():  # Ctrl-C again, with nothing left to end
-            self.send(text)
-            self.answer_waiting()
+        self.send(text)
+        while self.waiting and not self._leaving.is_set():  # also for what is typed in the very end
+            with suppress(KeyboardInterrupt), self._terminal.turn():  # Ctrl-C again, with nothing left to end
+                self.answer_waiting()
 
     def send(self, text: str) -> None:
         """Take a line that is typed; from any thread."""

@@ -11,19 +11,15 @@ from picoclaw.files import read_file
 LOCK_FILE = "run.lock"
 
 
-class AlreadyRunning(PicoclawError):
-    """Another daemon has this home."""
-
-
 def acquire_lock(home: Path) -> int:
-    """Become the daemon of a home; returns the descriptor that holds the lock. Raises RunsAlready, OSError."""
+    """Become the daemon of a home; returns the descriptor that holds the lock. Raises PicoclawError, OSError."""
     file = os.open(home / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
         who = f" (process {pid})" if (pid := get_lock_holder(home)) else ""
-        raise AlreadyRunning(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
+        raise PicoclawError(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
     with suppress(OSError):  # a full disk only makes us harder to find
         os.pwrite(file, b"%-10d\n" % os.getpid(), 0)
     return file
