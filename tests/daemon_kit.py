@@ -1,8 +1,11 @@
 """A real daemon on a home of its own, and what is needed to watch it."""
 
+import os
 import subprocess
 import time
+from pathlib import Path
 
+from forked import OWN_START, STARTER
 from person import PICOCLAW, environment
 
 from picoclaw.channels import ipc
@@ -46,15 +49,16 @@ class Daemon:
     def __init__(self, home, *words, **more):
         self.home = home
         self.folder = home / "picoclaw"
-        self.process = subprocess.Popen(
-            [*PICOCLAW, "run", "--board", "sim", *words],
-            env=environment(home, **more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd="/",
-        )
+        output, given = os.pipe()
+        words = ["run", "--board", "sim", *words]
+        with Path(os.devnull).open("rb") as nothing:
+            if any(name.startswith(OWN_START) for name in more):
+                streams = {"stdin": nothing, "stdout": given, "stderr": given}
+                self.process = subprocess.Popen([*PICOCLAW, *words], env=environment(home, **more), cwd="/", **streams)
+            else:
+                self.process = STARTER.start(words, environment(home, **more), [nothing.fileno(), given, given])
+        os.close(given)
+        self.process.stdout = os.fdopen(output, encoding="utf-8")
 
     def ready(self):
         self.says("channels: ")

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from forked import OWN_START, STARTER
+
 ROOT = Path(__file__).resolve().parents[1]
 PICOCLAW = [sys.executable, "-m", "picoclaw"]
 
@@ -23,9 +25,12 @@ def environment(home, **more):
 
 def picoclaw(home, *words, stdin="", timeout=60, **more):
     """Run a command to its end."""
+    given = environment(home, **more)
+    if not any(name.startswith(OWN_START) for name in more):
+        return STARTER.run(words, given, stdin, timeout)
     return subprocess.run(
         [*PICOCLAW, *words],
-        env=environment(home, **more),
+        env=given,
         input=stdin,
         capture_output=True,
         text=True,
@@ -66,21 +71,17 @@ class Person:
 
     def __init__(self, home, *words, columns=80, **more) -> None:
         self.seen = ""
-        self._pid, self._screen = pty.fork()
-        if self._pid == 0:
-            os.chdir("/")
-            wide = environment(home, TERM="xterm", COLUMNS=str(columns), **more)
-            os.execvpe(PICOCLAW[0], [*PICOCLAW, *words], wide)
+        self._screen, terminal = pty.openpty()
+        wide = environment(home, TERM="xterm", COLUMNS=str(columns), **more)
+        self._process = STARTER.start(words, wide, [terminal] * 3, terminal=True)
+        os.close(terminal)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
+        self._process.kill()
+        self._process.wait()
         os.close(self._screen)
 
     def types(self, text):
@@ -104,9 +105,8 @@ class Person:
         """Wait for the program's end; returns its exit code."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            done, status = os.waitpid(self._pid, os.WNOHANG)
-            if done:
-                return os.waitstatus_to_exitcode(status)
+            if (code := self._process.poll()) is not None:
+                return code
             if select.select([self._screen], [], [], 0.05)[0]:
                 try:
                     self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace")
