@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -650,7 +649,7 @@ def test_a_check_says_what_it_has_mended(index, path):
 
 
 def test_a_log_that_is_left_without_its_file_does_no_harm(index, workspace, path):
-    killed(path, workspace, 100)
+    killed(100, IndexFile(path, workspace).sync)
     assert path.with_name("memory.db-wal").exists()
     path.unlink()
     assert found(index, "ferns") == [(NOTE, 1)]
@@ -679,79 +678,21 @@ def test_the_index_is_private(index, path):
 # --- kill -9, full disks, other processes ---
 
 
-@contextmanager
-def dying(at):
-    """Make this process kill itself before the statement of that number."""
-    real, numbers = memory_index.open_index, count()
-
-    def connected(path, **more):
-        connection = real(path, **more)
-        connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
-        return connection
-
-    memory_index.open_index = connected
-    try:
-        yield
-    finally:
-        memory_index.open_index = real
-
-
-def killed(path, workspace, at):
-    """Sync and embed in a process that is killed before a statement; tells whether there was that many."""
+def killed(at, work):
+    """Work in a process that kills itself before the statement of that number; tells whether there was that many."""
     pid = os.fork()
     if pid == 0:
-        with dying(at):
-            made = IndexFile(path, workspace)
-            made.sync()
-            embedded(made)
-            os._exit(0)
+        real, numbers = memory_index.open_index, count()
+
+        def connected(path, **more):
+            connection = real(path, **more)
+            connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
+            return connection
+
+        memory_index.open_index = connected
+        work()
+        os._exit(0)
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-
-
-def test_kill_9_before_any_statement(tmp_path, workspace, path):
-    """Half of the changes may be there, but what is there fits together, and the next sync brings the rest."""
-    many(workspace, 4)
-    template = tmp_path / "before.db"
-    killed(template, workspace, -1)
-    sql(template, "PRAGMA wal_checkpoint(TRUNCATE)")
-    (workspace / NOTE).unlink()
-    (workspace / "memory/0/note0.md").write_text("boiler sensor\n\n" * 120)
-    (workspace / "memory/1/note1.md").rename(workspace / "memory/moved.md")
-    (workspace / "memory/new.md").write_text("the garden in the house")
-    expected = fresh_answers(tmp_path, workspace)
-    path.parent.mkdir()
-    for at in count():
-        for file in path.parent.iterdir():
-            file.unlink()
-        shutil.copy(template, path)
-        if not killed(path, workspace, at):
-            break
-        made = IndexFile(path, workspace)
-        connection = made._open()
-        assert connection.execute("PRAGMA integrity_check").get == "ok"
-        connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
-        assert all(vector(row.text) == kept for n, kept in all_vectors(made).items() for row in made.rows([n]))
-        made.sync()
-        assert answers(made) == expected
-        embedded(made)
-        assert made.unembedded("m", 9) == []
-        made.close()
-    assert at > 30
-
-
-def test_kill_9_before_any_statement_of_the_first_sync(tmp_path, workspace, path):
-    expected = fresh_answers(tmp_path, workspace)
-    for at in count():
-        died = killed(path, workspace, at)
-        made = IndexFile(path, workspace)
-        assert answers(made) == expected
-        assert made.check() == []
-        made.close()
-        for file in path.parent.iterdir():
-            file.unlink()
-        if not died:
-            break
-    assert at > 10
 
 
 SYNCING = """

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 from model_server import ModelServer, raw, refusal
 from rights import ordinary_user
+from test_memory_index import killed
 from test_memory_search import UNSAFE
 
 from picoclaw.errors import ProviderError, StoreError, Unavailable
@@ -562,37 +562,30 @@ def test_an_index_that_is_gone_or_damaged_is_built_again(place, damage):
 # --- kill -9, other processes ---
 
 
-def killed(place, at):
-    """Search and refresh in a process that is killed before a statement; tells whether there was that many."""
-    pid = os.fork()
-    if pid == 0:
-        real, numbers = index.open_index, count()
-
-        def connected(path, **more):
-            connection = real(path, **more)
-            connection.exec_trace = lambda *_: next(numbers) != at or os.kill(os.getpid(), signal.SIGKILL)
-            return connection
-
-        index.open_index = connected
-        memory = opened(place, Words())
-        memory.search("pump fuse", NOW)
-        memory.refresh()
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-
-
 def test_kill_9_before_any_statement_then_a_search(place):
+    """Half of the changes may be there, but what is there fits together, and the next look brings the rest."""
     write(place, "memory/MEMORY.md", "the boiler has a valve\n\n" * 60)
+    write(place, "memory/new.md", "the pump is in the garden\n")
     with closing(opened(place, Words())) as memory:
         memory.refresh()
         expected = [hit._replace(id=0) for hit in memory.search("pump valve", NOW, least=0)]
     write(place, NOTE, "# 2026-11-21\n\nnothing yet\n")
+    write(place, "memory/gone.md", "the pump is for sale\n")
+    (place / "workspace/memory/new.md").rename(place / "workspace/memory/old.md")
     with closing(opened(place, Words())) as memory:
         memory.refresh()
     write(place, NOTE, DAY)
+    (place / "workspace/memory/gone.md").unlink()
+    (place / "workspace/memory/old.md").rename(place / "workspace/memory/new.md")
     shutil.copytree(place / "home", place / "older")
     for template in ("nothing", "older"):
         assert _survived(place, place / template, expected) > 25
+
+
+def search_and_refresh(place):
+    memory = opened(place, Words())
+    memory.search("pump fuse", NOW)
+    memory.refresh()
 
 
 def _survived(place, template, expected):
@@ -601,7 +594,7 @@ def _survived(place, template, expected):
         shutil.rmtree(place / "home", ignore_errors=True)
         if template.exists():
             shutil.copytree(template, place / "home")
-        died = killed(place, at)
+        died = killed(at, lambda: search_and_refresh(place))
         with closing(opened(place, Words())) as memory:
             memory.refresh()
             assert [hit._replace(id=0) for hit in memory.search("pump valve", NOW, least=0)] == expected
