@@ -74,7 +74,6 @@ class DiskNearlyFull(OSError):
     """The room that is left is for what was promised."""
 
     def __init__(self, what: str, folder: Path) -> None:
-        """`what` is one of RESERVES."""
         super().__init__(errno.ENOSPC, f"the disk is nearly full, without room for {what}: free some space", folder)
 
 
@@ -251,12 +250,10 @@ class RootedPath(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Where it would lie."""
         return Path(self.root, *self.parts)
 
     @property
     def above(self) -> "RootedPath":
-        """The folder it lies in."""
         return RootedPath(self.root, self.parts[:-1])
 
 

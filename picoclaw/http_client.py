@@ -101,19 +101,16 @@ class Response:
     """An answer whose head has come. Names of headers are written small."""
 
     def __init__(self, raw: httpx.Response) -> None:
-        """Take what httpx gives."""
         self._raw = raw
         self.status_code = raw.status_code
         self.headers = {name.lower(): value for name, value in raw.headers.items()}
 
     @property
     def is_redirect(self) -> bool:
-        """Whether it says that the thing is elsewhere."""
         return self.status_code // 100 == 3
 
     @property
     def is_success(self) -> bool:
-        """Whether what was asked for was done."""
         return self.status_code // 100 == 2
 
     def iter_bytes(self) -> Iterator[bytes]:
@@ -141,11 +138,9 @@ class Client:
             raise ValueError(str(error)) from None
 
     def __enter__(self) -> Self:
-        """Give itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def close(self) -> None:

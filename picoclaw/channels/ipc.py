@@ -21,8 +21,6 @@ _SEND_TIMEOUT_S = 2.0
 
 
 class IpcConnection:
-    """One end of a connection."""
-
     def __init__(self, connection: socket.socket) -> None:
         """A peer that takes nothing for two seconds is as good as gone."""
         self.connection = connection
@@ -119,7 +117,6 @@ def is_daemon_silent(home: Path, seconds: float) -> bool:
 
 
 def is_same_user(connection: socket.socket) -> bool:
-    """Tell whether the other end is the same user, or root."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", data)
     return user in {os.getuid(), 0}

@@ -64,8 +64,6 @@ class SocketHost(Protocol):
 
 
 class SocketClient:
-    """One terminal."""
-
     def __init__(self, who: str, connection: socket.socket) -> None:
         """It has opened no chat yet; `who` is a name that no other has, also after the next start."""
         self.line = IpcConnection(connection)
@@ -83,7 +81,6 @@ class SocketChannel:
     name = "socket"
 
     def __init__(self, home: Path, daemon: SocketHost) -> None:
-        """Nothing is opened yet."""
         self._home, self._daemon = home, daemon
         self._clients: dict[int, SocketClient] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
@@ -92,7 +89,6 @@ class SocketChannel:
         self._post: PostMessage = lambda _: None
 
     def start(self, post: PostMessage) -> None:
-        """Begin to listen. Raises ChannelError."""
         self._post = post
         try:
             self._listener = listen_unix(self._home / SOCKET_NAME)
@@ -115,7 +111,6 @@ class SocketChannel:
             (self._home / SOCKET_NAME).unlink(missing_ok=True)
 
     def status(self) -> ChannelStatus:
-        """Say how it is."""
         return ChannelStatus(self._up, self._since, "" if self._up else "closed", self._contact)
 
     def owner_chat(self) -> str:
@@ -127,7 +122,6 @@ class SocketChannel:
         return any(client.has_chat for client in list(self._clients.values()))
 
     def attached(self, session: str = "") -> bool:
-        """Tell whether a terminal has a chat open, or that one."""
         return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
 
     def send(self, letter: OutboxMessage) -> None:
@@ -144,7 +138,6 @@ class SocketChannel:
             raise ChannelDown("nobody has a chat open")
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
-        """Stream a turn to the terminal that asked."""
         if not (client := self._client(arrived)):
             return TurnHooks()
         self._tell(client, {"begin": arrived.text})
@@ -169,14 +162,12 @@ class SocketChannel:
                 self._tell(client, {"letter": told})
 
     def _ask(self, client: SocketClient, approval: Approval, whose: str = "") -> bool:
-        """Show a person the question, once."""
         if approval.number in client.asked:
             return True
         client.asked.add(approval.number)
         return self._tell(client, {"question": approval_to_json(approval, whose)})
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
-        """Tell the terminal how its turn ended; False when it is gone."""
         if not (client := self._client(arrived)):
             return False
         end = turn_to_json(turn, turn.reply, simulated=self._daemon.simulated) | {

@@ -81,7 +81,6 @@ class Config:
 
     @property
     def workspace(self) -> Path:
-        """The folder that the agent's file tools work in."""
         return self.home / "workspace"
 
 
@@ -142,7 +141,6 @@ def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
 
 
 def _make_named_tables(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
-    """Read the tables [WHAT.NAME], by their names."""
     if not isinstance(tables, dict):
         raise ConfigError(f"{path}: [{what}] must hold one table for each {what[:-1]}, such as [{what}.NAME]")
     return {name: make_dataclass(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}

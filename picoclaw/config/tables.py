@@ -21,7 +21,6 @@ class Price(NamedTuple):
     completion: float
 
     def of(self, prompt: int, completion: int) -> float:
-        """What so many tokens cost."""
         return (prompt * self.prompt + completion * self.completion) / MILLION
 
 
@@ -60,7 +59,6 @@ class ModelConfig:
 
     @property
     def shown_url(self) -> str:
-        """The base_url for messages."""
         return redact_url(self.base_url)
 
 
@@ -180,7 +178,6 @@ class HeartbeatConfig:
 
     @property
     def quiet_hours(self) -> tuple[time, time] | None:
-        """When nobody is to be disturbed."""
         return parse_hour_span(self.quiet, "[heartbeat]: quiet")
 
 

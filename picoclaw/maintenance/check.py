@@ -38,7 +38,6 @@ _Rows = Iterator[CheckResult]
 
 
 def check_home(home: Path) -> _Rows:
-    """Look at everything in turn."""
     if not home.is_dir():
         yield note("home", f"{home} does not exist yet; picoclaw init makes it")
         return

@@ -49,8 +49,6 @@ class UpdateTrial(NamedTuple):
 
 
 class Installation:
-    """One installation, by its root folder."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.versions = root / "versions"
@@ -63,7 +61,6 @@ class Installation:
             return ""
 
     def python(self, name: str) -> Path:
-        """Return the interpreter of a version."""
         return self.versions / name / "bin/python"
 
     def note(self, name: str) -> str:
@@ -80,7 +77,6 @@ class Installation:
             write_atomic(self.root / name, f"{text}\n".encode(), 0o644)
 
     def trial(self) -> UpdateTrial | None:
-        """Return what is on trial, if anything."""
         lines = self.note("trial").splitlines()
         return UpdateTrial(lines[0], lines[1], Path(lines[2])) if len(lines) == 3 else None
 

@@ -332,7 +332,6 @@ def _start_from_copy(path: Path, young: Path) -> str:
 
 
 def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], copied: str) -> str:
-    """Say what was lost, in words of the owner's."""
     said = f"{aside.partition(DAMAGED_INFIX)[0]} was damaged ({why}), and is kept as {aside}. "
     torn = [one for one in saved if not one.whole]
     if not torn:
@@ -345,7 +344,6 @@ def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], 
 
 
 def _notify_owner(home: Path, news: Sequence[str]) -> None:
-    """Leave a letter for whoever the owner talks to, unless it waits there already."""
     with closing(Database(home / "state.db")) as database:
         outbox, chat = Outbox(database), Heartbeats(database).last_chat()
         known = {letter.text for letter in outbox.waiting()}

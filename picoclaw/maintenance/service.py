@@ -43,7 +43,6 @@ class Service(NamedTuple):
 
     @property
     def installed(self) -> bool:
-        """Tell whether there is a unit."""
         return (self.folder / UNIT_NAME).exists()
 
     def drop_in(self, name: str) -> Path:
@@ -58,7 +57,6 @@ class Service(NamedTuple):
             raise MaintenanceError(str(error)) from None
 
     def runs(self) -> bool:
-        """Tell whether it runs just now."""
         try:
             run_systemctl(self, "is-active", UNIT_NAME)
         except ConfigError:
@@ -223,7 +221,6 @@ def render_socket_drop_in(person: str) -> str:
 
 
 def render_session_drop_in(found: Program) -> str:
-    """Word the drop-in of a user's own service."""
     return _render_section(_render_start_lines(found))
 
 
@@ -287,5 +284,4 @@ def load_units(folder: Path, *, own: bool) -> dict[Path, str]:
 
 
 def read_unit_file(name: str) -> str:
-    """Read one of the files that ship in `systemd/`."""
     return (find_shipped("systemd") / name).read_text(encoding="utf-8")

@@ -47,7 +47,6 @@ class InitialSettings(NamedTuple):
 
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that answer the questions."""
     group = parser.add_argument_group("settings", "each is left as it is unless it is given")
     group.add_argument(
         "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {_LOCAL_SERVERS['Ollama']}"

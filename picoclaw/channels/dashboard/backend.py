@@ -78,7 +78,6 @@ class PageQuestion(NamedTuple):
 
 
 def make_question(approval: Approval) -> PageQuestion:
-    """Show a question as the page does."""
     return PageQuestion(
         approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, describe_outcome(approval)
     )

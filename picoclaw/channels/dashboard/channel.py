@@ -60,7 +60,6 @@ class DashboardChannel:
         return self._server.port if self._server else self._port
 
     def start(self, post: PostMessage) -> None:
-        """See Channel.start."""
         self._post = post
         try:
             self._check_addresses()
@@ -95,12 +94,10 @@ class DashboardChannel:
             self.events.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
-        """See Channel.around."""
         self.live_turn.begin(arrived.text)
         return TurnHooks(say=self.live_turn.say, listen=self.live_turn.listen)
 
     def changed(self, approval: Approval) -> None:
-        """See Channel.changed."""
         if approval.state != "running":
             self.events.publish("question", make_question(approval)._asdict())
 
@@ -118,12 +115,10 @@ class DashboardChannel:
         return SESSION if self.logins.listed() else ""
 
     def status(self) -> ChannelStatus:
-        """See Channel.status."""
         up = self._thread is not None and self._thread.is_alive()
         return ChannelStatus(up, self._since, self._error, self._contact)
 
     def stop(self) -> None:
-        """See Channel.stop."""
         server, self._server = self._server, None
         self.events.end()
         if server and self._thread:

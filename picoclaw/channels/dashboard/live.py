@@ -112,7 +112,6 @@ class LiveTurn:
     """What the browsers see of a turn; written by the desk's thread, read by those of the server."""
 
     def __init__(self, feed: EventStream) -> None:
-        """Nobody says anything yet."""
         self._feed = feed
         self._lock = threading.Lock()
         self._said: list[str] = []
@@ -124,13 +123,11 @@ class LiveTurn:
             return {"live": {"text": "".join(self._said), "since": self._begun} if self._begun else None}
 
     def begin(self, text: str) -> None:
-        """A turn begins that answers this."""
         with self._lock:
             self._said, self._begun = [], time.time()
         self._feed.publish("begun", {"text": text})
 
     def listen(self, event: Event | ToolRun) -> None:
-        """Pass on what a turn does."""
         if isinstance(event, Text):
             with self._lock:
                 self._said.append(event.text)
@@ -161,7 +158,6 @@ class PageOutbox:
     """The last letters, in a file of their own: a browser that comes later has to see them."""
 
     def __init__(self, home: Path) -> None:
-        """Read nothing yet."""
         self._path = home / PAGE_OUTBOX_FILE
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] | None = None
@@ -190,7 +186,6 @@ class PageOutbox:
         self._rows = rows
 
     def all(self) -> list[ChatEntry]:
-        """Give them, the oldest first."""
         with self._lock:
             rows = self._read()
             return [ChatEntry(str(row.get("role", "assistant")), str(row["text"]), float(row["at"])) for row in rows]

@@ -39,8 +39,6 @@ def make_code(home: Path) -> str:
 
 
 class Logins:
-    """The browsers that are known in one home."""
-
     def __init__(self, home: Path, wall: Callable[[], float] = time.time) -> None:
         """`wall()` gives seconds since 1970."""
         self._home, self._path, self._wall = home, home / LOGINS_FILE, wall

@@ -38,7 +38,6 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
     """One browser's connection; when there are too many, an idle one of whoever has most of them makes room."""
 
     def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
-        """As waitress has it."""
         super().__init__(server, sock, addr, adj, map)
         self.began = 0.0
         everyone = list(server.active_channels.values())
@@ -61,8 +60,6 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
 
 
 class _ListeningServer(TcpWSGIServer):  # type: ignore[misc]
-    """The listening side."""
-
     channel_class = _PageConnection
 
     def bind_server_socket(self) -> None:
@@ -80,8 +77,6 @@ class _ListeningServer(TcpWSGIServer):  # type: ignore[misc]
 
 
 class PageServer:
-    """A server that runs until it is stopped."""
-
     def __init__(self, application: Application, host: str, port: int) -> None:
         """Listen at an address; port 0 is any. Raises ChannelError."""
         logging.getLogger("waitress").setLevel(logging.ERROR)  # a browser that leaves is no news
@@ -113,7 +108,6 @@ class PageServer:
         self.port = int(self._server.effective_port)
 
     def run(self) -> None:
-        """Serve until `stop`."""
         while not self._ending:
             poll2(_POLL_TIMEOUT_S, self._map)
 

@@ -85,7 +85,6 @@ def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
 
 
 def refuse(code: int, text: str) -> NoReturn:
-    """End the request with an answer that says why."""
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
     raise bottle.HTTPResponse(json.dumps({"error": text}), code, headers)
 
@@ -108,7 +107,6 @@ class Site:
     """A WSGI application; every request passes the gate first."""
 
     def __init__(self, channel: "DashboardChannel") -> None:
-        """`channel` has what it shows, and takes what is said."""
         self._channel, self._backend = channel, channel.backend
         self._logins, self._events = channel.logins, channel.events
         self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
@@ -242,7 +240,6 @@ class Site:
         return {"begin": begin, "end": end, "points": points}
 
     def _day(self) -> dict[str, Any]:
-        """Give every series of the last day in a few points each."""
         end = time.time()
         begin = end - 86_400
         series = {(value.sensor, value.quantity) for value in self._backend.readings()}

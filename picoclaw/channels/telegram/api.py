@@ -37,7 +37,6 @@ class Unreachable(ChannelDown):
     """The network, or what is in the way of it; `unsure` when the call may have been carried out all the same."""
 
     def __init__(self, message: str, *, unsure: bool = False) -> None:
-        """`message` says what happened."""
         super().__init__(message)
         self.unsure = unsure
 
@@ -46,7 +45,6 @@ class Busy(ChatBusy):
     """Too many calls; `seconds` is how long to wait."""
 
     def __init__(self, message: str, seconds: float) -> None:
-        """`message` says so."""
         super().__init__(message)
         self.seconds = seconds
 
@@ -60,8 +58,6 @@ class Conflict(ChannelDown):
 
 
 class CallRefused(ChannelError):
-    """Telegram refuses this call."""
-
     def __init__(self, message: str, moved_to: int = 0) -> None:
         """`moved_to` is the number that a group has now, 0 otherwise."""
         super().__init__(message)
@@ -105,7 +101,6 @@ class _PendingCall:
         self.is_cut = False
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        """Hear how far the request is."""
         self.is_sent = self.is_sent or event.endswith(".send_request_body.complete")
         if self.connection and event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self.connection.stream = told["return_value"]
@@ -355,7 +350,6 @@ class TelegramConnection:
             return ChannelStatus(not self._error, begun + self._since, self._error, contact)
 
     def heard(self) -> None:
-        """Telegram has answered as it should."""
         with self._guard:
             now, noted, self._noted = self._clock(), self._noted, None
             down = now - self._since

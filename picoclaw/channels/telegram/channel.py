@@ -198,7 +198,6 @@ class TelegramChannel:
         self._kept_early: set[int] = set()
 
     def start(self, post: PostMessage) -> None:
-        """See Channel."""
         self._post = post
         try:
             self._poll_api.check()
@@ -212,7 +211,6 @@ class TelegramChannel:
         self._thread.start()
 
     def stop(self) -> None:
-        """See Channel."""
         self._ending.set()
         for typing in list(self._typing.values()):
             typing.set()
@@ -228,14 +226,12 @@ class TelegramChannel:
         return ChatPlace(owner).key if owner else ""
 
     def status(self) -> ChannelStatus:
-        """See Channel."""
         status = self._link.status
         if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
             return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
         return status
 
     def send(self, letter: OutboxMessage) -> None:
-        """See Channel."""
         place = parse_place(letter.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
             raise ChannelError("nobody of that number may talk to this bot any more")
@@ -343,7 +339,6 @@ class TelegramChannel:
         return " ".join(message.text.lower().strip(" \t\r\n!.").split()) in self._stops
 
     def _receive(self, update: Update) -> None:
-        """Keep what an update brings. Raises StoreError when it could not be kept."""
         if isinstance(update, ButtonPress):
             text, approval, word = self._questions.answer(update)
             if approval:  # the owner's button counts as what they would type
@@ -385,7 +380,6 @@ class TelegramChannel:
         self._start_beside(lambda: self._sender.say(message.place, text))
 
     def _post_message(self, message: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
-        """Post a message with its files. Raises StoreError when it could not be kept."""
         if problems:
             self._start_beside(lambda: self._sender.say(message.place, "\n".join(problems)))
         if message.text or attached:

@@ -45,7 +45,6 @@ class Pairing:
             return dict.fromkeys(self._allow, "") | self._paired()
 
     def allows(self, user: int) -> bool:
-        """Whether this person may. Raises StoreError."""
         return user in self._allow or user in self.people()
 
     def owner(self) -> int:

@@ -30,8 +30,6 @@ class Entity(NamedTuple):
 
 
 class RichText(NamedTuple):
-    """A text, and how parts of it look."""
-
     text: str
     entities: tuple[Entity, ...] = ()
 
@@ -62,8 +60,6 @@ def render_rich(markdown: str) -> RichText:
 
 
 class _Writer:
-    """A text in the making."""
-
     def __init__(self) -> None:
         self.entities: list[Entity] = []
         self.parts: list[str] = []
@@ -74,7 +70,6 @@ class _Writer:
         self.length += len(text)
 
     def mark(self, kind: str, start: int, more: str = "") -> None:
-        """Give what was written since `start` a look."""
         if self.length > start:
             self.entities.append(Entity(kind, start, self.length, more))
 
@@ -224,7 +219,6 @@ def split_message(whole: RichText, most: int = MAX_MESSAGE_UNITS) -> list[RichTe
 
 
 def encode_entities(entities: tuple[Entity, ...], text: str) -> list[dict[str, Any]]:
-    """Give entities as the Bot API takes them."""
     return [
         {"type": e.kind, "offset": count_units(text[: e.start]), "length": count_units(text[e.start : e.end])}
         | ({"url": e.more} if e.kind == "text_link" else {"language": e.more} if e.more else {})
@@ -233,7 +227,6 @@ def encode_entities(entities: tuple[Entity, ...], text: str) -> list[dict[str, A
 
 
 def _find_end(text: str, start: int, most: int) -> int:
-    """Find where the message that begins at `start` ends."""
     end, room = start, most
     while end < len(text) and room > (text[end] > "\uffff"):
         room -= 1 + (text[end] > "\uffff")
@@ -293,7 +286,6 @@ class Sender:
     """Sends for one bot, one message at a time, from any thread."""
 
     def __init__(self, api: TelegramApi, workspace: Path, ending: threading.Event, timing: Timing) -> None:
-        """`workspace` is where the files lie that an answer names."""
         self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
@@ -317,7 +309,6 @@ class Sender:
             self._begun.clear()
 
     def say(self, place: ChatPlace, text: str) -> None:
-        """Send a text that is no letter. Raises ChannelError."""
         with self._guard, self._doubting(place, text):
             for part in split_answer(text, self._workspace):
                 self._part(place, part)
@@ -441,7 +432,6 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
 
 
 def split_answer(text: str, workspace: Path) -> list[RichText | Attachment]:
-    """Make of an answer in Markdown the messages that it is sent in."""
     parts: list[RichText | Attachment] = []
     for piece in split_attachments(text, workspace):
         if isinstance(piece, Attachment):

@@ -26,15 +26,11 @@ _FILES = ("document", "voice", "audio", "video", "video_note", "animation")
 
 
 class BotIdentity(NamedTuple):
-    """Which bot this is."""
-
     id: int
     name: str
 
 
 class ChatPlace(NamedTuple):
-    """A chat, and a topic in it or 0."""
-
     chat: int
     thread: int = 0
 
@@ -106,13 +102,10 @@ class TelegramMessage(NamedTuple):
 
     @property
     def place(self) -> ChatPlace:
-        """Where it was said."""
         return ChatPlace(self.chat, self.thread)
 
 
 class ButtonPress(NamedTuple):
-    """A button that was pressed."""
-
     update: int
     id: str
     user: int
@@ -365,7 +358,6 @@ class Downloads:
                 self._start_thread(message.place)
 
     def has(self, message: TelegramMessage) -> bool:
-        """Tell whether a message of the same chat waits here."""
         with self._guard:
             return any(one.place == message.place for one in self._waiting)
 
@@ -440,7 +432,6 @@ class Downloads:
 
 
 def _load_waiting(text: str) -> list[TelegramMessage]:
-    """Read what waits; what cannot be read is left out."""
     found: list[TelegramMessage] = []
     try:
         for row in json.loads(text or "[]"):
@@ -463,7 +454,6 @@ def make_file_name(chat: int, message: int, kind: str, name: str) -> str:
 
 
 def check_room(workspace: Path, size: int) -> None:
-    """Raise ChannelError when a file of that size is not to be fetched."""
     if size > MAX_DOWNLOAD_BYTES:
         raise ChannelError(f"it has {size / 1e6:.0f} MB, and more than {MAX_DOWNLOAD_BYTES // 1_000_000} are not taken")
     folder = workspace / "inbox"
