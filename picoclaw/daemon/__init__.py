@@ -1,1 +1,1 @@
-"""The process that lives on the board: one for each home, with the desk, the channels and the clockwork."""
+"""The process that lives on the board, one for each home: queue, channels, and what goes on by itself."""
