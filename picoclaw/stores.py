@@ -209,14 +209,14 @@ class Stores:
         self.ring()
 
     def record_answer(self, inbound: Inbound) -> None:
-        """Note which chat the owner uses, as far as the disk lets us, and wake the clockwork if there is reason to."""
+        """Note which chat the owner uses, as far as the disk lets us, and wake the scheduler if there is reason to."""
         if is_owner(inbound.origin):
             with suppress(StoreError):
                 Marks(self.database).set(LAST_CHAT_MARK, inbound.session)
         self.ring()
 
     def ring(self) -> None:
-        """Wake the clockwork of this home, if reminders may have changed."""
+        """Wake the scheduler of this home, if reminders may have changed."""
         if "jobs" in self.__dict__:
             wake_all(self.config.home)
 
@@ -246,7 +246,7 @@ class Stores:
         self._long = None
 
     def close(self) -> None:
-        """Let go of what was opened, once what is owed to the disk is kept if it takes it; may be called twice."""
+        """Close what was opened, once unsaved turns are kept if the disk takes them; may be called twice."""
         with suppress(StoreError):
             self.unkept.settle()
         if "ledger" in self.__dict__:

@@ -42,7 +42,7 @@ class Wiring:
 
     @cached_property
     def outputs(self) -> "OutputsClient | None":
-        """The way to the keeper of the declared outputs, if there are any."""
+        """The client of the supervisor of the declared outputs, if there are any."""
         if not find_outputs_file(self.config.home).exists():
             return None
         from picoclaw.outputs.client import OutputsClient

@@ -193,11 +193,6 @@ _CLAIM_CHECK_S = 60.0
 _DISK_RETRY_S = 30.0
 
 
-def get_default_size() -> int:
-    """How many helpers work at once on this machine: an answer that is being read takes some megabytes."""
-    return _FEW if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < _SMALL_MEMORY_BYTES else _SOME
-
-
 class WorkerPool:
     """The helpers that work in this process."""
 
@@ -214,7 +209,10 @@ class WorkerPool:
         """
         self._make_app = make_app
         self._ring = ring
-        self._most = at_once or get_default_size()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._most = at_once or (
+            _FEW if memory < _SMALL_MEMORY_BYTES else _SOME
+        )  # an answer being read takes megabytes
         self._wants = wants
         self._running: dict[int, tuple[threading.Thread, Stop]] = {}
         self._leaving = False

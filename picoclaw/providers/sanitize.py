@@ -177,8 +177,8 @@ def shorten_request(request: Request) -> Request | None:
 
 def is_long(request: Request) -> bool:
     """Tell whether there are earlier turns, and so much in them that a server may refuse a request because of it."""
-    starts = _find_turns(request)
-    return len(starts) > 1 and count_request_bytes("", request.messages[: starts[-1]], ()) >= LONG_RESULT
+    newest = _find_turns(request)[-1]
+    return newest > 0 and count_request_bytes("", request.messages[:newest], ()) >= LONG_RESULT
 
 
 def _find_turns(request: Request) -> list[int]:
