@@ -90,7 +90,9 @@ def draw_svg(
     points = [(at, _clamp(low), _clamp(mean), _clamp(top)) for at, low, mean, top in known]
     if not points:
         return f"{_SVG_HEAD}\n<title>{escape(title)}</title>\n</svg>\n"
-    low, high = _find_edges(points)
+    low, high = min(point[1] for point in points), max(point[3] for point in points)
+    room = (high - low) * 0.05 or max(abs(high) * 0.01, 0.5)
+    low, high = low - room, high + room
     across, down = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 
     def x(at: float) -> str:
@@ -115,12 +117,6 @@ def draw_svg(
         line = " ".join(f"{x(at)},{y(mean)}" for at, _, mean, _ in run)
         rows.append(f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="1.5" stroke-linecap="round"/>')
     return "\n".join([*rows, "</svg>\n"])
-
-
-def _find_edges(points: Sequence[tuple[float, float, float, float]]) -> tuple[float, float]:
-    low, high = min(point[1] for point in points), max(point[3] for point in points)
-    room = (high - low) * 0.05 or max(abs(high) * 0.01, 0.5)
-    return low - room, high + room
 
 
 def _find_runs(

@@ -201,13 +201,9 @@ def _iter_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
         return
     step = plan.seconds if plan.kind == "every" else 0.0
     first = max(0, int((after - plan.anchor) // step) + 1) if step else int(after >= plan.anchor)
-    for number in range(first, _find_last(plan) + 1):
+    for number in range(first, (1 << 40 if step else 0) + 1):
         moment = datetime.fromtimestamp(plan.anchor + number * step, zone)
         yield Occurrence(moment, moment.isoformat(timespec="seconds"))
-
-
-def _find_last(plan: Plan) -> int:
-    return 1 << 40 if plan.kind == "every" else 0
 
 
 def _iter_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:

@@ -14,6 +14,14 @@ from picoclaw.text import pattern
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
 DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 CRON_WEEKDAYS = ("sunday", *WEEKDAYS[:-1])  # crontab(5): 0 is sunday
 DAY_PART_HOURS = {"morning": 8, "noon": 12, "afternoon": 15, "evening": 19, "night": 21}
 """The hour that is meant by a part of the day where no time is given."""
@@ -22,18 +30,7 @@ _UNITS = {
     "d": 86_400, "day": 86_400, "night": 86_400, "w": 604_800, "week": 604_800,
     "month": 30 * 86_400, "year": 365 * 86_400,
 }  # fmt: skip
-_NUMBER_WORDS = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "half an": 0.5,
-    "two": 2,
-    "three": 3,
-    "few": 3,
-    "five": 5,
-    "ten": 10,
-    "twelve": 12,
-}
+_NUMBER_WORDS = {"a": 1, "an": 1, "half an": 0.5, "few": 3, **{word: number for number, word in enumerate(NUMBERS)}}
 _PARTS_OF_DAY = {"morning": 6, "afternoon": 12, "evening": 18}
 _UNIT_NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
 _DURATION = re.compile(

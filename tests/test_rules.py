@@ -96,6 +96,7 @@ def test_what_a_time_means(text, expression):
         ("greenhouse.temperature <> 35", "names no sensor"),
         ("every blursday at 6", "did you mean 'thursday'"),
         ("every 7 minutes", "does not fit into an hour evenly"),
+        ("every 0 minutes", "does not fit into an hour evenly"),
         ("every day at 25:00", "not a time of day"),
         ("every day at 6:00 and 18:30", "write one for each"),
         ("cron 99 6 * * *", "not a cron expression"),

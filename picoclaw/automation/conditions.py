@@ -256,7 +256,7 @@ def _parse_calendar(words: str, zone: str) -> Plan | None:
 def _make_interval_cron(text: str, seconds: int) -> str:
     """An interval as the clock shows it: every 10 minutes is at 0, 10, 20 … minutes past the hour."""
     size, whole, name = (60, 3600, "an hour") if seconds < 3600 else (3600, 86_400, "a day")
-    if seconds % size or whole % seconds:
+    if not seconds or seconds % size or whole % seconds:
         raise ValueError(f"{text!r} does not fit into {name} evenly")
     step = f"*/{seconds // size}" if seconds > size else "*"
     return f"{step} * * * *" if size == 60 else f"0 {step} * * *"

@@ -1,9 +1,9 @@
 """Measures the sensors again and again, and keeps what they say: stepping, with clocks and hardware handed in."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
+from picoclaw.automation.rule_engine import RuleEngine
 from picoclaw.errors import StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
@@ -20,16 +20,6 @@ _NUMBERS = re.compile(r"[\d.]+")
 _Points = list[tuple[float, float | None]]
 
 
-class RuleStateHooks(NamedTuple):
-    """What the rules have to say at a commit: states by name, and whom to tell that they are kept."""
-
-    states: Callable[[], Mapping[str, str]] = dict
-    kept: Callable[[Mapping[str, str]], None] = lambda _: None
-
-
-NO_RULES = RuleStateHooks()
-
-
 class Sampler:
     """The samples of one home on their way to the store."""
 
@@ -38,12 +28,12 @@ class Sampler:
         measure: Callable[[], list[Reading] | None],
         samples: Callable[[], Samples],
         every_s: float,
-        rules: RuleStateHooks = NO_RULES,
+        rules: RuleEngine | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`measure()` reads every sensor once, one after the other, and is called again when it returns None.
 
-        `samples()` opens the store when it is needed; `say` tells the owner, once, that nothing can be kept.
+        `samples()` opens the store when it is needed, `rules` have their states kept at a commit; `say` tells the owner, once, that nothing can be kept.
         """
         self._measure = measure
         self._samples = samples
@@ -99,7 +89,7 @@ class Sampler:
 
     def commit(self, now: ClockReading, *, all_of_it: bool = False) -> None:
         """Keep what was measured, once a minute at the most, or at once when it is to end."""
-        states = self._rules.states()
+        states = self._rules.news() if self._rules else {}
         nothing = not (self._pending or states)
         if nothing or (now.mono - self._committed < COMMIT_S - _JITTER_S and self._committed and not all_of_it):
             return
@@ -112,7 +102,8 @@ class Sampler:
         except StoreError as error:
             self._wait_for_the_disk(str(error), now)
             return
-        self._rules.kept(states)
+        if self._rules:
+            self._rules.kept(states)
         self._committed, self._pending, self._news, self._complaint = now.mono, {}, {}, ""
 
     def _wait_for_the_disk(self, problem: str, now: ClockReading) -> None:

@@ -82,7 +82,8 @@ class SchedulerThread:
                 self._say(f"reminders and jobs cannot be done: {error}")
                 return
             watch = clock.open_clock_watch()
-            stack.callback(_close_file, watch)
+            if watch >= 0:
+                stack.callback(os.close, watch)
             while not self._ending:
                 self._expect(_STEP_LIMIT_S)
                 waits = [step(time.time(), clock.boottime()) for step in steps]
@@ -93,11 +94,6 @@ class SchedulerThread:
                 self._bell.wait(wait, watch)
                 if watch >= 0:
                     clock.has_clock_stepped(watch)
-
-
-def _close_file(file: int) -> None:
-    if file >= 0:
-        os.close(file)
 
 
 # Steps through the jobs of a home: decides what is due, has it done, has it told, and says when to look again.

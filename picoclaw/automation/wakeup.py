@@ -61,17 +61,13 @@ def wake_all(home: Path) -> None:
     """Wake everyone who sleeps on a bell of this home; a bell whose owner is dead is taken down."""
     for path in home.glob(f"{_PIPE_PREFIX}*"):
         with contextlib.suppress(OSError):
-            _wake(path)
-
-
-def _wake(path: Path) -> None:
-    try:
-        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # nobody has it open to read
-            path.unlink(missing_ok=True)
-        return
-    try:
-        os.write(pipe, b"!")
-    finally:
-        os.close(pipe)
+            try:
+                pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nobody has it open to read
+                    path.unlink(missing_ok=True)
+                continue
+            try:
+                os.write(pipe, b"!")
+            finally:
+                os.close(pipe)

@@ -10,7 +10,7 @@ from pathlib import Path
 from picoclaw.automation import rules
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.rule_engine import RuleActions, RuleEngine
-from picoclaw.automation.sampler import RuleStateHooks, Sampler
+from picoclaw.automation.sampler import Sampler
 from picoclaw.automation.scheduler import LeaderLock, WorkerThread
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
@@ -64,8 +64,7 @@ class Watch:
     @cached_property
     def sampler(self) -> Sampler:
         """The samples."""
-        hooks = RuleStateHooks(self.engine.news, self.engine.kept)
-        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, hooks, self._say)
+        return Sampler(self.measure, lambda: Samples(self.database), self.every_s, self.engine, self._say)
 
     def step(self, wall: float, mono: float) -> float | None:
         """Do what is due; returns how many seconds it may sleep, None for until something changes."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from picoclaw.memory.entries import MemoryEntry, parse_entries
 from picoclaw.text import list_terms, pattern
+from picoclaw.times import MONTHS
 
 _MIN_LENGTH_RATIO = 0.5
 _MIN_ENTRY_SHARE, _MIN_KNOWN_SHARE, _MIN_COVERAGE = 0.75, 0.6, 0.85
@@ -23,7 +24,7 @@ _MARKER = pattern(r"(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _HEADING = pattern(r"#{1,6}\s")
 _PLAIN_HEADING = pattern(r"#{1,6}\s+(?:[\w,&/'’()-]{1,24}\s*){1,4}")
 _NUMBER = pattern(r"(\d+(?:[.,:/-]\d+)*)\s?([^\W\d_]{1,3}(?![^\W_])|[°%ΩµμΩ℃][^\W\d_]{0,2})?")
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
+_MONTHS = [month[:3] for month in MONTHS]
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?,?\s+"
 _GROUPED = pattern(r"(?<![\d.,])\d{1,3}(?:([., '’\u00a0\u202f])\d{3})(?:\1\d{3})*(?![\d.,]*\d)")
 _DECIMAL = pattern(r"(?<![\d.,])(\d+),(\d{1,2})(?![\d.,]*\d)")

@@ -30,6 +30,7 @@ from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.entries import FOREIGN, parse_entries
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
 from picoclaw.text import STOP_WORDS, list_query_terms, pattern
+from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,19 +51,16 @@ class DateRange(NamedTuple):
     last: date
 
 
-_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()  # noqa: SIM905
-MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 _VAGUE_COUNTS = {"a": 1, "an": 1, "couple of": 2, "few": 3}
 _RANGE_WORDS = {"and", "to", "until", "till", "-", "–"}
 _find_range_start = re.compile(r"\b(?:between|from)\b").search
 
-_WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
+_WEEKDAY = rf"(?P<weekday>{'|'.join(WEEKDAYS)})"
 _MONTH_NAMES = "|".join(sorted([*MONTHS, *(m[:3] for m in MONTHS), "sept"], key=len, reverse=True))
 _MONTH = rf"(?P<month>{_MONTH_NAMES})\b\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
-_COUNT = rf"(?P<count>\d{{1,4}}|{'|'.join([*_NUMBERS, *_VAGUE_COUNTS])})"
+_COUNT = rf"(?P<count>\d{{1,4}}|{'|'.join([*NUMBERS, *_VAGUE_COUNTS])})"
 _UNIT = r"(?P<unit>day|night|week|month|year)s?"
 _BEFORE_MONTHS = "in of during since from to until till by around for early mid late last".split()  # noqa: SIM905
 _BEFORE_MONTH = "|".join(rf"(?<=\b{word} )" for word in _BEFORE_MONTHS)
@@ -136,7 +134,7 @@ def _parse_month(match: re.Match[str]) -> int:
 
 
 def _parse_count(word: str) -> int:
-    return int(word) if word.isdecimal() else _VAGUE_COUNTS.get(word, 0) or _NUMBERS.index(word)
+    return int(word) if word.isdecimal() else _VAGUE_COUNTS.get(word, 0) or NUMBERS.index(word)
 
 
 def _read_iso(match: re.Match[str], _: date) -> DateRange:
@@ -188,7 +186,7 @@ def _read_past(match: re.Match[str], today: date) -> DateRange:
 
 def _read_weekday(match: re.Match[str], today: date) -> DateRange:
     """The latest such day before today."""
-    return _make_day(today - timedelta((today.weekday() - _WEEKDAYS.index(match["weekday"]) - 1) % 7 + 1))
+    return _make_day(today - timedelta((today.weekday() - WEEKDAYS.index(match["weekday"]) - 1) % 7 + 1))
 
 
 def _read_week_before(match: re.Match[str], today: date) -> DateRange:

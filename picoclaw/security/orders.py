@@ -225,12 +225,7 @@ def _remove_words(wanted: list[str], sentences: Iterable[list[str]]) -> Iterator
                 yield words[:begin] + words[begin + len(wanted) :]
 
 
-_NUMBERS = {
-    word: str(number)
-    for number, word in enumerate(
-        ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-    )
-}
+_NUMBERS = {word: str(number) for number, word in enumerate(times.NUMBERS)}
 _DAY_WORDS = frozenset({"today", "tonight", "tomorrow", *times.CRON_WEEKDAYS})
 _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _CLOCK = pattern(r"(?:\b(at|to|until|till) )?(?<![\w.:-])(\d{1,2})(?:[:.](\d\d))?(?: ?(am|pm|uhr))?(?![\w:-])")

@@ -179,10 +179,7 @@ def compute_digest(asked: CallRequest) -> str:
 def join_questions(calls: Iterable[str]) -> str:
     """Show several calls that one answer is given to."""
     shown = list(calls)
-    return "\n".join([f"{len(shown)} {JOINT_QUESTION}", *shown])
-
-
-JOINT_QUESTION = "calls, one answer for all of them:"
+    return "\n".join([f"{len(shown)} calls, one answer for all of them:", *shown])
 
 
 def _name_origin(origin: Origin) -> str:

@@ -45,20 +45,24 @@ class PolicyLoader:
 
     def policy(self) -> Policy:
         """The rules; the file is read again when it has changed. Raises nothing."""
-        if (seen := _stat_file(self.file)) != self._seen:
+        seen: tuple[int, ...] = ()
+        with suppress(OSError):
+            now = self.file.stat()
+            seen = now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
+        if seen != self._seen:
             found = load_policy(self.file)
             self._seen, self._written = seen, found.policy
             self._problem = _format_problems(self.file, found.problems)
         effects: dict[Effect, Mapping[str, Verdict]] = dict(self._written.effects)
         tools: dict[str, Mapping[str, Verdict]] = dict(self._written.tools)
         if self.exec_ == "ask":
-            usual = self._written.verdict
-            tools["exec"] = {
-                column: pick_stricter(usual("exec", "exec", column)[0], "ask") for column in VerdictRow._fields
-            }
-            effects["exec"] = {
-                column: pick_stricter(usual("exec", "", column)[0], "ask") for column in VerdictRow._fields
-            }
+            tools["exec"], effects["exec"] = (
+                {
+                    column: pick_stricter(self._written.verdict("exec", tool, column)[0], "ask")
+                    for column in VerdictRow._fields
+                }
+                for tool in ("exec", "")
+            )
         if self.rehearses():
             effects["actuate"] = dict.fromkeys(VerdictRow._fields, "allow")
         return replace(self._written, effects=effects, tools=tools, always=_StandingApprovals(self.approvals))
@@ -83,14 +87,6 @@ def _format_problems(file: Path, problems: tuple[str, ...]) -> str:
     first = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
     more = f" (and {len(problems) - 1} more: see `picoclaw policy`)" if len(problems) > 1 else ""
     return f"{first}{more}; until it is mended, everything that changes something is asked about"
-
-
-def _stat_file(file: Path) -> tuple[int, ...]:
-    try:
-        now = file.stat()
-    except OSError:
-        return ()
-    return now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
 
 
 class _StandingApprovals(Mapping[str, int]):
