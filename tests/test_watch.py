@@ -287,10 +287,10 @@ class Broken:
 
     path = Path(__file__)
 
-    def transaction(self):
+    def transaction(self, *_):
         raise StoreError("history.db: the disk is full")
 
-    reading = transaction
+    reading = select = select_value = write = transaction
 
     def close(self):
         pass
