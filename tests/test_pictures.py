@@ -125,7 +125,7 @@ def test_a_picture_is_shown_in_its_own_turn_and_named_in_later_ones(workspace: P
     with server:
         bodies, first = ask(server, workspace.parent, api=api, images=True)
     assert first.reply == "A lamp."
-    assert first.heard == ("inbox/a.jpg",)
+    assert first.taints == ("inbox/a.jpg",)
     assert all(not message.images for message in first.messages)
     assert ["base64" in body for body in bodies] == [True, False]
     assert ["inbox/a.jpg" in body for body in bodies] == [True, True]
@@ -136,7 +136,7 @@ def test_a_blind_model_is_told_the_name(workspace: Path) -> None:
         bodies, first = ask(server, workspace.parent)
     assert ["base64" in body for body in bodies] == [False, False]
     assert "inbox/a.jpg" in bodies[0]
-    assert first.heard == ()
+    assert first.taints == ()
 
 
 @pytest.mark.parametrize(
