@@ -155,7 +155,7 @@ class HiddenSpan(NamedTuple):
 
 
 def find_hidden(text: str, *, trusting: bool) -> list[HiddenSpan]:
-    """Find what is not shown, in its order. `trusting`: as said of `visible`."""
+    """Find what is not shown, in its order. `trusting`: as in `remove_hidden`."""
     if not _MAYBE_HIDDEN.search(text):
         return []
     viewer = _HiddenFinder(text, trusting=trusting)
@@ -316,7 +316,7 @@ def blank_comments(text: str) -> str:
 
 
 def describe_hidden(text: str, *, trusting: bool = False) -> list[str]:
-    """Say in words what `visible` leaves out: "1 comment", "3 invisible characters"."""
+    """Say in words what `remove_hidden` leaves out: "1 comment", "3 invisible characters"."""
     plain, left_out = _normalize_and_find_hidden(text, trusting=trusting)
     counted = Counter(what for _, _, what in left_out)
     rest = _remove_spans(plain, left_out)

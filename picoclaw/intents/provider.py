@@ -55,7 +55,7 @@ class IntentProvider:
         return found is not None and (found.tool == onboarding.ONBOARDING_TOOL or found.route == "meeting")
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
-        """What a user's message means, without the block that tells a model the time; `offered` as in Matcher.match."""
+        """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
         return self._matcher.match(_clean_text(text), offered)
 
     def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> IntentMatch | None:

@@ -157,8 +157,7 @@ class SlotReader:
             if hit and hit[0] != value:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
-    def _term(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        return self._choice(slot, s, i)
+    _term = _choice
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
