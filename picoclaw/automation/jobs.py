@@ -74,8 +74,8 @@ def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecis
     at = now.wall - come.late_s
     others = f" ({come.others} earlier ones were missed)" if come.others else ""
     if job.claimed:
-        letter = "" if job.last_status == SKIPPED else f"{_describe_job(job)} is skipped: it still runs{others}"
-        return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED)), letter, now.wall)
+        message = "" if job.last_status == SKIPPED else f"{_describe_job(job)} is skipped: it still runs{others}"
+        return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED)), message, now.wall)
     if come.late_s > GRACE_S and job.catch_up == "skip":
         skipped = f"{_describe_job(job)} was not done: it was due {format_duration(come.late_s)} ago{others}"
         return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED, last_error=skipped)), skipped, now.wall)
@@ -102,17 +102,17 @@ def finish_run(job: Job, outcome: JobOutcome, wall: float) -> JobDecision:
     text = (
         outcome.text if job.kind in {"turn", "fresh"} or not outcome.text else f"{_describe_job(job)}: {outcome.text}"
     )
-    letter = text if tells else f"{_describe_job(job)} works again" if job.failures else ""
+    message = text if tells else f"{_describe_job(job)} works again" if job.failures else ""
     kept = job._replace(last_status=OK, last_error="", failures=0, told=mark)
     over = job.plan.kind == "at" and not job.enabled  # it may have been given another time meanwhile
-    return JobDecision(None if over else kept, letter, wall)
+    return JobDecision(None if over else kept, message, wall)
 
 
 def _record_failure(job: Job, status: str, why: str, wall: float) -> JobDecision:
     """A failure is told once, until it has worked again."""
     why = why[:_LONGEST_ERROR]
-    letter = "" if job.failures else f"{_describe_job(job)}: {status}: {why}"
-    return JobDecision(job._replace(last_status=status, last_error=why, failures=job.failures + 1), letter, wall)
+    message = "" if job.failures else f"{_describe_job(job)}: {status}: {why}"
+    return JobDecision(job._replace(last_status=status, last_error=why, failures=job.failures + 1), message, wall)
 
 
 def _describe_job(job: Job) -> str:
@@ -190,7 +190,7 @@ def needs_date(job: Job, boot: str) -> bool:
 
 
 def get_job_wait(job: Job, now: JobContext) -> float | None:
-    """Seconds until there is something to decide on; None when that takes a bell, or the date to be set."""
+    """Seconds until there is something to decide on; None when that takes a wake-up, or the date to be set."""
     if not job.enabled:
         return None
     if job.plan.kind != "cron" and job.boot in {now.boot, _mark_unsure(now.boot)}:
@@ -218,45 +218,45 @@ def is_overdue(job: Job, wall: float) -> bool:
 # Tells what lies in the outbox, so that nothing is lost, and nothing comes twice without saying so.
 
 MessageSender = Callable[[OutboxMessage], None]
-"""Shows a letter; raises OSError when that cannot be done now."""
+"""Shows a message; raises OSError when that cannot be done now."""
 
 
 def deliver_messages(outbox: Outbox, tell: MessageSender, session: str = "") -> list[OutboxMessage]:
-    """Tell every letter that is waiting; what cannot be shown stays.
+    """Show every message that is waiting; what cannot be shown stays.
 
     Told in the chat `session`, those for a chat that another process has open are left to it, and are returned.
     """
     waiting = outbox.waiting()
     elsewhere = outbox.elsewhere() - {session} if session and waiting else frozenset()
-    for letter in waiting:
-        if letter.session not in elsewhere and outbox.begin(letter):
+    for message in waiting:
+        if message.session not in elsewhere and outbox.begin(message):
             try:
-                tell(letter)
+                tell(message)
             except OSError:
-                outbox.put_back(letter)
+                outbox.put_back(message)
                 break
-            outbox.strike(letter)
-    return [letter for letter in waiting if letter.session in elsewhere]
+            outbox.strike(message)
+    return [message for message in waiting if message.session in elsewhere]
 
 
 @contextmanager
 def open_chat(
     outbox: Outbox, session: str, tell: MessageSender, ring: Callable[[], None]
 ) -> Iterator[Callable[[], None]]:
-    """Have a chat open; gives what delivers its letters, and those of chats that nobody has open.
+    """Have a chat open; gives what delivers its messages, and those of chats that nobody has open.
 
-    `ring` wakes the others on this home: once for each letter that is theirs, and when this chat is closed.
+    `ring` wakes the others on this home: once for each message that is theirs, and when this chat is closed.
     """
     called: set[int] = set()
 
     def post() -> None:
-        left = {letter.number for letter in deliver_messages(outbox, tell, session)}
+        left = {message.number for message in deliver_messages(outbox, tell, session)}
         if left - called:
             ring()
         called.intersection_update(left)
         called.update(left)
 
-    with suppress(StoreError):  # then any chat may tell its letters, as if it were closed
+    with suppress(StoreError):  # then any chat may show its messages, as if it were closed
         outbox.attend(session)
     try:
         yield post
@@ -266,11 +266,11 @@ def open_chat(
         ring()
 
 
-def format_message(letter: OutboxMessage, session: str, wall: float) -> str:
-    """Word a letter for the chat `session`, with a note when it comes late, again, or is for another chat."""
-    whose = "" if letter.session == session else f"For chat {letter.session!r}: "
-    late = wall - letter.at
+def format_message(message: OutboxMessage, session: str, wall: float) -> str:
+    """Word a message for the chat `session`, with a note when it comes late, again, or is for another chat."""
+    whose = "" if message.session == session else f"For chat {message.session!r}: "
+    late = wall - message.at
     due = f" (was due {format_duration(late)} ago)" if late > GRACE_S else ""
-    again = " (perhaps told before: picoclaw ended while it told this)" if letter.begun else ""
-    apart = "\n" if due + again and letter.text.endswith(")") else ""  # the line of a file is one by itself
-    return f"{whose}{letter.text}{apart}{due}{again}"
+    again = " (perhaps told before: picoclaw ended while it told this)" if message.begun else ""
+    apart = "\n" if due + again and message.text.endswith(")") else ""  # the line of a file is one by itself
+    return f"{whose}{message.text}{apart}{due}{again}"

@@ -245,7 +245,7 @@ def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
     return fired
 
 
-# Follows the rules: hands each what was measured, writes down what fires, and has it done. No model, no network.
+# Follows the rules: gives each what was measured, writes down what fires, and has it done. No model, no network.
 
 _UNTRUSTED_CHECK_S = 60.0
 TOLD = "told"
@@ -270,10 +270,10 @@ HistoryQuery = Callable[[Series, times.TimeRange], SampleSpan | None]
 class RuleEngine:
     """The rules of one home, each with its state."""
 
-    def __init__(self, firings: Callable[[], RuleLog], hands: RuleActions, past: HistoryQuery) -> None:
+    def __init__(self, firings: Callable[[], RuleLog], actions: RuleActions, past: HistoryQuery) -> None:
         """`firings()` opens the store when it is needed; `past(series, range)` tells what was measured."""
         self._firings = firings
-        self._hands = hands
+        self._actions = actions
         self._past = past
         self._states: dict[str, RuleState] = {}
         self._kept: dict[str, str] = {}
@@ -386,16 +386,16 @@ class RuleEngine:
         """Do what a rule says, the output first; returns what became of it."""
         written, outcomes = rule.written, []
         if written.output:
-            outcomes.append(self._try(lambda: self._hands.switch(written.output, written.level, seconds)))
+            outcomes.append(self._try(lambda: self._actions.switch(written.output, written.level, seconds)))
         if written.notify:
             outcomes.append(self._try(lambda: self._told(f"{written.notify} ({rule.name}: {why})")))
         if written.ask:
-            outcomes.append(self._try(lambda: self._hands.ask(f"{written.ask}\n({rule.name}: {why})", rule.name)))
+            outcomes.append(self._try(lambda: self._actions.ask(f"{written.ask}\n({rule.name}: {why})", rule.name)))
         bad = [outcome for outcome in outcomes if outcome.startswith("failed")]
         return "; ".join([*bad, *(outcome for outcome in outcomes if outcome not in bad)])
 
     def _told(self, text: str) -> str:
-        return self._hands.tell(text) or TOLD
+        return self._actions.tell(text) or TOLD
 
     @staticmethod
     def _try(act: Callable[[], str]) -> str:
@@ -428,17 +428,17 @@ class RuleEngine:
             self._try(lambda: self._told(text))
 
 
-def format_delivery(letters: Iterable[int]) -> str:
-    """Say in an outcome by which letters the owner is told; `outcome_now` reads it again."""
-    return f"{TOLD} by letter {', '.join(map(str, letters))}"
+def format_delivery(messages: Iterable[int]) -> str:
+    """Say in an outcome with which messages of the outbox the owner is told; `format_outcome` reads it again."""
+    return f"{TOLD} by letter {', '.join(map(str, messages))}"
 
 
 def format_outcome(outcome: str, waiting: Container[int]) -> str:
-    """Word an outcome for the log: told, or waiting as long as all the letters that tell it are `waiting`."""
+    """Word an outcome for the log: told, or waiting while all the messages that tell it are `waiting`."""
 
     def worded(found: re.Match[str]) -> str:
-        letters = map(int, found[1].split(", "))
-        return "waiting: nobody could be told yet" if all(number in waiting for number in letters) else TOLD
+        messages = map(int, found[1].split(", "))
+        return "waiting: nobody could be told yet" if all(number in waiting for number in messages) else TOLD
 
     return _DELIVERY.sub(worded, outcome)
 

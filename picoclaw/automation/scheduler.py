@@ -33,11 +33,11 @@ _UNWATCHED_SLEEP_S = 600.0
 _JOIN_TIMEOUT_S = 5.0
 _STEP_LIMIT_S = 120.0
 StepFunction = Callable[[float, float], float | None]
-"""Takes the date and the clock that nobody can set; returns how long it may sleep, None for until the bell."""
+"""Takes the date and the clock that nobody can set; returns how long it may sleep, None for until it is woken."""
 
 
 class SchedulerThread:
-    """Steps through what it is given, whenever something is due, the bell of its home rings or the date is set."""
+    """Runs its steps whenever something is due, another process of its home wakes it or the date is set."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class SchedulerThread:
     ) -> None:
         """`opened(stack)` is called in the thread and makes what is stepped; `say` tells a person what is wrong.
 
-        `expect` is told in how many seconds the thread will be heard of again, None for when its bell rings. Raises
-        OSError when the home folder takes no bell.
+        `expect` is told in how many seconds the thread will be heard of again, None for when it is woken. Raises
+        OSError when no pipe can be made.
         """
         self._opened = opened
         self._say = say
         self._expect = expect
-        self._bell = Wakeup(home)
+        self._wakeup = Wakeup(home)
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="reflex", daemon=True)
 
@@ -64,15 +64,15 @@ class SchedulerThread:
 
     def ring(self) -> None:
         """Have it look again; may be called from any thread."""
-        self._bell.ring()
+        self._wakeup.ring()
 
     def stop(self) -> None:
-        """End, and wait until the thread has let go of what it opened; one that hangs keeps its bell."""
+        """End, and wait until the thread has let go of what it opened; one that hangs keeps its pipe."""
         self._ending = True
-        self._bell.ring()
+        self._wakeup.ring()
         self._thread.join(_JOIN_TIMEOUT_S)
         if not self._thread.is_alive():
-            self._bell.close()
+            self._wakeup.close()
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -91,7 +91,7 @@ class SchedulerThread:
                 if wait is not None:
                     wait = min(max(0.0, wait), _LONGEST_SLEEP_S if watch >= 0 else _UNWATCHED_SLEEP_S)
                 self._expect(None if wait is None else wait + _STEP_LIMIT_S)
-                self._bell.wait(wait, watch)
+                self._wakeup.wait(wait, watch)
                 if watch >= 0:
                     clock.has_clock_stepped(watch)
 
@@ -113,7 +113,7 @@ class Scheduler:
     def __init__(
         self, jobs: Jobs, watch: ClockWatch, run: JobRunner, post: Callable[[], None], say: Callable[[str], None]
     ) -> None:
-        """`run` does what is more than a reminder, `post` tells the letters, `say` a person what is wrong."""
+        """`run` does what is more than a reminder, `post` shows the messages, `say` a person what is wrong."""
         self._jobs = jobs
         self._watch = watch
         self._run = run

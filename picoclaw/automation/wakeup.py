@@ -1,4 +1,4 @@
-"""How one process wakes the clockwork of the others on the same home: a named pipe each, no polling (fifo(7))."""
+"""How one process wakes the schedulers of the others on the same home: a named pipe each, no polling (fifo(7))."""
 
 import contextlib
 import errno
@@ -11,12 +11,12 @@ _PIPE_PREFIX = "bell-"
 
 
 class Wakeup:
-    """Something to sleep on until it rings. A context manager."""
+    """Something to sleep on until another thread or process rings. A context manager."""
 
     def __init__(self, home: Path, suffix: str = "") -> None:
-        """Hang it up in the home folder, and take down those of the dead; a process has one for each suffix.
+        """Make its pipe in the home folder, one for each suffix, and remove those of processes that ended.
 
-        Where the disk takes no name for it, only this process can ring it. Raises OSError if it cannot be made.
+        Where the disk takes no name for it, only this process can wake it. Raises OSError if it cannot be made.
         """
         wake_all(home)
         self._path = home / f"{_PIPE_PREFIX}{os.getpid()}{suffix}"
@@ -27,7 +27,7 @@ class Wakeup:
             self._pipe = self._end = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             self._pipe, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._hangs = True
+        self._is_open = True
         self._lock = threading.Lock()
 
     def wait(self, seconds: float | None, other: int = -1) -> None:
@@ -42,23 +42,23 @@ class Wakeup:
         return self._pipe
 
     def ring(self) -> None:
-        """Wake whoever waits on this one; may be called from any thread, also when it is taken down already."""
+        """Wake whoever waits on this one; may be called from any thread, also when it is closed already."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full, so it has rung
-            if self._hangs:  # else the number may be another file's by now
+            if self._is_open:  # else the number may be another file's by now
                 os.write(self._end, b"!")
 
     def close(self) -> None:
-        """Take it down; one that stays on a disk that fails is taken down by the next that rings."""
+        """Remove the pipe; one that stays on a disk that fails is removed by the next that rings."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         with self._lock:
-            self._hangs = False
+            self._is_open = False
             for file in {self._pipe, self._end}:
                 os.close(file)
 
 
 def wake_all(home: Path) -> None:
-    """Wake everyone who sleeps on a bell of this home; a bell whose owner is dead is taken down."""
+    """Wake all processes of this home; a pipe that nobody reads any more is removed."""
     for path in home.glob(f"{_PIPE_PREFIX}*"):
         with contextlib.suppress(OSError):
             try:

@@ -151,7 +151,7 @@ class House:
         works._watch = watch  # type: ignore[method-assign]
         self.works = works
         self.steps = works._open(self.stack)
-        self.stack.callback(works._thread._bell.close)
+        self.stack.callback(works._thread._wakeup.close)
 
     def _job(self, job: Job) -> Any:
         self.seen(("job", job.payload))
