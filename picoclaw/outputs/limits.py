@@ -3,6 +3,7 @@
 All moments are seconds of CLOCK_BOOTTIME (clock_gettime(2)), which no change of the date can move.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -130,7 +131,9 @@ def _check_longest_on(output: OutputConfig, ask: OutputRequest, moment: LimitCon
         return f"{output.name} has been on for its {output.longest_on_s:g} s; switch it off first"
     if seconds > room:
         since = " since it was switched on" if _get_open_period(output, moment) else ""
-        return f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {_floor(room)} seconds"
+        return (
+            f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {math.floor(room)} seconds"
+        )
     return "" if seconds > 0 else "seconds must be more than 0"
 
 
@@ -139,7 +142,7 @@ def _check_shortest_off(output: OutputConfig, _: OutputRequest, moment: LimitCon
     if not spells or spells[-1].ended is None:
         return ""
     rest = spells[-1].ended + output.shortest_off_s - moment.now
-    return f"{output.name} has to rest for {output.shortest_off_s:g} s: wait {_ceil(rest)} s" if rest > 0 else ""
+    return f"{output.name} has to rest for {output.shortest_off_s:g} s: wait {math.ceil(rest)} s" if rest > 0 else ""
 
 
 def _check_duty(output: OutputConfig, ask: OutputRequest, moment: LimitContext) -> str:
@@ -149,10 +152,8 @@ def _check_duty(output: OutputConfig, ask: OutputRequest, moment: LimitContext) 
     # An hour that begins now holds no more than an hour of it.
     if min(resolve_seconds(output, ask, moment), HOUR_S) <= left or output.duty_s_per_hour >= HOUR_S:
         return ""
-    hint = f"ask for at most {_floor(left)} seconds" if left >= 1 else "wait"
-    return (
-        f"{output.name} may be on {output.duty_s_per_hour:g} s of any hour, {max(0, _floor(left))} s are left: {hint}"
-    )
+    hint = f"ask for at most {math.floor(left)} seconds" if left >= 1 else "wait"
+    return f"{output.name} may be on {output.duty_s_per_hour:g} s of any hour, {max(0, math.floor(left))} s are left: {hint}"
 
 
 def sum_on_time(spells: Sequence[OnPeriod], now: float) -> float:
@@ -218,11 +219,3 @@ def prune_periods(spells: Sequence[OnPeriod], output: OutputConfig | None, now: 
     horizon = now - max(HOUR_S, output.shortest_off_s if output else 24 * HOUR_S)
     yield from (s for s in spells[:-1] if s.ended is None or s.ended > horizon)
     yield from spells[-1:]
-
-
-def _floor(seconds: float) -> int:
-    return int(seconds // 1)
-
-
-def _ceil(seconds: float) -> int:
-    return -int(-seconds // 1)

@@ -38,7 +38,8 @@ def stop_outputs(home: Path, board: Callable[[], str], who: str, *, stop: bool =
         keeping = threading.Thread(target=_save_stop, args=(home,), daemon=True)
         keeping.start()
         keeping.join(_ANSWER_S)
-    return _request_stop(home, who, stop=stop) or _stop_directly(home, board, who, stop=stop)
+    answer = endpoint.ask(home, {"do": "stop" if stop else "safe", "who": who}, _ANSWER_S)
+    return str(answer.get("text")) if answer.get("ok") else _stop_directly(home, board, who, stop=stop)
 
 
 def _save_stop(home: Path) -> None:
@@ -46,17 +47,10 @@ def _save_stop(home: Path) -> None:
         (home / endpoint.STOP_FILE).touch(mode=0o600)
 
 
-def _request_stop(home: Path, who: str, *, stop: bool) -> str:
-    if connection := endpoint.connect(home, _ANSWER_S):
-        with connection, contextlib.suppress(OSError, ValueError):
-            answer = endpoint.exchange(connection, {"do": "stop" if stop else "safe", "who": who}, _ANSWER_S)
-            if answer.get("ok"):
-                return str(answer.get("text"))
-    return ""
-
-
 def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool) -> str:
-    from picoclaw.outputs.supervisor.rescue import describe_unarmed_outputs, rescue
+    from picoclaw.outputs.config import describe_unarmed, load_outputs
+    from picoclaw.outputs.supervisor.rescue import rescue
+    from picoclaw.workspace import find_outputs_file
 
     lock = _kill_supervisor(home, gently=stop)
     try:
@@ -69,8 +63,9 @@ def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool
     if problems:
         listed = "; ".join(problems.values())
         raise HardwareError(f"not everything could be brought to its safe level: {listed}; cut the power of the loads")
+    unarmed = describe_unarmed(home, load_outputs(find_outputs_file(home)).outputs)
     resume = "; `picoclaw outputs resume` ends the stop" if stop else ""
-    return f"everything is at its safe level{describe_unarmed_outputs(home)}{resume}"
+    return f"everything is at its safe level{unarmed}{resume}"
 
 
 def recover_outputs(home: Path, board: Callable[[], str]) -> bool:
@@ -106,11 +101,8 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
 
 def _list_outputs(home: Path, seconds: float) -> Sequence[Any] | None:
     """Ask the keeper for its outputs; None when none answers."""
-    if connection := endpoint.connect(home, seconds):
-        with connection, contextlib.suppress(OSError, ValueError):
-            found = endpoint.exchange(connection, {"do": "list"}, seconds).get("outputs")
-            return found if isinstance(found, list) else None
-    return None
+    found = endpoint.ask(home, {"do": "list"}, seconds).get("outputs")
+    return found if isinstance(found, list) else None
 
 
 def watch_outputs(

@@ -294,9 +294,11 @@ class Samples(Table):
 
         Raises StoreError; on a disk that is nearly full, the rules' part is kept all the same.
         """
-        problem = self._nearly_full()
-        if problem:
-            blocks, troubles = (), ()
+        problem = ""
+        try:
+            check_reserve("measurements", self._database.path.parent)
+        except DiskNearlyFull as error:
+            blocks, troubles, problem = (), (), explain_os_error(error)
         with self._database.transaction() as connection:
             boot = register_boot(connection, moment)
             for block in blocks:
@@ -310,13 +312,6 @@ class Samples(Table):
             save_rule_states(connection, states or {})
         if problem:
             raise StoreError(problem)
-
-    def _nearly_full(self) -> str:
-        try:
-            check_reserve("measurements", self._database.path.parent)
-        except DiskNearlyFull as error:
-            return explain_os_error(error)
-        return ""
 
     def fold(self, moment: ClockReading) -> None:
         """Put what has grown old into longer spans, and drop what has grown too old; a few hours of it at a time."""
@@ -362,17 +357,15 @@ class Samples(Table):
 
     def undated(self, begin: float, end: float) -> bool:
         """Tell whether some of a time is by a clock that nothing vouched for."""
-        with self._database.reading() as connection:
-            sql = (
-                "SELECT 1 FROM raw JOIN boots ON boots.id = raw.boot"
-                " WHERE NOT trusted AND began + offset >= ? AND began + offset < ? LIMIT 1"
-            )
-            return connection.execute(sql, (begin, end)).fetchone() is not None
+        sql = (
+            "SELECT 1 FROM raw JOIN boots ON boots.id = raw.boot"
+            " WHERE NOT trusted AND began + offset >= ? AND began + offset < ? LIMIT 1"
+        )
+        return bool(self._database.select(sql, begin, end))
 
     def dated(self, boot: str) -> bool:
         """Tell whether whoever measures has believed the date of a boot."""
-        with self._database.reading() as connection:
-            return bool(connection.execute("SELECT trusted FROM boots WHERE boot = ?", (boot,)).get)
+        return bool(self._database.select_value("SELECT trusted FROM boots WHERE boot = ?", boot))
 
     def _between(self, series: Series, begin: float, end: float) -> Iterator[SampleSpan]:
         with self._database.reading() as connection:

@@ -9,7 +9,7 @@ from picoclaw.errors import BusFault
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
-from picoclaw.outputs.supervisor import endpoint, plan
+from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.leases import Leases
 from picoclaw.outputs.supervisor.lines import OutputDrivers
 from picoclaw.outputs.supervisor.requests import RequestHandler
@@ -167,7 +167,7 @@ class Desk:
             self.samples,
             self.clock,
             lambda: wall,
-            lambda known: plan.check_wiring(self.board, home, known),
+            self.board,
         )
         self.arbiter.begin()
 

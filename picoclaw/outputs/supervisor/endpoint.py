@@ -79,6 +79,14 @@ def connect(home: Path, seconds: float) -> socket.socket | None:
     return connect_unix(home / SOCKET_FILE, seconds)
 
 
+def ask(home: Path, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Exchange one request over a connection of its own; {} when no keeper answers in time."""
+    if connection := connect(home, seconds):
+        with connection, contextlib.suppress(OSError, ValueError):
+            return exchange(connection, request, seconds)
+    return {}
+
+
 def exchange(connection: socket.socket, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Send a request and wait for its answer. Raises OSError (also when the time is over), ValueError."""
     connection.settimeout(seconds)

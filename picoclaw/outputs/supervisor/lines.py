@@ -242,7 +242,7 @@ class StopButtonInput:
         board: Board,
         hear: Callable[[LineHandle, Callable[[], None]], None],
         forget: Callable[[LineHandle], object],
-        pressed: Callable[[], None],
+        pressed: Callable[[], object],
     ) -> None:
         """`hear` calls back when the line has an edge, `forget` ends that; `pressed` is told of a press."""
         self._board = board

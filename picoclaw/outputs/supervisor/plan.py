@@ -1,6 +1,6 @@
 """Whether what outputs.toml names is there, belongs to nothing else, and can do what is asked of it. Drives nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,10 +89,10 @@ def _check_pwm(board: Board, output: OutputConfig) -> None:
 class OutputPlan:
     """The declarations of one home."""
 
-    def __init__(self, home: Path, check: Callable[[OutputsFile], WiringCheck]) -> None:
-        """`check` looks at the wiring; nothing is read before `load`."""
+    def __init__(self, home: Path, board: Board) -> None:
+        """Nothing is read before `load`."""
         self._home = home
-        self._check = check
+        self._board = board
         self._lock = endpoint.get_lock_inode(home)
         self._signature: tuple[object, ...] = ()
         self.declared = OutputsFile(home, {})
@@ -113,12 +113,12 @@ class OutputPlan:
         path = find_outputs_file(self._home)
         self._signature = _get_signature(path)
         self.declared = config.load_outputs(path)
-        self.wiring = self._check(self.declared)
+        self.wiring = check_wiring(self._board, self._home, self.declared)
 
     def fault(self, name: str) -> str:
         """Say what is wrong with an output's place; it may have been plugged in since."""
         if name in self.wiring.faults:
-            self.wiring = self._check(self.declared)
+            self.wiring = check_wiring(self._board, self._home, self.declared)
         return self.wiring.faults.get(name, "")
 
     def armed(self) -> dict[str, OutputConfig]:
@@ -129,10 +129,6 @@ class OutputPlan:
     def usable(self) -> dict[str, OutputConfig]:
         """Return the armed outputs that are there: the others were never driven."""
         return {name: output for name, output in self.armed().items() if name not in self.wiring.faults}
-
-    def undriven(self) -> str:
-        """Say which outputs are left alone, because nobody has armed them."""
-        return config.describe_unarmed(self._home, self.declared.outputs)
 
 
 def _get_signature(path: Path) -> tuple[object, ...]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.files import explain_os_error
+from picoclaw.hw.board import Board
 from picoclaw.outputs import config
-from picoclaw.outputs.config import OutputConfig, OutputsFile, format_level
+from picoclaw.outputs.config import OutputConfig, format_level
 from picoclaw.outputs.limits import (
     LimitContext,
     OutputRequest,
@@ -19,7 +20,7 @@ from picoclaw.outputs.limits import (
 from picoclaw.outputs.supervisor.endpoint import STOP_FILE
 from picoclaw.outputs.supervisor.leases import Lease, Leases, SampleSource
 from picoclaw.outputs.supervisor.lines import StopButtonInput
-from picoclaw.outputs.supervisor.plan import OutputPlan, WiringCheck
+from picoclaw.outputs.supervisor.plan import OutputPlan
 
 Answer = dict[str, Any]
 _ANY_BOARD = {"stop", "safe", "off", "leave", "release"}  # they can only make something safe
@@ -89,16 +90,16 @@ class RequestHandler:
         samples: SampleSource,
         clock: Callable[[], float],
         wall: Callable[[], datetime | None],
-        check: Callable[[OutputsFile], WiringCheck],
+        board: Board,
     ) -> None:
-        """`clock` gives boottime; `wall` local time, None when it is not trusted; `check` looks at the wiring."""
+        """`clock` gives boottime; `wall` local time, None when it is not trusted."""
         self._home = home
         self._leases = leases
         self._samples = samples
         self._clock = clock
         self._wall = wall
         self._trouble = ""
-        self._plan = OutputPlan(home, check)
+        self._plan = OutputPlan(home, board)
         self._looked = clock()
         self._stopped = ""
         self.button: StopButtonInput | None = None
@@ -253,14 +254,15 @@ class RequestHandler:
         problems = self._leases.safe_all([*self._plan.usable().values()], "stop")
         self._leases.journal.change(lambda: (self._home / STOP_FILE).touch(mode=0o600))
         self._leases.later("stop", who=who)
-        dry = self._plan.undriven()
+        unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
         return make_result(
-            problems, f"stopped: everything is at its safe level{dry}; `picoclaw outputs resume` ends that"
+            problems, f"stopped: everything is at its safe level{unarmed}; `picoclaw outputs resume` ends that"
         )
 
     def _all_off(self, who: str) -> Answer:
         problems = self._leases.safe_all([*self._plan.usable().values()], f"asked by {who}")
-        return make_result(problems, f"everything is at its safe level{self._plan.undriven()}")
+        unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
+        return make_result(problems, f"everything is at its safe level{unarmed}")
 
     def _resume(self, who: str, client: int, asked_at: float) -> Answer | None:
         if who != "owner":

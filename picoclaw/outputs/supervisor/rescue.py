@@ -6,13 +6,11 @@ from pathlib import Path
 from picoclaw.errors import ConfigError
 from picoclaw.hw import drivers
 from picoclaw.hw.board import Board
-from picoclaw.outputs import audit, config
-from picoclaw.outputs.config import OutputConfig
-from picoclaw.outputs.supervisor import plan
+from picoclaw.outputs import audit
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE, STOP_FILE
 from picoclaw.outputs.supervisor.leases import load_marker
 from picoclaw.outputs.supervisor.lines import make_safe
-from picoclaw.workspace import find_outputs_file
+from picoclaw.outputs.supervisor.plan import OutputPlan
 
 
 def open_board(kind: str, home: Path) -> Board:
@@ -42,7 +40,11 @@ def rescue(home: Path, kind: str, why: str, *, stop: bool = False) -> dict[str, 
     problems: dict[str, str] = {}
     for each in dict.fromkeys([left.board or kind, kind]):
         board = open_board(each, home)
-        outputs = _load_armed(board, home) if each == kind else {}
+        outputs = {}
+        if each == kind:
+            declared = OutputPlan(home, board)
+            declared.load()
+            outputs = declared.usable()
         if each == (left.board or kind):
             outputs |= {output.name: output for output in left.outputs}
         problems |= make_safe(board, home, outputs.values())
@@ -57,14 +59,3 @@ def rescue(home: Path, kind: str, why: str, *, stop: bool = False) -> dict[str, 
         with contextlib.suppress(OSError):
             (home / LIVE_FILE).unlink(missing_ok=True)
     return problems
-
-
-def _load_armed(board: Board, home: Path) -> dict[str, OutputConfig]:
-    known = config.load_outputs(find_outputs_file(home))
-    digests, faults = config.load_armed(home), plan.check_wiring(board, home, known).faults
-    return {n: output for n, output in known.outputs.items() if digests.get(n) == output.digest and n not in faults}
-
-
-def describe_unarmed_outputs(home: Path) -> str:
-    """Say which outputs were left alone, because nobody has armed them."""
-    return config.describe_unarmed(home, config.load_outputs(find_outputs_file(home)).outputs)

@@ -14,7 +14,6 @@ from typing import Any
 
 from picoclaw.automation import clock
 from picoclaw.hw.board import Board
-from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.endpoint import LONGEST_LINE
 from picoclaw.outputs.supervisor.leases import Leases
 from picoclaw.outputs.supervisor.lines import OutputDrivers, StopButtonInput
@@ -100,18 +99,17 @@ class SupervisorWorker:
             samples,
             clock.boottime,
             lambda: read_trusted_time(board, home),
-            lambda known: plan.check_wiring(board, home, known),
+            board,
         )
-        self.arbiter.button = StopButtonInput(board, self._hear, self._selector.unregister, self._pressed)
+        self.arbiter.button = StopButtonInput(
+            board, self._hear, self._selector.unregister, lambda: self.arbiter.stop("the stop button")
+        )
         self._hear(listener, self._accept)
         self._hear(watch, lambda: self.end(_WATCHDOG_GONE))
         self._hear(self._wake[0], lambda: self._drain(self._wake[0]))
 
     def _interrupt(self) -> None:
         os.write(self._wake[1], b"\0")
-
-    def _pressed(self) -> None:
-        self.arbiter.stop("the stop button")
 
     def _hear(self, what: Any, then: Callable[[], object]) -> None:
         self._selector.register(what, selectors.EVENT_READ, then)
