@@ -678,7 +678,7 @@ def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
 
 
 def test_a_message_that_is_the_order_needs_no_model_and_no_database(pumping):
-    turn = pumping.answer(Inbound("s", "STOP!"))
+    turn = pumping.dispatcher.answer(Inbound("s", "STOP!"))
     assert (turn.reply, turn.provider, turn.steps) == (SAFE, "stop", 0)
     assert runs(pumping) == ("0", True)
     assert not (pumping.config.home / "state.db").exists()
