@@ -163,7 +163,6 @@ SQLITE = {
     "maintenance/repair.py": "masks secrets in the copy that it makes",
     "maintenance/check.py": "looks",
     "maintenance/doctor.py": "looks",
-    "providers/ledger.py": "puts its rows into the transaction that keeps a turn",
     "memory/index.py": "the index, which is made again",
 }
 """Beside the store, whoever knows SQLite: a write elsewhere would not be one of Database's transactions."""
