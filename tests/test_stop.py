@@ -160,10 +160,7 @@ def test_a_command_that_runs_ends_within_a_second_of_the_word(tmp_path: Path) ->
             server.url, (tmp_path / "pid").exists, toolbox=ExecTools(tmp_path, {"PATH": "/usr/bin:/bin"})
         )
     assert (turn.stopped, took < AT_ONCE) == ("stopped", True), took
-    assert turn.tools[0].result in {
-        "[exit code -9]",
-        "[exit code 137]",
-    }  # 137: the walls told of it before they were killed too
+    assert turn.tools[0].result == "[exit code -9]"
     assert gone("sleep 6262")
 
 

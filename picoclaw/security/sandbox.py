@@ -10,6 +10,7 @@ import os
 import re
 import selectors
 import shutil
+import signal
 import stat
 import struct
 import threading
@@ -597,6 +598,7 @@ class RunningCommand:
         """`pipe` delivers its output, `feed` is its input (-1 for none); `held` placeholders end with it."""
         self._sandbox, self._pipe, self.stdin, self._held = process, pipe, feed, held
         self.output, self.exit_code, self._lock = CommandOutput(), 0, threading.Lock()
+        self._is_killed = False
         os.set_blocking(pipe, False)
         self.has_side_effects = False
         """Whether it may write or use the network."""
@@ -630,6 +632,7 @@ class RunningCommand:
 
     def kill(self) -> None:
         """Kill it with everything that it has started; from any thread."""
+        self._is_killed = True
         self._sandbox.kill()
 
     def close(self) -> int:
@@ -637,6 +640,8 @@ class RunningCommand:
         running_commands.discard(self)
         self._sandbox.kill()
         self.exit_code = self._sandbox.reap()
+        if self._is_killed and self.exit_code == 128 + signal.SIGKILL:  # bwrap could tell before it was killed too
+            self.exit_code = -signal.SIGKILL
         os.close(self._pipe)
         self.close_stdin()
         release_placeholders(self._held)

@@ -101,7 +101,8 @@ class _PendingCall:
         self.is_cut = False
 
     def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        self.is_sent = self.is_sent or event.endswith(".send_request_body.complete")
+        # from the beginning: one that times out between the sending and the end of this event may have arrived
+        self.is_sent = self.is_sent or event.endswith(".send_request_body.started")
         if self.connection and event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self.connection.stream = told["return_value"]
             if self.is_cut:
