@@ -217,10 +217,23 @@ def _reset(connection: apsw.Connection) -> None:
             connection.execute("VACUUM")
         finally:
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
-    connection.execute("PRAGMA journal_mode = WAL")
+    _begin_log(connection)
     with _transaction(connection):
         if not _has_current_schema(connection):  # another process may have been first
             connection.execute(_SCHEMA)
+
+
+def _begin_log(connection: apsw.Connection) -> None:
+    """Give the file a write-ahead log. SQLite does not wait by itself where two processes do that at once."""
+    until = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def _fetch(connection: apsw.Connection, sql: str, *values: object) -> list[tuple[Any, ...]]:
