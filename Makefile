@@ -18,7 +18,8 @@ test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile
 
 again: $(VENV)/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
 	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
-	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone
+	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone || \
+		$(VENV)/bin/python -m pytest --last-failed --ignore=tests/package --ignore=tests/hostile -m alone
 
 quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
 	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "not alone" $(QUICK) $(ARGS)
