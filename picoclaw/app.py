@@ -63,7 +63,7 @@ def make_tools(
 ) -> Iterator[object]:
     """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
 
-    `whole` keeps long results, `zone` is the owner's, and `do` has a helper's task done, None without a model.
+    `whole` keeps long results, `zone` is the owner's, and `do` has a sub-agent's task done, None without a model.
     """
     config, home, stores = app.config, app.config.home, app.stores
     yield app.wiring.sensors()
@@ -81,7 +81,7 @@ def make_tools(
     yield PulseTool(lambda: stores.pulse)
     yield MessageTool()
     yield SubagentTools(
-        lambda: app.subagent_tasks, lambda: app.toolset.names, config.helpers, do, partial(wake_all, home)
+        lambda: app.subagent_tasks, lambda: app.toolset.names, config.subagents, do, partial(wake_all, home)
     )
     if config.web.enabled:
         yield (pages := WebFetchTool(os.environ, config.web.seconds))

@@ -8,7 +8,7 @@ from threading import Event as Flag
 from typing import Any, Literal, NamedTuple
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "helper"]
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent"]
 """Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked."""
 
 DEFAULT_SESSION = "terminal"
@@ -206,7 +206,7 @@ class Caller:
     `who` names the person on the channel, such as `telegram:12345`, '' where there is one only.
 
     `reply_to` is the session that a later report goes to, the turn's own unless a job or a heartbeat asks. `depth` is 0
-    in a turn that a person, a job or a heartbeat asked for, 1 in a helper's, `task` that helper's number, and `may` the
+    in a turn that a person, a job or a heartbeat asked for, 1 in a sub-agent's, `task` that sub-agent's number, and `may` the
     tools that it may call, None for all. `stop` ends the turn, and what a tool of it waits for. `cause` names for the
     accounts what asks, where the origin does not. `planned`: it is a command that was planned, and is due.
     `private` names the tools by which the conversation has read what is the owner's: files, notes, the output of
@@ -235,7 +235,7 @@ class Caller:
 
     @property
     def purpose(self) -> Purpose:
-        usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "helper"} else "chat"
+        usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "subagent"} else "chat"
         return Purpose(self.cause or usual, self.reply_to or self.session)
 
 

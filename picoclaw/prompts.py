@@ -46,7 +46,7 @@ class PromptFacts:
     """What a system text is made of. What is empty or false leaves its section out.
 
     `skills` are the lines of the listing, or `many_skills` how many there are when they have to be searched for.
-    `pages` come in the order in which they are shown. `leave_to_helpers` are names of tools, `runtime` values of
+    `pages` come in the order in which they are shown. `leave_to_subagents` are names of tools, `runtime` values of
     the template of that name.
     """
 
@@ -64,8 +64,8 @@ class PromptFacts:
     pages: Sequence[Page] = ()
     silent: bool = False
     heartbeat: bool = False
-    helper: str = ""
-    leave_to_helpers: Sequence[str] = ()
+    subagent: str = ""
+    leave_to_subagents: Sequence[str] = ()
     runtime: Mapping[str, str] | None = None
 
 
@@ -77,7 +77,7 @@ CHECKLIST_PAGE = "HEARTBEAT.md"
 def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Section]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
     full, context, text = mode in _FULL_MODES, mode not in {"base", "none"}, mode != "none"
-    only_names = ", ".join(facts.leave_to_helpers)
+    only_names = ", ".join(facts.leave_to_subagents)
     rows: list[tuple[str, Any, Mapping[str, str]]] = [  # a section's name, whether it is shown, its values
         ("identity", text and facts.name, {"name": facts.name}),
         ("first_run", full and facts.first_run, {"content": facts.first_run}),
@@ -96,7 +96,7 @@ def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -
         ("context", context, {}),
         ("silent", context and facts.silent, {}),
         ("heartbeat", facts.heartbeat, {}),
-        ("helper", mode == "minimal" and facts.helper, {"content": facts.helper}),
+        ("subagent", mode == "minimal" and facts.subagent, {"content": facts.subagent}),
         ("runtime", text and facts.runtime is not None, facts.runtime or {}),
     ]
     sections = []

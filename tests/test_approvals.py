@@ -302,7 +302,7 @@ def test_a_call_is_made_when_the_yes_comes_and_only_then(house):
     assert house.noted == [f"yes to number 1 by {OWNER}", "number 1: done"]
 
 
-@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "rule", "helper"])
+@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "rule", "subagent"])
 def test_nobody_but_the_owner_can_say_yes(house, origin):
     house.ask()
     assert not house.say(origin=origin).good
@@ -380,7 +380,7 @@ class AlwaysOf(dict):
         (caller("guest", "telegram:9"), DEFAULT_SESSION),
         (caller("cron", "job 3", reply_to="telegram:9"), DEFAULT_SESSION),
         (caller("heartbeat", "heartbeat"), DEFAULT_SESSION),
-        (caller("helper", "helper:2", reply_to="telegram:9"), DEFAULT_SESSION),
+        (caller("subagent", "subagent:2", reply_to="telegram:9"), DEFAULT_SESSION),
     ],
 )
 @pytest.mark.parametrize("spoke", ["", "telegram:1"])
@@ -455,7 +455,7 @@ def test_a_yes_from_another_chat_has_the_first_one_go_on(desk):
     assert desk.shown("page:1") == []
 
 
-@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "helper"])
+@pytest.mark.parametrize("origin", ["guest", "cron", "heartbeat", "subagent"])
 def test_the_words_of_another_are_no_answer(desk, origin):
     desk.turn("write the plan")
     desk.turn("/yes 1", origin=origin)

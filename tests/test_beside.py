@@ -115,16 +115,16 @@ def test_many_commands_at_once_wait_for_each_other(daemon):
     assert picoclaw(daemon.home, "cron").stdout.count(" x") == 1
 
 
-# --- helpers
+# --- sub-agents
 
 
-def is_helpers(body):
+def is_subagents(body):
     return "have the spoons" not in str(body["messages"])
 
 
 def helping(body):
-    """A main turn gives work to a helper; the helper takes a moment to report."""
-    if is_helpers(body):
+    """A main turn gives work to a sub-agent; the sub-agent takes a moment to report."""
+    if is_subagents(body):
         return reply("There are nine spoons.", pause=0.05)
     if body["messages"][-1]["role"] == "tool":
         return reply("Somebody counts them.")
@@ -154,22 +154,22 @@ def without_mark(text):
     return "\n".join(line for line in text.splitlines() if not line.startswith("[simulated board"))
 
 
-def test_a_question_waits_for_the_helpers_that_it_has_set_to_work(kitchen):
+def test_a_question_waits_for_the_subagents_that_it_has_set_to_work(kitchen):
     asked = ask(kitchen, "-m", "have the spoons counted")
     first, second = without_mark(asked.stdout).splitlines()
     assert first == "Somebody counts them."
-    assert second.startswith("Helper spoons (1): There are nine spoons.")
-    assert (asked.returncode, asked.stderr) == (0, "picoclaw: waiting for 1 helper; Ctrl-C leaves\n")
+    assert second.startswith("Sub-agent spoons (1): There are nine spoons.")
+    assert (asked.returncode, asked.stderr) == (0, "picoclaw: waiting for 1 sub-agent; Ctrl-C leaves\n")
     assert Outbox(Database(kitchen[0] / "picoclaw/state.db")).waiting() == []
 
 
 def test_programs_get_the_reports_with_the_answer(kitchen):
     told = json.loads(ask(kitchen, "-m", "have the spoons counted", "--json").stdout)
     assert without_mark(told["reply"]).strip() == "Somebody counts them."
-    assert [report.startswith("Helper spoons (1): There are nine") for report in told["helpers"]] == [True]
+    assert [report.startswith("Sub-agent spoons (1): There are nine") for report in told["subagents"]] == [True]
 
 
-def test_a_pipe_waits_for_helpers_at_its_end(kitchen):
+def test_a_pipe_waits_for_subagents_at_its_end(kitchen):
     piped = ask(kitchen, stdin="have the spoons counted\nand again\n")
     assert piped.stdout.index("Somebody") < piped.stdout.index("Nothing more") < piped.stdout.index("nine spoons")
     assert piped.stdout.count("nine spoons") == 1
@@ -177,7 +177,7 @@ def test_a_pipe_waits_for_helpers_at_its_end(kitchen):
 
 def test_ctrl_c_leaves_the_report_to_the_next_chat(tmp_path):
     def slow(body):
-        return reply("There are nine spoons.", pause=0.3) if is_helpers(body) else helping(body)
+        return reply("There are nine spoons.", pause=0.3) if is_subagents(body) else helping(body)
 
     with ModelServer(slow) as server, Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon:
         daemon.ready()
@@ -190,9 +190,9 @@ def test_ctrl_c_leaves_the_report_to_the_next_chat(tmp_path):
             person.sees("There are nine spoons.")
 
 
-def test_a_daemon_that_dies_leaves_nobody_waiting_for_its_helpers(tmp_path):
+def test_a_daemon_that_dies_leaves_nobody_waiting_for_its_subagents(tmp_path):
     def never(body):
-        return silence() if is_helpers(body) else helping(body)
+        return silence() if is_subagents(body) else helping(body)
 
     with ModelServer(never) as server, Daemon(tmp_path, PICOCLAW_BASE_URL=server.url) as daemon:
         daemon.ready()
@@ -298,13 +298,13 @@ def test_a_chat_with_the_daemon_looks_like_one_of_its_own(tmp_path):
     assert attached == alone
 
 
-def test_an_end_of_a_turn_tells_of_helpers_and_of_what_waits_of_this_terminal_alone(daemon):
+def test_an_end_of_a_turn_tells_of_subagents_and_of_what_waits_of_this_terminal_alone(daemon):
     one, other = daemon.line(), daemon.line()
     one.say({"do": "chat", "session": "x", "text": "/usage", "id": "a"})
     other.say({"do": "chat", "session": "x", "text": "/usage"})
     end = events_until(one, "end")
     assert {"kept": "a", "behind": ""} in end
-    assert (end[-1]["end"]["waiting"], end[-1]["end"]["helpers"]) == (0, False)
+    assert (end[-1]["end"]["waiting"], end[-1]["end"]["subagents"]) == (0, False)
     one.say({"do": "chat", "session": "x", "text": "/usage", "id": "a"})
     assert one.next()["kept"] == "a"
     one.say({"do": "status"})

@@ -142,7 +142,7 @@ RIGHT = [
     ("/usage", "No model was used yet."),
     ("/model", "qwen."),
     ("/model default", "This conversation goes on with qwen."),
-    ("/tasks", "No helper was given anything to do in this chat."),
+    ("/tasks", "No sub-agent was given anything to do in this chat."),
     ("/stop", "Nothing is running. STOP, without the slash, brings the outputs to safety."),
     ("/Help", "/new "),
 ]
@@ -154,7 +154,7 @@ def test_before_anything_was_said(chat, text, said):
     assert not chat.app.stores.sessions.listed()
 
 
-@pytest.mark.parametrize("origin", ["cron", "heartbeat", "helper"])
+@pytest.mark.parametrize("origin", ["cron", "heartbeat", "subagent"])
 def test_only_a_person_gives_commands(chat, origin):
     chat.turn("hello")
     turn = chat.turn("/clear yes", origin=origin)
@@ -219,26 +219,26 @@ def test_clear_asks_and_then_deletes_for_good(chat, tmp_path):
     assert not [path for path in (tmp_path / "home").glob("state.db*") if b"xyzzy" in path.read_bytes()]
 
 
-def test_clear_takes_what_helpers_were_told(chat, tmp_path):
+def test_clear_takes_what_subagents_were_told(chat, tmp_path):
     def task(name, text):
         return Task(0, DEFAULT_SESSION, name, text, TaskUsage(20, 600.0, 1000))
 
-    helpers, stores = chat.app.subagent_tasks, chat.app.stores
+    subagents, stores = chat.app.subagent_tasks, chat.app.stores
     chat.turn("hello")
-    helpers.add([task("ferns", "the code is xyzzy"), task("moss", "count the moss")], 1.0)
-    helpers.add([task("fungi", "count the fungi")], 1.0)
-    ferns, moss = helpers.claim(1.0), helpers.claim(1.0)
-    helpers.progress(ferns, [Message("user", "xyzzy again")], TaskUsage())
-    assert helpers.finish(ferns, "done", "xyzzy it is", 2.0)
-    assert helpers.finish(moss, "done", "much", 2.0)
+    subagents.add([task("ferns", "the code is xyzzy"), task("moss", "count the moss")], 1.0)
+    subagents.add([task("fungi", "count the fungi")], 1.0)
+    ferns, moss = subagents.claim(1.0), subagents.claim(1.0)
+    subagents.progress(ferns, [Message("user", "xyzzy again")], TaskUsage())
+    assert subagents.finish(ferns, "done", "xyzzy it is", 2.0)
+    assert subagents.finish(moss, "done", "much", 2.0)
     stores.history.begin_act(DEFAULT_SESSION, ToolCall("c", "exec", {"command": "xyzzy"}), chat.app.now())
     assert chat("/clear").startswith("This would delete conversation 1 for good, 2 messages; 2")  # not told yet
     for letter in Outbox(stores.database).waiting():
         Outbox(stores.database).strike(letter)
-    assert chat("/clear").startswith("This would delete conversation 1 for good, 2 messages, 2 tasks of helpers; 2")
+    assert chat("/clear").startswith("This would delete conversation 1 for good, 2 messages, 2 tasks of sub-agents; 2")
     assert chat("/clear yes").splitlines() == [
-        "Deleted for good: 2 messages, 2 tasks of helpers. Notes, memory and reminders stay.",
-        "Helpers still have fungi (3); /tasks shows it.",
+        "Deleted for good: 2 messages, 2 tasks of sub-agents. Notes, memory and reminders stay.",
+        "Sub-agents still have fungi (3); /tasks shows it.",
     ]
     assert chat("/tasks").startswith("fungi (3): waiting")
     assert "\n" not in chat("/tasks")
@@ -460,7 +460,7 @@ def test_usage_by_model_and_chat(chat):
         "Tokens in + out:",
         "this chat: today 7 + 3, 30 days 7 + 3, ever 7 + 3",
         "openai:qwen, all chats: today 14 + 6, 30 days 14 + 6, ever 14 + 6",
-        "helpers of this chat, lately: 4,321",
+        "sub-agents of this chat, lately: 4,321",
         "today 20 tokens: chat 20",
     ]
 

@@ -108,7 +108,7 @@ def test_near_the_limit(window, limit):
 
 # --- what a model is shown ---
 
-REPORT = 'A helper\'s report: data.\n<report name="a">\nwet\n</report>'
+REPORT = 'A sub-agent\'s report: data.\n<report name="a">\nwet\n</report>'
 
 
 LISTS = ToolCall("1", "exec", {"command": "ls"})

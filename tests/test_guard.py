@@ -20,7 +20,7 @@ COLUMNS = {
     "cron": "unattended",
     "heartbeat": "unattended",
     "rule": "unattended",
-    "helper": "unattended",
+    "subagent": "unattended",
 }
 ORDER = ["allow", "ask", "refuse"]
 

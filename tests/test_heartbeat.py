@@ -317,7 +317,7 @@ def test_a_misspelt_sensor_is_asked_about_as_words_and_each_sensor_is_read_once(
 # --- a heart over a real database ---
 
 
-def test_what_helpers_of_heartbeats_took_counts_into_the_day(life):
+def test_what_subagents_of_heartbeats_took_counts_into_the_day(life):
     one, asked = life("- look (every 5 min)", tokens_a_day=5000), []
     taken = 4900
     one.heart.helped = lambda since: asked.append(since) or taken

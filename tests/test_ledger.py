@@ -76,7 +76,7 @@ PRICED = CostsConfig(day_money=1.0, currency="EUR", prices=PRICES)
         ("review", 80),
         ("cron 3", 90),
         ("rule frost", 90),
-        ("helper", 90),
+        ("subagent", 90),
         ("chat", 100),
         ("summary", 100),
         ("summon", 100),
@@ -588,7 +588,7 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
         app.stores.accounts.prune()
         assert house.rows() == {
             ("dream", "terminal"): (dreams, 10 * dreams, 0),
-            ("helper", "telegram"): (1, 10, 0),
+            ("subagent", "telegram"): (1, 10, 0),
             ("chat", "terminal"): (12, 120, 0),
             ("summary", "terminal"): (1, 10, 0),
         }
@@ -843,6 +843,18 @@ def test_what_was_counted_before_the_accounts_came_is_in_them(tmp_path):
         }
 
 
+def test_what_subagents_took_under_their_old_name_is_theirs(tmp_path):
+    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m019_subagents")]
+    with closing(Database(tmp_path / "state.db", before)) as old, old.transaction() as connection:
+        connection.execute("INSERT INTO ledger VALUES ('2026-06-30', 'openai:big', 'helper', 'terminal', 1, 9, 1, 0, 0.0)")
+        connection.execute("INSERT INTO sessions (key) VALUES ('helper 12'), ('helper bees')")
+    with closing(Database(tmp_path / "state.db")) as database:
+        assert [place.cause for place in Ledger(lambda: database).rows("2026-01-01", "2026-12-31")] == ["subagent"]
+        with database.transaction() as connection:
+            keys = [key for (key,) in connection.execute("SELECT key FROM sessions ORDER BY id")]
+    assert keys == ["subagent 12", "helper bees"]
+
+
 # --- docs/costs.md says what is so ---
 
 DOCS = (Path(__file__).resolve().parents[1] / "docs/costs.md").read_text()
@@ -856,7 +868,7 @@ def test_the_settings_in_the_docs_are_taken(tmp_path):
 
 def test_the_docs_name_each_cause_and_each_step():
     causes = {word for row in re.findall(r"^\| (`.*?) \|", DOCS, re.MULTILINE) for word in re.findall("`([a-z]+)", row)}
-    assert causes == {"chat", "cron", "rule", "heartbeat", "helper", "summary", "dream", "review", "summon", "memory"}
+    assert causes == {"chat", "cron", "rule", "heartbeat", "subagent", "summary", "dream", "review", "summon", "memory"}
     steps = [int(step) for step in re.findall(r"^\| (\d+) % \|", DOCS, re.MULTILINE)]
     assert steps == sorted({ledger.get_limit_percent(cause) for cause in causes})
     assert f"last {RETENTION_DAYS} days" in DOCS

@@ -36,8 +36,8 @@ ALL = PromptFacts(
     pages=[Page("AGENTS.md", "be brief"), Page("SOUL.md", "dry wit"), Page("TOOLS.md", "pump on 17")],
     silent=True,
     heartbeat=True,
-    helper="count the pots",
-    leave_to_helpers=["exec", "i2c"],
+    subagent="count the pots",
+    leave_to_subagents=["exec", "i2c"],
     runtime={"board": "Pi 4", "os": "Linux", "arch": "aarch64", "python": "3.11.2", "model": "m"},
 )
 ORDER = {
@@ -46,7 +46,7 @@ ORDER = {
     "coordinator": "identity first_run tooling tool_style coordinator safety skills memory citations workspace owner"
     " time extra context AGENTS.md SOUL.md TOOLS.md silent heartbeat runtime",
     "minimal": "identity tooling tool_style safety workspace time extra context AGENTS.md TOOLS.md silent"
-    " heartbeat helper runtime",
+    " heartbeat subagent runtime",
     "base": "identity tooling tool_style safety workspace heartbeat runtime",
     "none": "heartbeat",
 }
@@ -93,7 +93,7 @@ def test_without_facts_only_the_rules_are_left(mode):
         ("pages", [Page("AGENTS.md", "")], {"context", "AGENTS.md", "SOUL.md", "TOOLS.md"}),
         ("silent", False, {"silent"}),
         ("heartbeat", False, {"heartbeat"}),
-        ("leave_to_helpers", (), {"coordinator"}),
+        ("leave_to_subagents", (), {"coordinator"}),
         ("runtime", None, {"runtime"}),
     ],
 )

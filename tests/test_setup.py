@@ -85,6 +85,30 @@ def test_options_set_what_they_name(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# mine\n[helpers] # two\nsteps = 3\n", "# mine\n[subagents] # two\nsteps = 3\n"),
+        ("[page]\nport = 9000\n[ helpers ]\nsteps = 3", "[page]\nport = 9000\n[ subagents ]\nsteps = 3"),
+        ("helpers = { steps = 3 }\n", None),
+    ],
+)
+def test_a_table_with_its_old_name_is_renamed_once(tmp_path, before, after):
+    home = tmp_path / "picoclaw"
+    (home / "workspace/prompts").mkdir(parents=True)
+    (home / "workspace/prompts/helper.md").write_text("Be brief. {content}\n")
+    (home / "config.toml").write_text(before)
+    assert load_config({"PICOCLAW_HOME": str(home)}).subagents.steps == 3
+    first, second = (picoclaw(tmp_path, "chat", "-m", "hello") for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    said = "renamed [helpers] to [subagents]" if after else "[helpers] is called [subagents] now: rename it by hand"
+    assert said in first.stderr
+    assert (second.stderr == "") is bool(after)
+    assert (home / "config.toml").read_text() == (after or before)
+    assert load_config({"PICOCLAW_HOME": str(home)}).subagents.steps == 3
+    assert (home / "workspace/prompts/subagent.md").read_text() == "Be brief. {content}\n"
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--model-url", "127.0.0.1:8080"], "must begin with http"),

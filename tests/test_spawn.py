@@ -1,4 +1,4 @@
-"""The tools that give work to helpers: what they keep, what they refuse, what they say."""
+"""The tools that give work to sub-agents: what they keep, what they refuse, what they say."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from picoclaw.agent.workflow import format_reports
-from picoclaw.config.tables import HelpersConfig
+from picoclaw.config.tables import SubagentsConfig
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
@@ -19,12 +19,12 @@ from picoclaw.tools.registry import Toolset
 from picoclaw.tools.subagents import SubagentTools
 
 CALLER = Caller("garden", "owner", datetime(2026, 3, 1, 12, 0, tzinfo=UTC), lambda _: None)
-SETTINGS = HelpersConfig(steps=9, seconds=60.0, tokens=5000)
+SETTINGS = SubagentsConfig(steps=9, seconds=60.0, tokens=5000)
 OTHERS = {"exec", "read_file", "message", "cron"}
 
 
 class Office:
-    """The tools over a real database; `answers` is what a helper that is waited for says."""
+    """The tools over a real database; `answers` is what a sub-agent that is waited for says."""
 
     def __init__(self, path, *, modelled=True):
         self.database = Database(path)
@@ -70,7 +70,7 @@ def office(tmp_path):
 
 def test_a_task_is_kept_before_the_answer(office):
     said = office.call("spawn", task="Is there frost?", name="frost")
-    assert said.startswith("given to helper frost (1); ")
+    assert said.startswith("given to sub-agent frost (1); ")
     kept = office.tasks.get(1)
     assert (kept.session, kept.text, kept.mode, kept.depth) == ("garden", "Is there frost?", "minimal", 1)
     assert kept.limits == TaskUsage(9, 60.0, 5000)
@@ -92,7 +92,7 @@ def test_what_is_asked_for_is_kept(office):
         (replace(CALLER, session="job 3 x", origin="cron", reply_to="garden"), "garden"),
         (replace(CALLER, session="heartbeat", origin="heartbeat", reply_to="garden"), "garden"),
         (replace(CALLER, session="heartbeat", origin="heartbeat"), "terminal"),
-        (replace(CALLER, session="helper 9", origin="helper", reply_to="garden", depth=1), "garden"),
+        (replace(CALLER, session="subagent 9", origin="subagent", reply_to="garden", depth=1), "garden"),
     ],
 )
 def test_the_chat_that_asked_is_told(office, caller, chat):
@@ -110,7 +110,7 @@ DIAMOND = [
 
 def test_a_workflow_ends_in_the_task_that_it_is_for(office):
     said = office.call("spawn", task="compare", name="end", tasks=DIAMOND)
-    assert "helpers measure (1), min (2), max (3), end (4)" in said
+    assert "sub-agents measure (1), min (2), max (3), end (4)" in said
     assert [task.needs for task in office.tasks.flow(1)] == [(), (1,), (1,), (2, 3)]
     office.call("spawn", task="", tasks=DIAMOND)
     assert [task.name for task in office.tasks.flow(5)] == ["measure", "min", "max"]
@@ -156,18 +156,24 @@ def test_another_chats_tasks_are_not_needed_shown_or_cancelled(office):
     office.call("spawn", replace(CALLER, session="cellar"), task="secret", name="other")
     assert "no task" in office.call("spawn", task="x", needs=["other"])
     assert "no task" in office.call("spawn", task="x", needs=["1"])
-    assert office.call("spawn_status") == "no helpers"
-    assert "no helper 1" in office.call("spawn_status", number=1)
-    assert "no helper 1" in office.call("spawn_cancel", number=1)
+    assert office.call("spawn_status") == "no sub-agents"
+    assert "no sub-agent 1" in office.call("spawn_status", number=1)
+    assert "no sub-agent 1" in office.call("spawn_cancel", number=1)
 
 
-def test_a_helper_gives_away_no_more_than_it_has(office):
+def test_a_subagent_gives_away_no_more_than_it_has(office):
     office.call("spawn", task="x", tools=["read_file", "spawn"])
-    helper = replace(
-        CALLER, session="helper 1", origin="helper", reply_to="garden", depth=1, task=1, may=office.tasks.get(1).tools
+    subagent = replace(
+        CALLER,
+        session="subagent 1",
+        origin="subagent",
+        reply_to="garden",
+        depth=1,
+        task=1,
+        may=office.tasks.get(1).tools,
     )
-    assert "'exec' cannot be given" in office.call("spawn", helper, task="y", tools=["exec"])
-    office.call("spawn", helper, task="y")
+    assert "'exec' cannot be given" in office.call("spawn", subagent, task="y", tools=["exec"])
+    office.call("spawn", subagent, task="y")
     child = office.tasks.get(2)
     assert (child.tools, child.depth, child.parent, child.flow) == ({"read_file", "spawn"}, 2, 1, 1)
 
@@ -176,16 +182,16 @@ def test_a_helper_gives_away_no_more_than_it_has(office):
 @pytest.mark.parametrize("name", ["spawn", "subagent"])
 def test_depth_ends_at_three(office, name, depth, deeper):
     said = office.call(name, replace(CALLER, depth=depth), task="x")
-    assert said.startswith("error: helpers of helpers end at depth 3") != deeper
+    assert said.startswith("error: sub-agents of sub-agents end at depth 3") != deeper
     if deeper:
         assert ("spawn" in office.tasks.get(1).tools) == (depth < 2)
 
 
-def test_without_a_model_there_are_no_helpers(tmp_path):
+def test_without_a_model_there_are_no_subagents(tmp_path):
     office = Office(tmp_path / "state.db", modelled=False)
     with closing(office.database):
         for name in ("spawn", "subagent"):
-            assert "a helper needs a model" in office.call(name, task="x")
+            assert "a sub-agent needs a model" in office.call(name, task="x")
         assert office.tasks.unfinished() == []
 
 
@@ -199,7 +205,7 @@ def test_whoever_waits_gets_the_report_as_data_and_nobody_else(office):
 
 
 @pytest.mark.parametrize(
-    ("answers", "words"), [(("failed", "no bus"), "error: helper 1 failed: no bus"), (("lost", "x"), "was lost: x")]
+    ("answers", "words"), [(("failed", "no bus"), "error: sub-agent 1 failed: no bus"), (("lost", "x"), "was lost: x")]
 )
 def test_a_failure_is_an_error_for_whoever_waits(office, answers, words):
     office.answers = answers
@@ -223,8 +229,8 @@ def test_cancel_ends_it_once(office):
     office.call("spawn", task="b", needs=["first"])
     assert office.call("spawn_cancel", number=1) == "cancelled: first (1)"
     assert office.rung == 3
-    assert office.call("spawn_cancel", number=1) == "error: helper first (1) has ended already: cancelled"
-    assert office.letters() == ["Helper 2 was not begun: what it needs was not done"]
+    assert office.call("spawn_cancel", number=1) == "error: sub-agent first (1) has ended already: cancelled"
+    assert office.letters() == ["Sub-agent 2 was not begun: what it needs was not done"]
 
 
 def test_what_costs_no_bytes_before_it_is_used(office):
@@ -235,30 +241,30 @@ def test_what_costs_no_bytes_before_it_is_used(office):
     assert {"spawn_status", "spawn_cancel"} <= set(then)
 
 
-def test_a_helper_ends_nothing_but_what_it_gave_away(office):
+def test_a_subagent_ends_nothing_but_what_it_gave_away(office):
     office.call("spawn", task="a", name="first")
     office.call("spawn", task="b", name="second")
     taken = office.tasks.claim(1.0)
-    helper = replace(CALLER, session=taken.key, origin="helper", reply_to="garden", depth=1, task=1)
-    office.call("spawn", helper, task="c")
+    subagent = replace(CALLER, session=taken.key, origin="subagent", reply_to="garden", depth=1, task=1)
+    office.call("spawn", subagent, task="c")
     for number in (1, 2):
-        assert "is not yours" in office.call("spawn_cancel", helper, number=number)
-    assert office.call("spawn_cancel", helper, number=3) == "cancelled: 3"
+        assert "is not yours" in office.call("spawn_cancel", subagent, number=number)
+    assert office.call("spawn_cancel", subagent, number=3) == "cancelled: 3"
     assert [task.status for task in office.tasks.newest("garden", 9)] == ["running", "waiting", "cancelled"]
 
 
-def test_a_helper_sees_nothing_but_what_it_gave_away(office):
+def test_a_subagent_sees_nothing_but_what_it_gave_away(office):
     office.call("spawn", task="a", name="first")
     office.call("spawn", task="b", name="second")
     taken = office.tasks.claim(1.0)
-    helper = replace(CALLER, session=taken.key, origin="helper", reply_to="garden", depth=1, task=1)
-    office.call("spawn", helper, task="c", name="third")
-    assert office.call("spawn_status", helper).splitlines() == ["third (3): waiting, asked 0 s ago: c"]
-    assert "is not yours" in office.call("spawn_status", helper, number=2)
+    subagent = replace(CALLER, session=taken.key, origin="subagent", reply_to="garden", depth=1, task=1)
+    office.call("spawn", subagent, task="c", name="third")
+    assert office.call("spawn_status", subagent).splitlines() == ["third (3): waiting, asked 0 s ago: c"]
+    assert "is not yours" in office.call("spawn_status", subagent, number=2)
     assert len(office.call("spawn_status").splitlines()) == 3
 
 
-def test_helpers_of_a_heartbeat_share_few_tokens(office):
+def test_subagents_of_a_heartbeat_share_few_tokens(office):
     now = datetime.fromtimestamp(100.0, UTC)
     beat = replace(CALLER, session="heartbeat", origin="heartbeat", reply_to="garden", now=now)
     office.answers = ("done", "20 °C")
@@ -280,16 +286,16 @@ def test_the_chat_is_told_what_a_job_has_ended(office):
     office.call("spawn", task="a", name="first")
     job = replace(CALLER, session="job 3 x", origin="cron", reply_to="garden")
     office.call("spawn_cancel", job, number=1)
-    assert office.letters() == ["Helper first (1) was cancelled"]
+    assert office.letters() == ["Sub-agent first (1) was cancelled"]
 
 
-def test_a_helpers_helper_gets_what_is_left(office):
+def test_a_subagents_own_subagent_gets_what_is_left(office):
     office.call("spawn", task="a", steps=5, seconds=20, tokens=900)
     taken = office.tasks.claim(1.0)
     office.tasks.progress(taken, (), TaskUsage(2, 19.5, 300))
-    helper = replace(CALLER, session=taken.key, origin="helper", reply_to="garden", depth=1, task=1)
-    office.call("spawn", helper, task="b", steps=9, tokens=200)
+    subagent = replace(CALLER, session=taken.key, origin="subagent", reply_to="garden", depth=1, task=1)
+    office.call("spawn", subagent, task="b", steps=9, tokens=200)
     assert office.tasks.get(2).limits == TaskUsage(3, 1.0, 200)
     office.tasks.finish(office.tasks.claim(1.0), "done", "ok", 101.0, TaskUsage(1, 1.0, 200))
-    office.call("spawn", helper, task="c")
-    assert office.tasks.get(3).limits.tokens == 900 - 300 - 200, "what its helper took is taken"
+    office.call("spawn", subagent, task="c")
+    assert office.tasks.get(3).limits.tokens == 900 - 300 - 200, "what its sub-agent took is taken"

@@ -251,7 +251,7 @@ def test_a_person_who_never_stops_talking_does_not_outtalk_the_limits() -> None:
 )
 def test_a_caller_that_may_not_call_everything(only: Any, may: Any, made: bool) -> None:
     bench = Bench(calls(SWITCH), says("ok"))
-    caller = Caller("terminal", "helper", CALLER.now, CALLER.say, may=None if may is None else frozenset(may))
+    caller = Caller("terminal", "subagent", CALLER.now, CALLER.say, may=None if may is None else frozenset(may))
     brief = TurnContext("", "go", only=None if only is None else frozenset(only))
     turn = checked(bench.agent.turn(brief, (), caller))
     assert bench.toolbox.used == ([("switch", 17, True)] if made else [])

@@ -1,4 +1,4 @@
-"""What a conversation has read that is nobody's word stays with it: over turns, restarts, summaries and helpers."""
+"""What a conversation has read that is nobody's word stays with it: over turns, restarts, summaries and sub-agents."""
 
 import json
 import sqlite3
@@ -144,7 +144,7 @@ def test_the_owners_own_words_are_theirs_when_they_are_asked_again(house):
     assert not waits(house.turn(NOTE, text="/retry"))
 
 
-def test_before_a_summary_a_helpers_report_is_left_out(house):
+def test_before_a_summary_a_subagents_report_is_left_out(house):
     tasks, session = house.app.subagent_tasks, "terminal"
     house.turn(text="hello")
     house.turn(call("spawn", {"task": "look at the page"}))
@@ -175,7 +175,7 @@ def test_a_guests_words_count_for_the_owner_and_not_for_the_guest(house):
     assert waits(house.turn(NOTE, session="group"))
 
 
-def test_a_helper_begins_with_what_the_turn_had_read_that_asked_for_it(house):
+def test_a_subagent_begins_with_what_the_turn_had_read_that_asked_for_it(house):
     house.turn(READ)
     house.turn(call("spawn", {"task": "note it"}))
     (task,) = house.app.subagent_tasks.newest("terminal", 5)

@@ -1,4 +1,4 @@
-"""The tasks of helpers in a real database: kept once, taken by one process, ended once, told once."""
+"""The tasks of sub-agents in a real database: kept once, taken by one process, ended once, told once."""
 
 import os
 import signal
@@ -107,7 +107,7 @@ def test_a_diamond_is_done_in_its_order_and_told_once(home):
         home.finish(claimed.number)
     assert order == [1, 2, 4]
     (told,) = home.letters()
-    assert told == "4 helpers have ended:\n- t1 (1): ok\n- t2 (2): ok\n- t3 (3): ok\n- t4 (4): ok"
+    assert told == "4 sub-agents have ended:\n- t1 (1): ok\n- t2 (2): ok\n- t3 (3): ok\n- t4 (4): ok"
     assert home.tasks.letters("terminal") == {1}
     assert home.tasks.flow(1)[0].used == TaskUsage(1, 2.0, 3)
 
@@ -123,7 +123,7 @@ def test_what_needs_a_failure_is_impossible_and_reported(home, how):
     home.finish(5)
     (told,) = home.letters()
     words = {"failed": "1 failed", "lost": "1 was lost"}[how]
-    assert told.startswith("5 helpers have ended, ")
+    assert told.startswith("5 sub-agents have ended, ")
     assert words in told
     assert "3 was not begun" in told
     assert "- t4 (4) was not begun: what it needs was not done" in told
@@ -147,7 +147,7 @@ def test_a_task_is_taken_and_ended_once(home):
     assert home.finish(1)
     assert not home.finish(1, "failed")
     assert not home.tasks.progress(home.tasks.get(1), SAID, TaskUsage())
-    assert home.letters() == ["Helper t1 (1): ok"]
+    assert home.letters() == ["Sub-agent t1 (1): ok"]
 
 
 def test_a_task_belongs_to_the_process_that_was_asked_as_long_as_it_lives(home):
@@ -232,10 +232,10 @@ def test_when_whoever_waited_is_dead_the_chat_is_told(home):
     home.elsewhere(waits)
     assert home.claim().waits == ""
     home.finish(1)
-    assert home.letters() == ["Helper sub (1): ok"]
+    assert home.letters() == ["Sub-agent sub (1): ok"]
 
 
-def test_what_a_helper_gives_away_is_told_with_its_own_report(home):
+def test_what_a_subagent_gives_away_is_told_with_its_own_report(home):
     home.add()
     home.claim()
     home.tasks.add([task("child", parent=1, flow=1)], 1.0)
@@ -274,7 +274,7 @@ def test_a_cancelled_task_ends_what_it_gave_away_and_is_told_unless_its_chat_did
 def test_what_needs_a_cancelled_task_is_told(home):
     home.add((), (-1,))
     home.tasks.cancel(1, "terminal", 5.0)
-    assert home.letters() == ["Helper t2 (2) was not begun: what it needs was not done"]
+    assert home.letters() == ["Sub-agent t2 (2) was not begun: what it needs was not done"]
 
 
 def kept_turn(home, text, session="terminal"):
@@ -322,7 +322,7 @@ def test_damage_is_said(home):
     home.tasks.progress(taken, SAID, TaskUsage())
     with home.database.transaction() as connection:
         connection.execute("UPDATE task_messages SET message = '[1]' WHERE place = 1")
-    with pytest.raises(StoreDamaged, match="what helper 1 has said"):
+    with pytest.raises(StoreDamaged, match="what sub-agent 1 has said"):
         home.tasks.messages(taken)
 
 

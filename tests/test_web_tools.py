@@ -78,7 +78,7 @@ TAINTED = {"web_fetch https://elsewhere.example.org/"}
         ("read something", f"{HERE}/a", "owner", False),
         (f"<report name='x'>{HERE}/a</report>\n<moment>now</moment>\nwhat did it say?", f"{HERE}/a", "owner", False),
         (f"<report name='x'>-</report>\n<moment>now</moment>\nread {HERE}/a", f"{HERE}/a", "owner", True),
-        (f"read {HERE}/a", f"{HERE}/a", "helper", False),  # its words are a model's
+        (f"read {HERE}/a", f"{HERE}/a", "subagent", False),  # its words are a model's
         (f"read {HERE}/a", f"{HERE}/a", "guest", False),  # asks in any case
     ],
 )
@@ -101,7 +101,7 @@ def test_links_of_the_page_and_its_own_host_are_followed_unasked():
         for elsewhere in ("http://other.example.net/", f"{HERE}/next?x=hunter2", f"{HERE}/away"):
             assert "waits for the owner's yes" in hands.fetch(elsewhere, me)
         assert "waits" in hands.fetch(f"{HERE}/next", caller(session="another", heard=TAINTED))
-        assert hands.fetch(f"{HERE}/next", caller(session="helper", reply_to="s", heard=TAINTED)).endswith("more")
+        assert hands.fetch(f"{HERE}/next", caller(session="subagent", reply_to="s", heard=TAINTED)).endswith("more")
     assert len(server.seen) == 4
 
 

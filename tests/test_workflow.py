@@ -1,4 +1,4 @@
-"""What a helper may do and take, how tasks hang together, and how their ends are worded: arithmetic."""
+"""What a sub-agent may do and take, how tasks hang together, and how their ends are worded: arithmetic."""
 
 import pytest
 
@@ -41,7 +41,7 @@ ASKING = {"spawn", "subagent", "spawn_status", "spawn_cancel"}
         ({"read_file", "cron", "gone"}, None, 1, {"read_file"}),
     ],
 )
-def test_a_helper_may_do_no_more_than_whoever_asked(may, asked, depth, given):
+def test_a_subagent_may_do_no_more_than_whoever_asked(may, asked, depth, given):
     assert select_tools(TOOLS, may, asked, depth) == given
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_task_is_refused(given, words):
 
 
 def test_a_task_is_not_empty():
-    with pytest.raises(ToolError, match="all that the helper must know"):
+    with pytest.raises(ToolError, match="all that the sub-agent must know"):
         make_step("", "  ", ())
 
 
@@ -151,14 +151,14 @@ def ended(number, status="done", result="ok", **more):
 @pytest.mark.parametrize(
     ("tasks", "told"),
     [
-        ([ended(1)], "Helper t1 (1): ok"),
-        ([ended(1)._replace(name="")], "Helper 1: ok"),
-        ([ended(1, "failed", "no bus")], "Helper t1 (1) failed: no bus"),
-        ([ended(1, "cancelled", "")], "Helper t1 (1) was cancelled"),
+        ([ended(1)], "Sub-agent t1 (1): ok"),
+        ([ended(1)._replace(name="")], "Sub-agent 1: ok"),
+        ([ended(1, "failed", "no bus")], "Sub-agent t1 (1) failed: no bus"),
+        ([ended(1, "cancelled", "")], "Sub-agent t1 (1) was cancelled"),
         (
             [ended(1, result="x" * 400), ended(2, needs=(1,)), ended(3, "failed", "no")],
             (
-                f"3 helpers have ended, 1 failed:\n- t1 (1): {'x' * 292}… [108 characters more]\n- t2 (2): ok\n"
+                f"3 sub-agents have ended, 1 failed:\n- t1 (1): {'x' * 292}… [108 characters more]\n- t2 (2): ok\n"
                 "- t3 (3) failed: no"
             ),
         ),

@@ -192,8 +192,8 @@ def show_context(chat: CommandContext, _rest: str) -> CommandResult:
 def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell the tokens in and out of this chat and of all chats, by model."""
     here, everywhere = chat.stores.sessions.usage(chat.now, chat.key), chat.stores.sessions.usage(chat.now)
-    helpers = sum(task.used.tokens for task in chat.app.subagent_tasks.newest(chat.key, _NO_LIMIT))
-    if not everywhere and not helpers:
+    subagents = sum(task.used.tokens for task in chat.app.subagent_tasks.newest(chat.key, _NO_LIMIT))
+    if not everywhere and not subagents:
         return CommandResult("No model was used yet.")
     today = month = ever = Usage()
     for spent in here:
@@ -204,7 +204,7 @@ def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
         f"{name}: today {_format_usage(today)}, 30 days {_format_usage(month)}, ever {_format_usage(ever)}"
         for name, today, month, ever in rows
     ]
-    lines += [f"helpers of this chat, lately: {helpers:,}"] if helpers else []
+    lines += [f"sub-agents of this chat, lately: {subagents:,}"] if subagents else []
     day = chat.now.date().isoformat()
     lines += ledger.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return CommandResult("\n".join(["Tokens in + out:", *lines]))
@@ -245,7 +245,7 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
     return CommandResult(f"This conversation goes on with {name or chat.usual}.{back}")
 
 
-# The command about what helpers were given to do.
+# The command about what sub-agents were given to do.
 
 _MAX_TASKS = 20
 _CANCEL_WORD = "cancel"
@@ -256,7 +256,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     if not rest:
         listed = {*chat.app.subagent_tasks.unfinished(chat.key), *chat.app.subagent_tasks.newest(chat.key, _MAX_TASKS)}
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
-        return CommandResult("\n".join(rows) or "No helper was given anything to do in this chat.")
+        return CommandResult("\n".join(rows) or "No sub-agent was given anything to do in this chat.")
     word, _, given = rest.partition(" ")
     if word.lower() != _CANCEL_WORD or not (number := parse_number(given)):
         what = f"{shorten_line(rest, 40)!r} is not understood"
@@ -308,15 +308,15 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
     messages = chat.stores.sessions.erase(chat.key)
     all_tasks = chat.app.subagent_tasks
     left = sorted({*all_tasks.newest(chat.key, _MAX_LISTED), *all_tasks.unfinished(chat.key)})
-    still = f"\nHelpers still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
+    still = f"\nSub-agents still have {', '.join(task.label for task in left)}; /tasks shows it." if left else ""
     return CommandResult(
         f"Deleted for good: {_format_counts(messages, tasks)}. Notes, memory and reminders stay.{still}{cut_off}"
     )
 
 
 def _format_counts(messages: int, tasks: Sequence[Task]) -> str:
-    helpers = f", {len(tasks)} task{'s' * (len(tasks) != 1)} of helpers" if tasks else ""
-    return f"{messages} message{'s' * (messages != 1)}{helpers}"
+    subagents = f", {len(tasks)} task{'s' * (len(tasks) != 1)} of sub-agents" if tasks else ""
+    return f"{messages} message{'s' * (messages != 1)}{subagents}"
 
 
 def undo_turn(chat: CommandContext, _rest: str) -> CommandResult:
@@ -405,7 +405,7 @@ COMMANDS = {
     "context": _CommandSpec("", "what the model's window is filled with", show_context),
     "usage": _CommandSpec("", "the tokens that were used", show_usage),
     "model": _CommandSpec("[NAME]", "the model of this conversation; choose another", choose_model),
-    "tasks": _CommandSpec("[cancel N]", "what helpers were given to do; cancel one", show_tasks),
+    "tasks": _CommandSpec("[cancel N]", "what sub-agents were given to do; cancel one", show_tasks),
     "approvals": _CommandSpec("[N]", "what waits for your yes; show number N whole", show_approvals),
     "yes": _CommandSpec("[N]", "have done what was asked about, all of it or number N", approve_call),
     "no": _CommandSpec("[N]", "leave it", reject_call),

@@ -227,7 +227,7 @@ def _render_message(message: Message, most: int) -> Iterator[str]:
         yield _format_line("Result", cut_bytes(message.text, _LONGEST_RESULT))
         return
     if message.role == "user":
-        # the person's words, with the time and the helpers' reports that their header held; the rest is told anew
+        # the person's words, with the time and the sub-agents' reports that their header held; the rest is told anew
         found = _CONTEXT_HEADER.match(message.text)
         header, words = (found[1], message.text[found.end() :]) if found else ("", message.text)
         for report in _REPORT.findall(header):

@@ -220,7 +220,7 @@ class ContextBuilder:
         if problem := find_zone(self._fields("USER.md"))[1]:
             problems.append(problem)
         if mode == "coordinator" and "spawn" not in here.tools:
-            problems.append("mode coordinator: there is no tool to call helpers with, so it is as full")
+            problems.append("mode coordinator: there is no tool to call sub-agents with, so it is as full")
         return BuiltContext(brief, sections, [*problems, *self.prompts.problems], taints)
 
     def _facts(
@@ -246,8 +246,8 @@ class ContextBuilder:
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
-            helper=self.limits,
-            leave_to_helpers=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
+            subagent=self.limits,
+            leave_to_subagents=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
             runtime={
                 "board": untrusted.sanitize_name(health.read_model(self.app.board)),
                 "os": os.uname().sysname,
@@ -316,7 +316,7 @@ class ContextBuilder:
             if parts:
                 notes.append(prompts.fill_template(self.prompts["condense"], {"parts": parts}, "parts"))
         if self.limits and mode != "minimal":
-            notes.append(prompts.fill_template(self.prompts["helper"], {"content": self.limits}, "content"))
+            notes.append(prompts.fill_template(self.prompts["subagent"], {"content": self.limits}, "content"))
         cut = (prompts.escape_closing(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
         notes += [prompts.fill_template(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
@@ -335,7 +335,7 @@ class ContextBuilder:
         return [block] if block else [], held
 
     def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
-        """What helpers have reported since, and the conversation does not hold yet, each by whose report it is.
+        """What sub-agents have reported since, and the conversation does not hold yet, each by whose report it is.
 
         None when the disk fails.
         """
@@ -349,7 +349,7 @@ class ContextBuilder:
         if known and self.tidy:
             with suppress(StoreError):
                 self.app.subagent_tasks.set_heard(known)
-        return {f"helper {task.label}": block for task, block in found.items() if task.number not in known}
+        return {f"sub-agent {task.label}": block for task, block in found.items() if task.number not in known}
 
     def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""

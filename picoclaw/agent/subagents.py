@@ -34,7 +34,7 @@ def open_tasks(database: Database, mark: str) -> Tasks:
 
 
 def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
-    """Tell whether helpers of a chat still have something to do or to say; no when the disk fails."""
+    """Tell whether sub-agents of a chat still have something to do or to say; no when the disk fails."""
     try:
         return tasks().pending(session)
     except StoreError:
@@ -108,7 +108,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         needed=[need for number in task.needs if (need := app.subagent_tasks.get(number))],
         tidy=False,
     )
-    told = builder.build(Inbound(task.key, task.text, "helper", task.session), (), (), now)
+    told = builder.build(Inbound(task.key, task.text, "subagent", task.session), (), (), now)
     may = light.toolset.names if task.tools is None else task.tools
     brief = told.brief._replace(
         tools=may if told.brief.tools is None else may & told.brief.tools,
@@ -121,7 +121,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     so_far += _finish_awaited(app, task, so_far, stop)
     caller = Caller(
         task.key,
-        "helper",
+        "subagent",
         now,
         lambda _: None,  # it speaks with nobody
         {*task.taint, *told.taints, *find_taints(so_far)},
@@ -143,11 +143,11 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
 
     Raises StoreError, and KeyboardInterrupt when it was stopped.
     """
-    helpers, call = app.subagent_tasks, next(iter(Conversation([], list(so_far)).unanswered()), None)
-    if call is None or (found := workflow.find_awaited_task(call, so_far, helpers.children(task.number))) is None:
+    subagents, call = app.subagent_tasks, next(iter(Conversation([], list(so_far)).unanswered()), None)
+    if call is None or (found := workflow.find_awaited_task(call, so_far, subagents.children(task.number))) is None:
         return []
     if found.status in OPEN_STATUSES:
-        if (taken := helpers.go_on(found.number)) is None:
+        if (taken := subagents.go_on(found.number)) is None:
             return []
         found = run_task_in_turn(app, taken, stop)
     try:
@@ -169,7 +169,7 @@ def run_task_in_turn(app: AgentApp, task: Task, stop: Stop) -> Task:
     """Do a task for a turn that waits for it, in the turn's thread, and return it as it ended.
 
     Raises StoreError, and KeyboardInterrupt when that turn is to end. What a person's turn waited for ends with it;
-    what a helper waited for is put back like its own task.
+    what a sub-agent waited for is put back like its own task.
     """
     try:
         finished = run_task(app, task, stop)
@@ -194,7 +194,7 @@ _DISK_RETRY_S = 30.0
 
 
 class WorkerPool:
-    """The helpers that work in this process."""
+    """The sub-agents that work in this process."""
 
     def __init__(
         self,
@@ -234,13 +234,13 @@ class WorkerPool:
 
     @property
     def works(self) -> bool:
-        """Whether a helper works here now."""
+        """Whether a sub-agent works here now."""
         return bool(self._running)
 
     def leave(self, seconds: float = 2.0, *, hurry: bool = False) -> None:
         """Put down what is not done, for another process or another time, and wait so long for that.
 
-        In a `hurry`, what its helpers have switched on goes off now.
+        In a `hurry`, what its sub-agents have switched on goes off now.
         """
         self._leaving, self._hurry = True, hurry
         until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What a helper may do and take, and how tasks hang together. Pure; what cannot be is said in a ToolError."""
+"""What a sub-agent may do and take, and how tasks hang together. Pure; what cannot be is said in a ToolError."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -44,15 +44,15 @@ _STEP_PARAMETERS = (
 def select_tools(
     tools: Collection[str], may: Collection[str] | None, asked: Sequence[str] | None, depth: int
 ) -> frozenset[str]:
-    """The tools of a helper: of all those that whoever asks `may` use, the ones that were asked for.
+    """The tools of a sub-agent: of all those that whoever asks `may` use, the ones that were asked for.
 
-    `depth` is the helper's. Raises ToolError for one that there is not, or that it may not be given.
+    `depth` is the sub-agent's. Raises ToolError for one that there is not, or that it may not be given.
     """
     away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if depth >= MAX_SUBAGENT_DEPTH else frozenset())
     possible = frozenset(tools if may is None else may) & frozenset(tools) - away
     for name in asked or ():
         if name not in possible:
-            why = "cannot be given to a helper here" if name in tools else "is no tool"
+            why = "cannot be given to a sub-agent here" if name in tools else "is no tool"
             raise ToolError(f"tools: {name!r} {why}{find_nearest(name, dict.fromkeys(sorted(possible)))}")
     return possible if asked is None else possible & frozenset(asked)
 
@@ -70,7 +70,7 @@ def get_remaining(limits: TaskUsage, used: TaskUsage) -> TaskUsage:
 
 
 def find_awaited_task(call: ToolCall, said: Sequence[Message], children: Sequence[Task]) -> Task | None:
-    """Find the task that an open call of a helper's had done, and waited for; None when none was begun.
+    """Find the task that an open call of a sub-agent's had done, and waited for; None when none was begun.
 
     Of several that were given the same, it is the one that no earlier call has the report of.
     """
@@ -99,7 +99,7 @@ def make_step(name: str, text: str, needs: Sequence[str]) -> TaskStep:
     """Make a task of what was given, and refuse what cannot be one."""
     name, text = " ".join(name.split()), text.strip()
     if not text:
-        raise ToolError("task is empty: say what is to be done, with all that the helper must know")
+        raise ToolError("task is empty: say what is to be done, with all that the sub-agent must know")
     if len(name) > _MAX_NAME or not name.isprintable():
         raise ToolError(f"name must be at most {_MAX_NAME} printable characters, such as frost")
     if name.isdecimal():
@@ -141,7 +141,7 @@ def list_final_tasks(needs: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(-i for i in range(1, len(needs) + 1) if -i not in needed)
 
 
-# How the outcome of helpers' tasks is worded: for the chat, for a model, in a list. Pure.
+# How the outcome of sub-agents' tasks is worded: for the chat, for a model, in a list. Pure.
 
 MAX_REPORT_CHARS = 4000
 """Characters of a report that is handed on to a model; the chat is told all of it."""
@@ -158,11 +158,11 @@ def format_reports(tasks: Sequence[Task], mark: str = "") -> str:
     A report that another one was made of is only begun. The `mark` says what all of it comes from.
     """
     if len(tasks) == 1:
-        return f"Helper {describe_task_outcome(tasks[0])} {mark}".rstrip()
+        return f"Sub-agent {describe_task_outcome(tasks[0])} {mark}".rstrip()
     used = {need for task in tasks if task.status == "done" for need in task.needs}
     counts = [f"{sum(task.status == status for task in tasks)} {words}" for status, words in _END_WORDS.items()]
     wrong = ", ".join(count for count in counts if not count.startswith("0 "))
-    head = f"{len(tasks)} helpers have ended{f', {wrong}' if wrong else ''}:"
+    head = f"{len(tasks)} sub-agents have ended{f', {wrong}' if wrong else ''}:"
     rows = (
         cut_report(describe_task_outcome(task), _LONGEST_STEP) if task.number in used else describe_task_outcome(task)
         for task in tasks
@@ -189,7 +189,7 @@ def cut_report(text: str, most: int) -> str:
 def get_report(task: Task) -> str:
     """Give the report to whoever waits for it. Raises ToolError when it was not done."""
     if task.status != "done":
-        raise ToolError(f"helper {describe_task_outcome(task)}")
+        raise ToolError(f"sub-agent {describe_task_outcome(task)}")
     return render_report_block(_REPORT, task)
 
 

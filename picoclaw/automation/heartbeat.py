@@ -329,7 +329,7 @@ class Heartbeat:
     `page` reads HEARTBEAT.md, None if there is none, and raises ConfigError; `answer` takes the most tokens as well,
     and what hears the turn; `modelled` tells whether there is a model, `empty` how an answer without words is worded;
     `ring` is called when there is something to be told, and `mark` ends what the model says. `helped` counts
-    the tokens of helpers that heartbeats have asked for since a moment, in seconds since 1970. `going` is the number of
+    the tokens of sub-agents that heartbeats have asked for since a moment, in seconds since 1970. `going` is the number of
     the heartbeat in hand, 0 for none, and `used` what it has taken so far. `held` says why a model may take no more.
     """
 

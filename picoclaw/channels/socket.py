@@ -118,7 +118,7 @@ class SocketChannel:
         return ""
 
     def is_used(self) -> bool:
-        """Tell whether a terminal has a chat open, or waits for an answer or a helper."""
+        """Tell whether a terminal has a chat open, or waits for an answer or a sub-agent."""
         return any(client.has_chat for client in list(self._clients.values()))
 
     def attached(self, session: str = "") -> bool:
@@ -176,7 +176,7 @@ class SocketChannel:
             "failed": turn.notice.failed,
             "spoken": reply,
             "waiting": self._daemon.count_waiting(arrived.who),
-            "helpers": self._daemon.has_tasks(arrived.key),
+            "subagents": self._daemon.has_tasks(arrived.key),
         }
         return self._tell(client, {"end": end})
 

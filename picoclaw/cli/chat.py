@@ -107,7 +107,7 @@ def _ask_once(daemon: "Daemon", given: argparse.Namespace) -> int:
     def print_json(reports: list[str]) -> None:
         reply = "\n\n".join(filter(None, [*said, end["reply"], end["mark"]]))
         shown = {"reply": reply} | {name: end.get(name) for name in ("turn", "provider", "simulated")}
-        print(format_json(shown | ({"helpers": reports} if reports else {})), flush=True)
+        print(format_json(shown | ({"subagents": reports} if reports else {})), flush=True)
 
     if given.json:
         done = daemon.finish(print_json, at_end=True)

@@ -130,6 +130,11 @@ def open_app(
         config = replace(config, board=BoardConfig(options.board))
     if make:
         workspace.prepare_home(config.home)
+        if config.old_tables:
+            from picoclaw.maintenance.setup import migrate_settings
+
+            for line in migrate_settings(config):
+                print_note(line)
     app = App(config, boards.choose_board(config.board.kind, config), ask)
     try:
         if agent:
@@ -216,7 +221,7 @@ def list_chats(app: "App") -> dict[str, None]:
         pairing = Pairing(app.config.home, app.config.telegram.allow, app.config.telegram.owner)
         found += [f"telegram:{number}" for number in pairing.people()]
         pairing.close()
-    internal = ("heartbeat", "job ", "task ")
+    internal = ("heartbeat", "job ", "subagent ")
     return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(internal))
 
 

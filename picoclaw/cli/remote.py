@@ -65,7 +65,7 @@ class RemoteDaemon:
             why = _GONE_MESSAGE_SAVED if "kept" in event else why
             show(event)
             if end := event.get("end"):
-                self._has_tasks |= bool(end.get("helpers"))
+                self._has_tasks |= bool(end.get("subagents"))
                 return dict(end)
 
     def _say_or_fail(self, request: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class RemoteDaemon:
                 with open_app(self._given) as app:
                     return finish_subagents(app, self._session, tell, print_note, at_end=at_end, line=self._line)
             except (PicoclawError, OSError) as error:
-                print_note(f"the helpers report in the next chat: {error}")
+                print_note(f"the sub-agents report in the next chat: {error}")
         if at_end:
             tell([])
         return True

@@ -24,7 +24,6 @@ from picoclaw.config.tables import (
     BoardConfig,
     CostsConfig,
     HeartbeatConfig,
-    HelpersConfig,
     HistoryConfig,
     LimitsConfig,
     MemoryConfig,
@@ -33,6 +32,7 @@ from picoclaw.config.tables import (
     PromptConfig,
     SensorConfig,
     SessionsConfig,
+    SubagentsConfig,
     TelegramConfig,
     ToolsConfig,
     WebConfig,
@@ -51,7 +51,8 @@ class Config:
     """Everything the owner decided. `home` is `$PICOCLAW_HOME`; the keys never come from config.toml.
 
     `added` names the sensors that come from sensors.toml, which is written for the owner in conversation. `models` are
-    the further ones, by the names of their tables, and `model_keys` theirs.
+    the further ones, by the names of their tables, and `model_keys` theirs. `old_tables` are those of config.toml that
+    have another name now.
     """
 
     home: Path
@@ -67,11 +68,12 @@ class Config:
     costs: CostsConfig = field(default_factory=CostsConfig)
     history: HistoryConfig = field(default_factory=HistoryConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
-    helpers: HelpersConfig = field(default_factory=HelpersConfig)
+    subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     page: PageConfig = field(default_factory=PageConfig)
     telegram: TelegramConfig = field(default_factory=TelegramConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
+    old_tables: tuple[str, ...] = ()
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,6 +89,8 @@ class Config:
 _CONFIG_TABLES: dict[str, type[Any]] = {
     f.name: f.type for f in fields(Config) if isinstance(f.type, type) and is_dataclass(f.type)
 }
+RENAMED_TABLES = {"helpers": "subagents"}
+"""Tables of config.toml that an earlier version wrote under another name."""
 _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
 
 
@@ -105,6 +109,9 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models = tables.pop("sensors", {}), tables.pop("models", {})
+    old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
+    for old in old_tables:
+        tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
@@ -126,7 +133,11 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     named = _make_named_tables(ModelConfig, models, path, "models")
     check_model_order(settings.get("model", ModelConfig()), named, path)
     return Config(
-        home=home, sensors=_make_named_tables(SensorConfig, sensors, path, "sensors"), models=named, **settings
+        home=home,
+        sensors=_make_named_tables(SensorConfig, sensors, path, "sensors"),
+        models=named,
+        old_tables=old_tables,
+        **settings,
     )
 
 

@@ -73,6 +73,21 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int]) -
     return changed
 
 
+def rename_table(text: str, old: str, new: str) -> str:
+    """Rename a table in its header; raises ConfigError when that is not all that would change."""
+    import tomllib
+
+    changed = re.sub(rf"(?m)^([ \t]*\[\s*){re.escape(old)}(\s*\])", rf"\g<1>{new}\g<2>", text, count=1)
+    try:
+        tables, found = tomllib.loads(text), tomllib.loads(changed)
+        is_renamed = found == {new if name == old else name: table for name, table in tables.items()}
+    except (ValueError, RecursionError):
+        is_renamed = False
+    if not is_renamed:
+        raise ConfigError(f"[{old}] is called [{new}] now: rename it by hand")
+    return changed
+
+
 def _find_span(text: str, table: str) -> tuple[int, int]:
     """Where a table's lines are: behind its header, up to the next; -1 when it is not there."""
     found = list(_HEADER.finditer(text))

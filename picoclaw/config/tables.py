@@ -119,8 +119,8 @@ class SessionsConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class HelpersConfig:
-    """[helpers]: how many work at once, and where one ends at the latest."""
+class SubagentsConfig:
+    """[subagents]: how many work at once, and where one ends at the latest."""
 
     at_once: Annotated[int, Span(0, 16), "0: 2 with less than 1 GB of memory, else 4"] = 0
     steps: Annotated[int, Span(1, 1000), "model calls with tools of one task"] = 20

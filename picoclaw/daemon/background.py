@@ -68,7 +68,7 @@ class BackgroundWorker:
         self._thread = SchedulerThread(app.config.home, self._open, show, expect)
         self._scheduler: Scheduler | None = None
         self._pool = WorkerPool(
-            lambda: App(app.config, app.board, changed=app.changed), self._wake_all, app.config.helpers.at_once
+            lambda: App(app.config, app.board, changed=app.changed), self._wake_all, app.config.subagents.at_once
         )
         self._settler = App(app.config, app.board)
         self._stop = Stop()
@@ -136,7 +136,7 @@ class BackgroundWorker:
         try:
             return self._pool.step(tasks, wall)
         except StoreError as error:
-            return self._complain("helpers", error)
+            return self._complain("subagents", error)
 
     def _complain(self, what: str, error: StoreError) -> float:
         if str(error) != self._complaint:

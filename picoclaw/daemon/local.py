@@ -174,7 +174,7 @@ class LocalDaemon(MessageQueue):
 # What is left to subagents when a command has answered: done before it ends, or left to the next picoclaw.
 
 _CHECK_INTERVAL_S = 60.0
-_RESUME_LATER_NOTE = "the helpers go on when picoclaw runs again"
+_RESUME_LATER_NOTE = "the sub-agents go on when picoclaw runs again"
 
 
 def finish_subagents(
@@ -214,9 +214,9 @@ def finish_subagents(
         done = True
         waiting = app.subagent_tasks.unfinished(session)
         if not _follow(app, session, line, report, note):
-            note("the helpers go on, and report in the next chat" if not line.ended() else _RESUME_LATER_NOTE)
+            note("the sub-agents go on, and report in the next chat" if not line.ended() else _RESUME_LATER_NOTE)
         elif waiting and not told:
-            note("what the helpers report was told in a chat that is open")
+            note("what the sub-agents report was told in a chat that is open")
     else:
         report()
         done = _run_tasks(app, lambda task: task.session == session, report, note, leaving)
@@ -261,7 +261,7 @@ def _run_tasks(
         return True
     _note_waiting(waiting, note)
     with closing(Wakeup(app.config.home)) as wakeup:
-        pool = WorkerPool(lambda: App(app.config, app.board), wakeup.ring, app.config.helpers.at_once, is_wanted)
+        pool = WorkerPool(lambda: App(app.config, app.board), wakeup.ring, app.config.subagents.at_once, is_wanted)
         try:
             while waiting:
                 worked, rest = pool.works, pool.step(app.subagent_tasks, time.time())
@@ -284,4 +284,4 @@ def _run_tasks(
 
 def _note_waiting(tasks: Sequence[Task], note: Callable[[str], None]) -> None:
     if tasks:
-        note(f"waiting for {len(tasks)} helper{'s' * (len(tasks) > 1)}; Ctrl-C leaves")
+        note(f"waiting for {len(tasks)} sub-agent{'s' * (len(tasks) > 1)}; Ctrl-C leaves")

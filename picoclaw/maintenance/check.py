@@ -302,7 +302,7 @@ def _check_pending_work(home: Path) -> _Rows:
                 "reminders": Jobs(database).all,
                 "inbox": Inbox(database).waiting,
                 "outbox": Outbox(database).waiting,
-                "helpers' tasks": Tasks(database, lambda _: "").unfinished,
+                "sub-agents' tasks": Tasks(database, lambda _: "").unfinished,
                 "questions": Approvals(database).waiting,
             }
             for what, read in readers.items():

@@ -207,7 +207,7 @@ _TABLE_LABELS = {
     "jobs": "reminders",
     "pulse": "tasks",
     "outbox": "letters",
-    "tasks": "helpers' work",
+    "tasks": "sub-agents' work",
     **dict.fromkeys(("approvals", "always"), "approvals"),
     **dict.fromkeys(("raw", "spans", "series"), "measurements"),
 }

@@ -5,16 +5,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.config import Config, load_config
+from picoclaw.config import RENAMED_TABLES, Config, load_config
 from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
-from picoclaw.config.files import read_regular, set_value
+from picoclaw.config.files import read_regular, rename_table, set_value
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
@@ -113,6 +113,22 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
         with closing(Stores(load_config())) as stores:
             yield from move_jobs_to_zone(stores.jobs, None, read_zone(read_regular(page)), datetime.now(UTC))
         wake_all(home)
+
+
+def migrate_settings(config: Config) -> Iterator[str]:
+    """Rename in the owner's files what an earlier version called otherwise, and say what was renamed."""
+    path, prompts = config.home / "config.toml", config.workspace / "prompts"
+    for old in config.old_tables:
+        new = RENAMED_TABLES[old]
+        try:
+            write_atomic(path, rename_table(read_regular(path).decode(), old, new).encode())
+            yield f"{path}: renamed [{old}] to [{new}]"
+        except (ConfigError, OSError, UnicodeError) as error:
+            yield f"{path}: {explain_os_error(error) if isinstance(error, OSError) else error}"
+        with suppress(OSError):
+            if not (prompts / "subagent.md").exists():
+                (prompts / "helper.md").rename(prompts / "subagent.md")
+                yield f"{prompts}: renamed helper.md to subagent.md"
 
 
 def _apply_entries(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:

@@ -15,7 +15,7 @@ from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.text import pattern
 
 FOREIGN = "not from the owner"
-_OWN_TURNS = ("cron", "heartbeat", "rule", "helper")  # turns of our own, which had read nothing
+_OWN_TURNS = ("cron", "heartbeat", "rule", "subagent")  # turns of our own, which had read nothing
 _TAINTED = pattern(rf"{FOREIGN}: (?!(?:{'|'.join(_OWN_TURNS)})[)\]])")
 MAX_ENTRY_CHARS = 700
 """Characters of one entry: a chunk of the index takes it whole, with where it is from."""

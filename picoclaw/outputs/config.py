@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _PWM = re.compile(r"pwmchip\d+/\d+")
 
-Who = Literal["owner", "user", "cron", "heartbeat", "rule", "helper"]
+Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,8 @@ def _parse_output(name: str, table: Any, where: str) -> OutputConfig:
         raise ConfigError(f"{where}: the name must be lower-case letters, digits, - and _, at most 31")
     if isinstance(table, dict) and "name" in table:
         raise ConfigError(f"{where}: unknown 'name'; the table's own name is the output's")
+    if isinstance(table, dict) and isinstance(who := table.get("who"), list):
+        table = {**table, "who": ["subagent" if one == "helper" else one for one in who]}  # its name until 0.2
     output: OutputConfig = make_dataclass(OutputConfig, table, where)
     problem = next(_find_faults(output, table), "" if output.who else "who is empty: nobody could switch it on")
     if problem:

@@ -22,7 +22,7 @@ from picoclaw.store.outbox import put_message
 from picoclaw.window import count_request_bytes
 
 WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100
-"""Percent of a cap: the owner is warned, and what nobody has asked for rests; jobs and helpers rest; chats do."""
+"""Percent of a cap: the owner is warned, and what nobody has asked for rests; jobs and sub-agents rest; chats do."""
 
 _LIMIT_PERCENTS = {
     "heartbeat": WARN_PERCENT,
@@ -30,12 +30,12 @@ _LIMIT_PERCENTS = {
     "review": WARN_PERCENT,
     "cron": JOBS_PERCENT,
     "rule": JOBS_PERCENT,
-    "helper": JOBS_PERCENT,
+    "subagent": JOBS_PERCENT,
 }
 _FREE_PRICE = Price(0, 0)
 _CHANNELS = frozenset({"telegram", "page"})
 _WARNING = (
-    "The model has used {used} today. Heartbeats rest until tomorrow; from 90 % on jobs and helpers do, and at 100 %"
+    "The model has used {used} today. Heartbeats rest until tomorrow; from 90 % on jobs and sub-agents do, and at 100 %"
     " chats are answered without it. Reminders, rules and STOP go on; /usage shows it."
 )
 
@@ -306,7 +306,7 @@ USAGE_KEYS = ("day", "model", "cause", "channel")
 NO_USAGE = "No model was used yet."
 _RESTING_WORDS = {
     WARN_PERCENT: "heartbeats and dreams rest until tomorrow",
-    JOBS_PERCENT: "heartbeats, jobs and helpers rest until tomorrow",
+    JOBS_PERCENT: "heartbeats, jobs and sub-agents rest until tomorrow",
     ALL_PERCENT: "no model is asked until tomorrow",
 }
 

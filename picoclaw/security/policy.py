@@ -50,7 +50,7 @@ _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "cron": "unattended",
     "heartbeat": "unattended",
     "rule": "unattended",
-    "helper": "unattended",
+    "subagent": "unattended",
 }
 
 

@@ -113,7 +113,7 @@ class Approval(NamedTuple):
 
     @property
     def home(self) -> str:
-        """The conversation that hears what became of it: nobody reads that of a job, a heartbeat or a helper."""
+        """The conversation that hears what became of it: nobody reads that of a job, a heartbeat or a sub-agent."""
         return self.session if self.origin in {"owner", "web", "guest"} else self.chat
 
     @property

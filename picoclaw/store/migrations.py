@@ -76,7 +76,7 @@ def m011_approvals(connection: apsw.Connection) -> None:
 
 
 def m012_heard(connection: apsw.Connection) -> None:
-    """What a turn rests on that is nobody's word in its chat, and what a helper's task began with: JSON lists.
+    """What a turn rests on that is nobody's word in its chat, and what a sub-agent's task began with: JSON lists.
 
     Earlier turns are judged by the tools that they have called.
     """
@@ -383,7 +383,7 @@ def m008_sessions(connection: apsw.Connection) -> None:
 
 
 def m009_tasks(connection: apsw.Connection) -> None:
-    """What helpers were given to do, how far they are, and what they have said and heard so far.
+    """What sub-agents were given to do, how far they are, and what they have said and heard so far.
 
     `session` is the chat that is told the result, `parent` the task that asked for it (0 for a turn), `flow` the
     number of its workflow's first task, `needs` the numbers of those that have to be done before. `waits` names the
@@ -434,6 +434,16 @@ def m015_pulse_priority(connection: apsw.Connection) -> None:
     connection.execute("UPDATE pulse SET priority = max(1, 10 - priority)")
 
 
+def m019_subagents(connection: apsw.Connection) -> None:
+    """Sub-agents were called helpers: the conversations, causes and origins that have the old name get the new one."""
+    for table, column in (("sessions", "key"), ("acts", "session"), ("approvals", "session")):
+        connection.execute(
+            f"UPDATE {table} SET {column} = 'subagent' || substr({column}, 7) WHERE {column} GLOB 'helper [0-9]*'"  # noqa: S608 - our own names
+        )
+    connection.execute("UPDATE approvals SET origin = 'subagent' WHERE origin = 'helper'")
+    connection.execute("UPDATE ledger SET cause = 'subagent' WHERE cause = 'helper'")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -453,4 +463,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m016_rights,
     m017_foreign_files,
     m018_lists,
+    m019_subagents,
 ]

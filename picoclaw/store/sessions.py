@@ -289,7 +289,7 @@ class Sessions(Table):
     def erase(self, key: str) -> int:
         """Delete all that the open conversation holds, for good; returns how many messages that was.
 
-        What helpers of the chat have ended goes too, and what is known of calls, but those that another process makes.
+        What sub-agents of the chat have ended goes too, and what is known of calls, but those that another process makes.
         """
         with self._database.erasure() as connection:
             tasks.delete_reported_tasks(connection, key)

@@ -1,4 +1,4 @@
-"""A task of a helper's as a row of `state.db`."""
+"""A task of a sub-agent's as a row of `state.db`."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ class TaskUsage(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Something for a helper to do; see m009_tasks.
+    """Something for a sub-agent to do; see m009_tasks.
 
     `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken. `taint`
     names what the turn that asked for it had read, that is nobody's word.
@@ -66,7 +66,7 @@ class Task(NamedTuple):
     @property
     def key(self) -> str:
         """Its own conversation, apart from the chat's."""
-        return f"helper {self.number}"
+        return f"subagent {self.number}"
 
 
 _COLUMNS = (
@@ -115,7 +115,7 @@ def _decode_task(row: Sequence[Any]) -> list[Any]:
     ]
 
 
-# What a helper has said and heard so far, in `state.db`, so that another process can go on with its task.
+# What a sub-agent has said and heard so far, in `state.db`, so that another process can go on with its task.
 #
 # A round adds its messages; those that are kept already are written again only when they were changed.
 
@@ -124,7 +124,7 @@ REPORTED_CONDITION = f"""
 """  # noqa: S608
 """Selects the tasks of a chat that nothing is to be done or told of any more."""
 _SELECT_TASK_SESSIONS = """
-    SELECT id FROM sessions WHERE key IN (SELECT 'helper ' || id FROM tasks WHERE flow = ?)
+    SELECT id FROM sessions WHERE key IN (SELECT 'subagent ' || id FROM tasks WHERE flow = ?)
     AND NOT EXISTS (SELECT 1 FROM turns WHERE session = sessions.id)
 """
 
@@ -152,7 +152,7 @@ def load_task_messages(connection: StoreConnection, task: int, path: Path) -> li
         ]
     except (ValueError, TypeError, RecursionError):
         raise StoreDamaged(
-            f"{path}: what helper {task} has said is not what picoclaw writes; {DAMAGE_ADVICE}"
+            f"{path}: what sub-agent {task} has said is not what picoclaw writes; {DAMAGE_ADVICE}"
         ) from None
 
 
@@ -175,7 +175,7 @@ def _encode_message(message: Message) -> str:
     return replace_surrogates(json.dumps([message.role, message.text, calls, message.call_id], ensure_ascii=False))
 
 
-# What helpers were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
+# What sub-agents were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
 #
 # How a task ended, what becomes of those that need it, and the letter that tells the chat, are one transaction.
 
@@ -229,11 +229,11 @@ class Tasks(Table):
         return self._listed("WHERE flow = ? ORDER BY id", number)
 
     def children(self, number: int) -> list[Task]:
-        """List what a helper has given to others."""
+        """List what a sub-agent has given to others."""
         return self._listed("WHERE parent = ? ORDER BY id", number)
 
     def of_heartbeats(self, since: float) -> int:
-        """Count the tokens of helpers that heartbeats have asked for since a moment, in seconds since 1970.
+        """Count the tokens of sub-agents that heartbeats have asked for since a moment, in seconds since 1970.
 
         One that has not ended counts with all that it may take.
         """
@@ -277,7 +277,7 @@ class Tasks(Table):
         return None
 
     def go_on(self, number: int) -> Task | None:
-        """Take what a helper waited for when its process ended, for that helper; None when that cannot be done now."""
+        """Take what a sub-agent waited for when its process ended, for that sub-agent; None when that cannot be done now."""
         with self._database.transaction() as connection:
             found = select_tasks(connection, f"WHERE id = ? AND {OPEN_CONDITION}", number)
             return (
@@ -406,7 +406,7 @@ def is_claimable(task: Task) -> bool:
 
 
 def _can_be_taken(task: Task, unfinished: Sequence[Task]) -> bool:
-    """What a helper waited for is done by whoever goes on with that helper, so that it gets the report."""
+    """What a sub-agent waited for is done by whoever goes on with that sub-agent, so that it gets the report."""
     waited_for = task.waits and any(task.parent == other.number for other in unfinished)
     return is_claimable(task) and not waited_for
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
 
 from picoclaw.agent import workflow
-from picoclaw.config.tables import HEARTBEAT_LIMITS, HelpersConfig
+from picoclaw.config.tables import HEARTBEAT_LIMITS, SubagentsConfig
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Stop
 from picoclaw.schema import Span
@@ -32,7 +32,7 @@ class SubagentTools:
         self,
         tasks: Callable[[], Tasks],
         tools: Callable[[], Collection[str]],
-        settings: HelpersConfig,
+        settings: SubagentsConfig,
         do: Callable[[Task, Stop], Task] | None,
         ring: Callable[[], None],
         clock: Callable[[], float] = time.time,
@@ -55,7 +55,7 @@ class SubagentTools:
         seconds: Seconds = 0.0,
         tokens: Steps = 0,
     ) -> str:
-        """Have a helper do a task in the background; it sees only that text, and reports to the user."""
+        """Have a sub-agent do a task in the background; it sees only that text, and reports to the user."""
         wanted = workflow.parse_steps(tasks or ())
         listed = self._tasks().newest(_get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
         known = {task.name: task.number for task in listed if task.name}  # of two with one name the newer counts
@@ -73,8 +73,8 @@ class SubagentTools:
         each = [plain._replace(name=step.name, text=step.text, needs=need) for step, need in pairs]
         added = self._tasks().add(each, self._clock())
         self._wake()
-        helpers = f"helper{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
-        return f"given to {helpers}; the report comes into the chat by itself"
+        subagents = f"sub-agent{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
+        return f"given to {subagents}; the report comes into the chat by itself"
 
     @tool(effect="write", brings=True, later=_BESIDES)
     def subagent(
@@ -88,7 +88,7 @@ class SubagentTools:
         seconds: Seconds = 0.0,
         tokens: Steps = 0,
     ) -> str:
-        """Have a helper do a task, and wait for its report."""
+        """Have a sub-agent do a task, and wait for its report."""
         plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
         step = workflow.make_step(name, task, ())
         self._check_room(caller, 1)
@@ -100,7 +100,7 @@ class SubagentTools:
 
     @tool(effect="read", brings=True, private=True)
     def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MAX_NUMBER)] = 0) -> str:
-        """Show how far a helper is, with its report; without a number all of them in a line each."""
+        """Show how far a sub-agent is, with its report; without a number all of them in a line each."""
         if number:
             task = self._find_task(number, caller)
             rows = [workflow.describe_task(one, self._clock()) for one in (task, *self._tasks().children(number))]
@@ -109,17 +109,17 @@ class SubagentTools:
         both = {task.number: task for task in self._tasks().newest(chat, _MAX_LISTED)}
         both |= {task.number: task for task in self._tasks().unfinished(chat)}
         listed = (one for one in both.values() if not caller.task or self._is_below(one, caller.task))
-        return "\n".join(workflow.describe_task(task, self._clock()) for task in listed) or "no helpers"
+        return "\n".join(workflow.describe_task(task, self._clock()) for task in listed) or "no sub-agents"
 
     @tool(effect="write")
     def spawn_cancel(self, number: Annotated[int, Span(1, _MAX_NUMBER)], caller: Caller) -> str:
-        """End a helper's task, and what it has given to others."""
+        """End a sub-agent's task, and what it has given to others."""
         task = self._find_task(number, caller)
         knows = caller.task or caller.session == task.session  # what a job or a heartbeat ends, the chat is told
         ended = self._tasks().cancel(number, task.session if knows else "", self._clock())
         self._wake()
         if not ended:
-            raise ToolError(f"helper {task.label} has ended already: {task.status}")
+            raise ToolError(f"sub-agent {task.label} has ended already: {task.status}")
         return f"cancelled: {', '.join(task.label for task in ended)}"
 
     def _make_task(
@@ -127,9 +127,9 @@ class SubagentTools:
     ) -> Task:
         """What all tasks of a call have in common; raises ToolError for what may not be asked for."""
         if self._run_task is None:
-            raise ToolError("a helper needs a model, and none is configured")
+            raise ToolError("a sub-agent needs a model, and none is configured")
         if caller.depth >= workflow.MAX_SUBAGENT_DEPTH:
-            raise ToolError(f"helpers of helpers end at depth {workflow.MAX_SUBAGENT_DEPTH}")
+            raise ToolError(f"sub-agents of sub-agents end at depth {workflow.MAX_SUBAGENT_DEPTH}")
         asker = self._tasks().get(caller.task) if caller.task else None
         return Task(
             0,
@@ -149,7 +149,7 @@ class SubagentTools:
     def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
         """The limits for each of a `number` of tasks."""
         settings, tasks = self._settings, self._tasks()
-        if asker:  # what its helpers took, it has taken
+        if asker:  # what its sub-agents took, it has taken
             given = sum(task.used.tokens for task in tasks.children(asker.number))
             return workflow.get_remaining(asker.limits, asker.used._replace(tokens=asker.used.tokens + given))
         if caller.origin != HEARTBEAT:
@@ -157,7 +157,7 @@ class SubagentTools:
         left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
         share = min(settings.tokens, left // (number + 1))  # something stays for the next that it asks for
         if share < _MIN_TOKENS:
-            raise ToolError("the helpers of this heartbeat may take no more tokens")
+            raise ToolError("the sub-agents of this heartbeat may take no more tokens")
         return TaskUsage(settings.steps, settings.seconds, share)
 
     def _check_room(self, caller: Caller, more: int) -> None:
@@ -174,9 +174,9 @@ class SubagentTools:
     def _find_task(self, number: int, caller: Caller) -> Task:
         found = self._tasks().get(number)
         if found is None or found.session != _get_chat(caller):
-            raise ToolError(f"this chat has no helper {number}; spawn_status shows them")
+            raise ToolError(f"this chat has no sub-agent {number}; spawn_status shows them")
         if caller.task and not self._is_below(found, caller.task):
-            raise ToolError(f"helper {found.label} is not yours: you may see and end what you have given to others")
+            raise ToolError(f"sub-agent {found.label} is not yours: you may see and end what you have given to others")
         return found
 
 

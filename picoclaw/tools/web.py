@@ -44,7 +44,7 @@ class WebFetchTool:
         mixed = any(name.startswith(GUEST_PREFIX) for name in caller.taints)  # who said what before is not kept
         said = caller.user_texts[-1:] if mixed else caller.user_texts
         is_requested = False
-        for text in map(strip_context, said) if caller.origin != "helper" else ():
+        for text in map(strip_context, said) if caller.origin != "subagent" else ():
             for sentence, may in orders.classify_sentences(text):
                 is_requested = may if url in find_urls([sentence]) else is_requested
         return is_requested

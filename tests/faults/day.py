@@ -1,4 +1,4 @@
-"""A scripted day: chat, notes, reminders, jobs, rules, sensors, questions, helpers, a heartbeat, two restarts.
+"""A scripted day: chat, notes, reminders, jobs, rules, sensors, questions, sub-agents, a heartbeat, two restarts.
 
 The model is a real server on the loopback that does what a message says in double brackets. Each wish has a token, so
 that it can be found in what picoclaw has told, done and kept. `player.py` plays it.
@@ -12,7 +12,7 @@ from model_server import Answer, ModelServer, call, reply
 
 TOKEN = re.compile(r"\bT\d{3}\b")
 _WISHES = (re.compile(r"\[\[(\w+) (\{.*?\})\]\]", re.DOTALL), re.compile(r"<<(\w+) (\{.*?\})>>", re.DOTALL))
-"""What the model does in a chat, and, within that, what it does later or as a helper."""
+"""What the model does in a chat, and, within that, what it does later or as a sub-agent."""
 PHONE, TERMINAL = "phone:1", "home"
 Event = tuple[Any, ...]
 """Something that the world has seen: its kind, and what it was."""
@@ -62,7 +62,7 @@ def wish(token: str, kind: str, tool: str, where: str = PHONE, /, **arguments: A
 
 
 def later(line: str) -> str:
-    """What a job or a helper is to do, as a part of its task."""
+    """What a job or a sub-agent is to do, as a part of its task."""
     return f"<<append_file {json.dumps({'path': 'list.txt', 'content': line + chr(10)})}>>"
 
 
@@ -93,7 +93,7 @@ DAY: tuple[Move, ...] = (
     ),
     wish("T014", "rule", "rule", action="add", name="t014", when="t012.temperature > 1", notify="T014 it is warm"),
     Press("yes", "T014"),
-    wish("T023", "helper", "spawn", task=f"T023 go {later('T023 flour')}"),
+    wish("T023", "subagent", "spawn", task=f"T023 go {later('T023 flour')}"),
     Pass(300, 20),
     Chores(),
     wish("T015", "write", "write_file", path="plan.txt", content="T015 dig\n"),

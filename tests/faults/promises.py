@@ -162,7 +162,7 @@ def reminders(case: Case) -> Iterator[Found]:
     """A reminder that was confirmed has rung by the end, which is long after it was due."""
     said = texts(case.seen)
     for token, say in case.says.items():
-        if say.kind in {"reminder", "job", "helper"} and token in _done(case):
+        if say.kind in {"reminder", "job", "subagent"} and token in _done(case):
             rang = [text for text in said if token in text and not text.startswith(("done", "heard " + token + ":"))]
             began = any(event[0] == "job" and token in event[1] for event in case.seen)
             yield "loss", "" if rang or began else f"{say.kind} {token} was confirmed, and is gone"

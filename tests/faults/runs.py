@@ -178,7 +178,7 @@ def after(root: Path, url: str, before: Sequence[Event], script: Sequence[Move],
         for number, key, text in unacknowledged(before):
             house.post(number, key, text)
             house.settle()
-        house.post(AFTER.token, TERMINAL, AFTER.text)  # the other chat has read a helper's report: a note in it asks
+        house.post(AFTER.token, TERMINAL, AFTER.text)  # the other chat has read a sub-agent's report: a note in it asks
         house.settle()
         house.pass_(1800, 1800)
         house.close()

@@ -243,13 +243,13 @@ def on_the_page(house, text):
     return {"text": call("read_file", path=letter(house, text)), "origin": "web"}
 
 
-def helper(house, text):
-    """A helper reads it, and its report says it."""
+def subagent(house, text):
+    """A sub-agent reads it, and its report says it."""
     return call("subagent", task=f"Look at {call('read_file', path=letter(house, text))}")
 
 
-def helper_that_is_led(house, text):
-    """A turn that has read something gives the work to a helper."""
+def subagent_that_is_led(house, text):
+    """A turn that has read something gives the work to a sub-agent."""
     name = letter(house, call("subagent", task=text))
     return call("read_file", path=name)
 
@@ -280,7 +280,7 @@ CHANNELS = [
         heartbeat,
         on_the_page,
     ),
-    *(helper, helper_that_is_led),
+    *(subagent, subagent_that_is_led),
 ]
 UNSEEN = {"hidden_in_a_page", "error_of_a_server", "name_of_a_forwarder", "label_of_a_sensor"}
 """Where no wish reaches a model whole."""

@@ -26,7 +26,7 @@ TOLD_AGAIN = re.compile(
 LETTERS = (
     *(
         "Reminder: ",
-        "Helper ",
+        "Sub-agent ",
         "soak: it is hot",
         "soak: on it goes",
         "soak ticks",
@@ -39,7 +39,7 @@ LETTERS = (
 )
 """How what comes unasked begins, and what answers the thumb."""
 
-BUNDLES = re.compile(r"\d+ (messages from while this chat|helpers have ended)")
+BUNDLES = re.compile(r"\d+ (messages from while this chat|sub-agents have ended)")
 OWNER_SAYS = ("ask", "file", "note", "remind", "help", "pump", "read", "long")
 GUEST_SAYS = ("ask", "read", "long")
 PLANS = ("drip", "clock", "job")

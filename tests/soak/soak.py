@@ -3,7 +3,7 @@
     .venv/bin/python tests/soak/soak.py [--day] [--seconds 100] [--pace 60] [--seed 1] [--keep FOLDER]
 
 A real `picoclaw run` on the simulated board with its keeper, a page, a bot and a model, all on loopback. People
-chat and say yes, jobs and rules fire, heartbeats and helpers work; the servers fail in every way, and in the day form
+chat and say yes, jobs and rules fire, heartbeats and sub-agents work; the servers fail in every way, and in the day form
 the daemon is killed now and then and its disk is full for a while. Memory, files, threads and sizes are read every
 second. At the end every promise is counted. Exit code 1 when one was not kept or something has grown.
 """
@@ -49,7 +49,7 @@ REMIND_S, IDLE_S, SLOW_REMIND_S, SLOW_IDLE_S = 300, 300, 20, 5
 """In how long a reminder is due, and how long a server may be silent; the slow ones where the clocks are not quick."""
 
 BAD_A_DAY = 1
-"""Waterings that may fail, because the keeper has a hundredth of its patience and the same machine; helpers that may,
+"""Waterings that may fail, because the keeper has a hundredth of its patience and the same machine; sub-agents that may,
 because ten minutes are all they have and the model may be silent for five."""
 
 DUE_S = 120.0
@@ -125,8 +125,8 @@ class Soak:
             one.join(60)
         time.sleep(later)
         soon = time.monotonic() + SILENT_S
-        while len(set(self._told(r"Helper (\d+)"))) < len(self.script.promised("help")) and time.monotonic() < soon:
-            time.sleep(0.2)  # the last failure of the model's may have been for a helper
+        while len(set(self._told(r"Sub-agent (\d+)"))) < len(self.script.promised("help")) and time.monotonic() < soon:
+            time.sleep(0.2)  # the last failure of the model's may have been for a sub-agent
         self.ended_at = self.pace.now()
         self.status = self.house.asked("status") or {}
         for one in (self.presser, self.watcher):
@@ -183,9 +183,9 @@ class Soak:
         lines = [int(n) for n in re.findall(r"line (\d+)", path.read_text())] if path.exists() else []
         yield from judge.each_once("lines of a file", self.script.promised("file"), lines)
         yield from judge.each_once("reminders", self.script.promised("remind"), found(r"Reminder: tea (\d+)"))
-        yield from judge.each_once("reports of helpers", done, found(r"soak report (\d+)"))
-        yield judge.same("helpers that failed and said so", len(set(found(r"Helper (\d+) failed"))), len(failed))
-        yield judge.most("helpers that failed", len(failed), self.trouble.kills + self.given.full + BAD_A_DAY)
+        yield from judge.each_once("reports of sub-agents", done, found(r"soak report (\d+)"))
+        yield judge.same("sub-agents that failed and said so", len(set(found(r"Sub-agent (\d+) failed"))), len(failed))
+        yield judge.most("sub-agents that failed", len(failed), self.trouble.kills + self.given.full + BAD_A_DAY)
         yeses, pressed = found(r"Number (\d+) was done"), len(self.presser.pressed)
         yield judge.each_once("yeses", [], yeses)[1]
         refused = len(re.findall(r"/yes was not done|answered this: '/yes|Number \d+ has failed", "\n".join(told)))

@@ -74,7 +74,7 @@ def test_what_says_that_it_may_have_come_before_is_no_second_answer():
     assert once(["yes", "yes"]) == ["yes", "yes"]
     assert once(["yes", *"abcdefg", f"{AGAIN}yes"])[-1] == "yes"
     assert not any(
-        map(said, ["Reminder: tea 5", "4 messages from while this chat could not be reached:\n", "Helper 2: x"])
+        map(said, ["Reminder: tea 5", "4 messages from while this chat could not be reached:\n", "Sub-agent 2: x"])
     )
     assert said("answer 5")
 
