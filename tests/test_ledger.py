@@ -846,7 +846,9 @@ def test_what_was_counted_before_the_accounts_came_is_in_them(tmp_path):
 def test_what_subagents_took_under_their_old_name_is_theirs(tmp_path):
     before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m019_subagents")]
     with closing(Database(tmp_path / "state.db", before)) as old, old.transaction() as connection:
-        connection.execute("INSERT INTO ledger VALUES ('2026-06-30', 'openai:big', 'helper', 'terminal', 1, 9, 1, 0, 0.0)")
+        connection.execute(
+            "INSERT INTO ledger VALUES ('2026-06-30', 'openai:big', 'helper', 'terminal', 1, 9, 1, 0, 0.0)"
+        )
         connection.execute("INSERT INTO sessions (key) VALUES ('helper 12'), ('helper bees')")
     with closing(Database(tmp_path / "state.db")) as database:
         assert [place.cause for place in Ledger(lambda: database).rows("2026-01-01", "2026-12-31")] == ["subagent"]
