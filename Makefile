@@ -67,6 +67,7 @@ $(VENV)/run: pyproject.toml
 
 $(VENV)/dev: $(VENV)/run
 	@$(PIP) install --editable '.[dev]'
+	@$(VENV)/bin/python -m compileall -q picoclaw tools/hw  # the tests start many commands; PYTHONDONTWRITEBYTECODE may be set
 	@touch $@
 
 clean:

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from picoclaw.hw.board import Board
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
 from picoclaw.messages import Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
+from picoclaw.records import dataclass, replace
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard

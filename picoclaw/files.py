@@ -12,7 +12,9 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
+
+from picoclaw.records import NamedTuple
 
 if TYPE_CHECKING:
     import socket

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 from picoclaw import __version__
+from picoclaw.records import NamedTuple
 
 _CA_FOLDER = Path("/etc/ssl/certs")
 

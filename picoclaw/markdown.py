@@ -4,8 +4,8 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from enum import Enum, auto
-from typing import NamedTuple
 
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event as Flag
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
 Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent"]
@@ -19,7 +20,7 @@ def is_owner(origin: str) -> bool:
     return origin in {"owner", "web"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolCall:
     """A tool call as a model asked for it.
 
@@ -67,7 +68,7 @@ class Message(NamedTuple):
     images: tuple[Image, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usage:
     """Tokens as the server counted them; 0 where it did not say.
 
@@ -194,7 +195,7 @@ class TurnContext(NamedTuple):
 Event = Text | ToolCall | End | Notice
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
     """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, DAY_PART_HOURS, format_duration, make_time_of_day, parse_zone

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
+from picoclaw.records import NamedTuple, dataclass
 from picoclaw.text import pattern
 
 PromptMode = Literal["full", "coordinator", "minimal", "base", "none"]
@@ -41,7 +41,7 @@ class Section(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromptFacts:
     """What a system text is made of. What is empty or false leaves its section out.
 

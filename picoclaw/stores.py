@@ -3,10 +3,9 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
@@ -17,6 +16,7 @@ from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
+from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
 from picoclaw.security.untrusted import sanitize_name as plain_name

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"

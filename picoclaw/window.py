@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.messages import Message, Usage
 from picoclaw.prompts import serialize_value
+from picoclaw.records import NamedTuple
 
 _ANSWER, _CONVERSATION, _RESERVE = 4, 3, 16  # so many parts of a window: at most, at least, and for a wrong estimate
 _HEAD, _RESULT = 4, 2  # tokens of the window for a character

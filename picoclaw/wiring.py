@@ -1,7 +1,6 @@
 """What hangs on the board: parts, declared outputs and the tools for them. What a verb does not use is not made."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
+from picoclaw.records import dataclass
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
 from picoclaw.workspace import find_outputs_file
 

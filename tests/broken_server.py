@@ -11,7 +11,6 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 from functools import cache
 from typing import Any, Literal
@@ -38,6 +37,8 @@ from model_server import (
     usage_of,
     whole_body,
 )
+
+from picoclaw.records import dataclass
 
 WORDS = "It is the air."
 FILE = "note.txt"

@@ -19,9 +19,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from picoclaw.records import dataclass
 
 Json = dict[str, Any]
 STREAM = "text/event-stream"

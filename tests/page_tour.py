@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -29,6 +28,7 @@ from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config as outputs_config
+from picoclaw.records import replace
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 

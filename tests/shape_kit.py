@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +30,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.messages import Inbound, Message, Stop, Text, Turn, TurnHooks
+from picoclaw.records import dataclass, replace
 
 SHAPES = {
     "The connection": CONNECTION,

@@ -1,7 +1,6 @@
 """The loop: whatever a model, a tool or a person does, the turn ends and its conversation stays valid."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from picoclaw.messages import (
 )
 from picoclaw.prompts import fill_template
 from picoclaw.providers import openai
+from picoclaw.records import replace
 from picoclaw.repetition import REPEATS
 from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.tools.registry import tool

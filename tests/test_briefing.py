@@ -1,7 +1,6 @@
 """What a turn is told from the files of a real home: budgets, what stays inside its tag, which tools, which skills."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +12,7 @@ from picoclaw.config.tables import ModelConfig, PromptConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Message
 from picoclaw.prompts import count_bytes
+from picoclaw.records import replace
 from picoclaw.store.pulse import PulseAuthor, PulseChange
 from picoclaw.workspace import prepare_home
 

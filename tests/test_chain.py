@@ -5,7 +5,6 @@ import random
 import re
 import time
 from contextlib import ExitStack, closing
-from dataclasses import replace
 
 import pytest
 from model_server import ModelServer, call, refusal, reply
@@ -68,6 +67,7 @@ from picoclaw.providers.retry import (
     decide_retry,
 )
 from picoclaw.providers.sanitize import fit_window, shorten_request
+from picoclaw.records import replace
 from picoclaw.workspace import prepare_home
 
 BUSY = Unavailable("the model server cannot answer now (503): busy")

@@ -3,7 +3,6 @@
 import threading
 import time
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from model_server import ModelServer, reply, silence
@@ -20,6 +19,7 @@ from picoclaw.daemon.background import BackgroundWorker, run_job
 from picoclaw.errors import ToolError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.occurrences import Plan
+from picoclaw.records import replace
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.sessions import Sessions

@@ -5,7 +5,6 @@ import resource
 import socket
 import threading
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -39,6 +38,7 @@ from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, PicoclawError, 
 from picoclaw.files import listen_unix
 from picoclaw.hw import boards
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, TurnHooks, Usage
+from picoclaw.records import replace
 from picoclaw.store import conversations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database

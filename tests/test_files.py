@@ -3,7 +3,6 @@
 import os
 import stat
 import tracemalloc
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from picoclaw.errors import ToolError
 from picoclaw.files import make_folder
 from picoclaw.memory import notes
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.records import replace
 from picoclaw.skills.library import SkillLibrary
 from picoclaw.tools.files import FileTools
 

@@ -2,7 +2,6 @@
 where it can see one, until the owner has been shown it."""
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -16,6 +15,7 @@ from picoclaw.daemon.background import run_job
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
+from picoclaw.records import replace
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -20,6 +19,7 @@ from picoclaw.config.tables import HEARTBEAT_LIMITS, BoardConfig, HeartbeatConfi
 from picoclaw.daemon.background import _open_own_heartbeat, build_heartbeat, run_heartbeats
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop
+from picoclaw.records import replace
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import Heartbeats

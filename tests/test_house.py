@@ -13,6 +13,7 @@ HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
 CODE = PACKAGE + HARDWARE
 
 FLOORS = [
+    {"records"},
     {"automation.clock", "chart", "errors", "files", "http_client", "messages", "schema", "text"},
     {
         "claims",

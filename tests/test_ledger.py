@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -37,6 +36,7 @@ from picoclaw.occurrences import Plan
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.ledger import DailyUse, UsageLedger
+from picoclaw.records import replace
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.jobs import Job

@@ -7,7 +7,6 @@ import shlex
 import socket
 import subprocess
 import sys
-from dataclasses import asdict
 from datetime import datetime
 
 import pytest
@@ -17,6 +16,7 @@ from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.config.tables import MemoryConfig
+from picoclaw.records import asdict
 
 NOTES = {
     "memory/MEMORY.md": "# Memory\n\n## Pump\n\n- the pump's fuse is 3 A\n- the filter came from Hagen\n",

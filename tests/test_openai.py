@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from email.utils import formatdate
 from typing import Any, Self
 
@@ -73,6 +72,7 @@ from picoclaw.providers import http
 from picoclaw.providers.chain import Chain, ModelLink
 from picoclaw.providers.http import _translate_errors
 from picoclaw.providers.model import ModelProvider
+from picoclaw.records import replace
 
 PATIENCE = 0.3  # of the provider, for a silent server
 TURN = 0.7  # of the whole turn, in the tests of what never ends

@@ -1,7 +1,6 @@
 """The open tasks: kept in a real database, changed by the tool as small models call it, listed within a budget."""
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +10,7 @@ from scripted import CALLER
 from picoclaw.errors import StoreError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import count_bytes
+from picoclaw.records import replace
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange

@@ -4,7 +4,6 @@ import os
 import re
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -19,6 +18,7 @@ from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config
+from picoclaw.records import replace
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
 

@@ -1,7 +1,6 @@
 """The tools that give work to sub-agents: what they keep, what they refuse, what they say."""
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from picoclaw.agent.workflow import format_reports
 from picoclaw.config.tables import SubagentsConfig
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.records import replace
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
 from picoclaw.store.conversations import get_process_identity

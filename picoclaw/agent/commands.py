@@ -3,9 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
 
 from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
@@ -16,6 +14,7 @@ from picoclaw.messages import Inbound, Message, Origin, Stop, Usage
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links
+from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import find_nearest
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.untrusted import find_taints

@@ -5,10 +5,9 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Conversation
@@ -30,6 +29,7 @@ from picoclaw.messages import (
 from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
 from picoclaw.providers import Provider
 from picoclaw.providers.sanitize import LONG_RESULT
+from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header

@@ -5,10 +5,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from picoclaw import prompts, window
 from picoclaw.agent import workflow
@@ -20,6 +19,7 @@ from picoclaw.memory import notes as memory_notes
 from picoclaw.memory.entries import is_tainted, remove_tainted
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is_owner
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
+from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.policy_file import PolicyLoader

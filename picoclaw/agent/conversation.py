@@ -3,14 +3,14 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw import files
 from picoclaw.files import explain_os_error
 from picoclaw.messages import NO_THOUGHT, Image, Message, Thought, ToolCall
 from picoclaw.prompts import BYTES_A_TOKEN, add_header, estimate_tokens, fill_template
+from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.window import READ_ON_TOOL, count_request_bytes, cut_result, find_result_number, format_rest_hint
 

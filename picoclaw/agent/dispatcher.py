@@ -1,7 +1,6 @@
 """Answers everything that comes in, one by one: a chat line, a command, a due job, a heartbeat."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
 from picoclaw import claims
 from picoclaw.agent.context import AgentApp
@@ -10,6 +9,7 @@ from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
 from picoclaw.messages import NO_HOOKS, Caller, Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import fill_template
+from picoclaw.records import dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.write_behind import UnsavedTurn

@@ -6,7 +6,6 @@ Knows no channel, no file and no wording; time, model, tools and templates are h
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from picoclaw.agent.conversation import Conversation, HistoryView
@@ -29,6 +28,7 @@ from picoclaw.messages import (
 )
 from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
+from picoclaw.records import dataclass, replace
 from picoclaw.repetition import REPEATS, count_repeated
 from picoclaw.tools.registry import Toolset, TurnCalls
 from picoclaw.tools.results import find_opened_tools

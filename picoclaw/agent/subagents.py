@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from picoclaw.agent import workflow
@@ -19,6 +18,7 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer, ToolError, TurnStopped
 from picoclaw.messages import Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn, TurnHooks
+from picoclaw.records import replace
 from picoclaw.security.untrusted import find_taints, strip_invisible
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database

@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
@@ -18,6 +17,7 @@ from picoclaw.markdown import find_hidden
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_block, fill_template, limit_pages
 from picoclaw.providers import Provider
+from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens
 from picoclaw.workspace import reading

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import escape_closing, fill_template
+from picoclaw.records import NamedTuple
 from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.times import format_duration

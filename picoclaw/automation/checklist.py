@@ -4,10 +4,9 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from picoclaw.automation.conditions import (
     FileCondition,
@@ -28,6 +27,7 @@ from picoclaw.hw.reading import WiredPart
 from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import ToolCall, ToolRun
 from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
+from picoclaw.records import NamedTuple, dataclass
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import ChecklistItemState
@@ -714,7 +714,7 @@ def _read_no_history(_sensor: str, _what: str, _seconds: float) -> Sequence[Past
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoardEnvironment:
     """Reads what is wired, and looks at files without opening them. `history` gives samples of the last seconds."""
 

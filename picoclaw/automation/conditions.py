@@ -10,11 +10,12 @@ file inbox.txt changed (the checklist's)
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from picoclaw import occurrences, times
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.occurrences import Plan
+from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.store.samples import Series
 

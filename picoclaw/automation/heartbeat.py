@@ -6,9 +6,7 @@ import time as time_
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, time
-from typing import NamedTuple
 
 from picoclaw.automation import checklist
 from picoclaw.automation.checklist import Checklist, Environment, FileChanges, ItemStatus, check_items, list_item_files
@@ -16,6 +14,7 @@ from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.markdown import remove_invisible
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
+from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
 from picoclaw.times import format_duration, get_seconds_until, parse_moment
 

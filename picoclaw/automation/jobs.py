@@ -6,11 +6,11 @@ is trusted. An occurrence is decided on once: done, or reported as missed.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 from zlib import crc32
 
 from picoclaw.errors import StoreError
 from picoclaw.occurrences import add_done, find_due, find_next
+from picoclaw.records import NamedTuple
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.times import format_duration

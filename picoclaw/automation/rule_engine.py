@@ -7,10 +7,8 @@ that something vouches for, and wait without one.
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
 
 from picoclaw import times
 from picoclaw.automation.conditions import (
@@ -29,6 +27,7 @@ from picoclaw.automation.rules import Rule, RuleSet
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.occurrences import DoneSpans, add_done, find_due, find_next
+from picoclaw.records import NamedTuple, asdict, dataclass, replace
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, SampleSpan, Series
 from picoclaw.text import pattern
@@ -62,7 +61,7 @@ class RuleFiring(NamedTuple):
     skipped: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleState:
     """Where a rule stands: since when it has been so, whether it has fired for that, and what was handled."""
 

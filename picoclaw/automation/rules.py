@@ -7,10 +7,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from picoclaw import times
 from picoclaw.automation.conditions import (
@@ -28,6 +27,7 @@ from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.records import NamedTuple, dataclass
 from picoclaw.schema import Span
 from picoclaw.store.samples import Series
 
@@ -37,7 +37,7 @@ _LEVEL = re.compile(r"on|off|\d{1,2}(?:\.\d+)? ?%?|100 ?%?")
 _INSTEAD = re.compile(r"(.+?) if (.+)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleConfig:
     """[rules.NAME]: when it fires, and what it does then."""
 

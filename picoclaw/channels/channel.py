@@ -6,9 +6,10 @@ order to stop the outputs and `/stop` at once, other texts of the same chat betw
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from picoclaw.messages import Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
+from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage

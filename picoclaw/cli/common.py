@@ -116,13 +116,12 @@ def open_app(
 
     `make` prepares the home folder first; `agent` builds all that a turn needs at once.
     """
-    from dataclasses import replace
-
     from picoclaw import workspace
     from picoclaw.app import App
     from picoclaw.config import load_config
     from picoclaw.config.tables import BoardConfig
     from picoclaw.hw import boards
+    from picoclaw.records import replace
 
     ensure_outputs_safe(options)
     config = load_config()

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.rescue import open_board
+from picoclaw.records import asdict
 from picoclaw.resources import get_home
 from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import get_owner_time

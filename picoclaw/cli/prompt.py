@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from picoclaw.agent.context import BuiltContext
@@ -13,6 +12,7 @@ from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_convers
 from picoclaw.messages import Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai
+from picoclaw.records import replace
 from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 

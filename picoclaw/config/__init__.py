@@ -5,7 +5,6 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 
 import os
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,13 +39,14 @@ from picoclaw.config.tables import (
     redact_url,
 )
 from picoclaw.errors import ConfigError
+from picoclaw.records import MISSING, dataclass, field, fields, is_dataclass, replace
 from picoclaw.resources import get_home
 from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read_parameter
 from picoclaw.schema import Parameter as Parameter
 from picoclaw.times import parse_hour_span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Config:
     """Everything the owner decided. `home` is `$PICOCLAW_HOME`; the keys never come from config.toml.
 

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import time
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ConfigError
+from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.schema import Span, find_nearest
 from picoclaw.times import parse_hour_span
 
@@ -39,7 +39,7 @@ def _is_price(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= MILLION
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelConfig:
     """[model] or [models.NAME]: a server and how it is asked; without [model]'s, the built-in matcher answers."""
 
@@ -67,7 +67,7 @@ def redact_url(url: str) -> str:
     return re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LimitsConfig:
     """[limits]: where a turn ends at the latest."""
 
@@ -81,7 +81,7 @@ HEARTBEAT_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
 """Of one heartbeat."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromptConfig:
     """[prompt]: what the model is told of the owner's files, and how much of it."""
 
@@ -92,7 +92,7 @@ class PromptConfig:
     extra: Annotated[str, "a sentence of yours for every turn"] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryConfig:
     """[memory]: how notes are found, how much of them a model is told unasked, and when they are put in order."""
 
@@ -106,7 +106,7 @@ class MemoryConfig:
     review_minutes: Annotated[int, Span(0, 10_080), "between two reviews of the pulse; 0 for none"] = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionsConfig:
     """[sessions]: when the older part of a conversation is summarised, and how long conversations are kept."""
 
@@ -118,7 +118,7 @@ class SessionsConfig:
     keep_mb: Annotated[int, Span(1, 100_000), "megabytes of conversations at most"] = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SubagentsConfig:
     """[subagents]: how many work at once, and where one ends at the latest."""
 
@@ -128,14 +128,14 @@ class SubagentsConfig:
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one task"] = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoardConfig:
     """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
 
     kind: Literal["auto", "linux", "sim"] = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolsConfig:
     """[tools]: what the tools may reach."""
 
@@ -149,14 +149,14 @@ class ToolsConfig:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApprovalsConfig:
     """[approvals]: calls that wait for the owner's yes."""
 
     minutes: Annotated[float, Span(1, 10_080), "how long one waits before it is given up"] = 15.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WebConfig:
     """[web]: reading pages of the public web, and finding them."""
 
@@ -166,7 +166,7 @@ class WebConfig:
     seconds: Annotated[float, Span(1, 120), "longest time for one page"] = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeartbeatConfig:
     """[heartbeat]: how often the checklist in HEARTBEAT.md is looked at, and what that may cost."""
 
@@ -181,7 +181,7 @@ class HeartbeatConfig:
         return parse_hour_span(self.quiet, "[heartbeat]: quiet")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CostsConfig:
     """[costs]: what models may take in a day, and what they cost."""
 
@@ -202,7 +202,7 @@ class CostsConfig:
             raise ConfigError(f'{where}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryConfig:
     """[history]: how often the sensors are measured while picoclaw runs."""
 
@@ -212,7 +212,7 @@ class HistoryConfig:
 _ORIGIN = re.compile(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageConfig:
     """[page]: a chat and a dashboard for browsers, while `picoclaw run` does."""
 
@@ -234,7 +234,7 @@ class PageConfig:
                 raise ConfigError(f"{where}: origins: {origin!r} must be like https://shed.example, without a path")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TelegramConfig:
     """[telegram]: who may talk to the bot; it is there when secrets.toml has its token."""
 
@@ -243,7 +243,7 @@ class TelegramConfig:
     owner: Annotated[int, Span(0, 2**52), "the owner's number; 0 is the first who was paired, or of allow"] = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SensorConfig:
     """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
 

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
@@ -24,6 +23,7 @@ from picoclaw.maintenance.jobs import Chores
 from picoclaw.messages import Caller, Event, Inbound, Stop, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
+from picoclaw.records import replace
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import NamedTuple
 
 from picoclaw.automation.jobs import format_message
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
+from picoclaw.records import NamedTuple
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.times import format_duration

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw.reading import Reading
 from picoclaw.hw.sensors import list_sensors, read_sensor
+from picoclaw.records import dataclass, field
 from picoclaw.store.database import Database
 from picoclaw.store.history_migrations import HISTORY_FILE, HISTORY_MIGRATIONS
 from picoclaw.store.rule_log import RuleLog

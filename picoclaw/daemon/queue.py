@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import partial
 
 from picoclaw.agent.subagents import has_pending_tasks
@@ -17,6 +16,7 @@ from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
+from picoclaw.records import replace
 from picoclaw.store.inbox import RETRIED, Inbox, InboxMessage, InterruptedMessage
 from picoclaw.store.outbox import OutboxMessage
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -27,6 +26,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
+from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import DAMAGE_DETECTED, Database
 from picoclaw.store.heartbeats import Heartbeats

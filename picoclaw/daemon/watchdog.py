@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.files import read_file, remove_file, write_atomic
+from picoclaw.records import NamedTuple
 
 
 def notify_systemd(environment: Mapping[str, str], *words: str) -> bool:

@@ -1,9 +1,10 @@
 """What a board is: the one door to hardware, as Protocols with two equals behind them, Linux and the simulation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from picoclaw.hw.reading import WiredPart
+from picoclaw.records import NamedTuple
 
 
 class I2CRead(NamedTuple):

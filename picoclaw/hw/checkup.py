@@ -6,7 +6,6 @@ and the overlays' README in its kernel, arch/arm/boot/dts/overlays/README.
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from picoclaw.errors import HardwareError, NoPermission
 from picoclaw.hw import drivers as wired_parts
@@ -15,6 +14,7 @@ from picoclaw.hw.board import Board, SerialPortInfo
 from picoclaw.hw.faults import find_family
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
+from picoclaw.records import NamedTuple
 
 _STUCK_BUS_ANSWERS = 100  # so many addresses answer on no real bus
 

@@ -8,12 +8,12 @@ with one byte and no more, and not at all where an expander may be.
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 from picoclaw.errors import BusFault, ConfigError, HardwareError
 from picoclaw.hw import drivers
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, Presence
 from picoclaw.hw.handles import I2CPart
+from picoclaw.records import NamedTuple
 
 FIRST_ADDRESS = 0x08
 

@@ -8,9 +8,10 @@ import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Self
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
+from picoclaw.records import NamedTuple
 
 
 class DeviceFamily(NamedTuple):

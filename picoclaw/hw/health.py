@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw import kernel
 from picoclaw.hw.board import Board
+from picoclaw.records import NamedTuple
 from picoclaw.times import format_duration
 
 _THROTTLED = {

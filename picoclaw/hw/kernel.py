@@ -8,11 +8,11 @@ import math
 import re
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from picoclaw.errors import DeviceMissing, HardwareError
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 _BOARD_SENSOR = pattern(

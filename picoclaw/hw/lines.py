@@ -1,9 +1,8 @@
 """Finds a GPIO line by what people call it."""
 
-from typing import NamedTuple
-
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import Board, GpioChip, LineInfo
+from picoclaw.records import NamedTuple
 
 HEADER_LABELS = ("pinctrl-bcm", "pinctrl-rp1")
 """How the labels of the controllers begin that a Raspberry Pi's pin header is on."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from picoclaw.records import NamedTuple
 
 BusKind = Literal["i2c", "spi", "serial", "onewire"]
 

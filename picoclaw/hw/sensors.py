@@ -1,12 +1,12 @@
 """Everything that can be measured here: the parts that somebody has named, and what the kernel knows besides."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from picoclaw.hw import drivers
 from picoclaw.hw import kernel as hw_kernel
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading, WiredPart
+from picoclaw.records import NamedTuple
 
 
 class Sensor(NamedTuple):

@@ -6,11 +6,11 @@ kernel document Documentation/i2c/smbus-protocol.rst.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from picoclaw.errors import BusFault, ToolError
 from picoclaw.hw.board import I2CBus, I2CRead, I2CWrite
 from picoclaw.hw.handles import crc8
+from picoclaw.records import NamedTuple
 
 LONGEST_BLOCK = 32
 

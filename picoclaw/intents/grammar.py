@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from sys import intern
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.errors import ConfigError
 from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, SlotValues
+from picoclaw.records import NamedTuple
 from picoclaw.text import stem_word
 
 Branches = tuple[tuple[Any, ...], ...]

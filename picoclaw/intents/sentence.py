@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.intents.classifier import HEX_ADDRESS, is_file_name, parse_amount
 from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not

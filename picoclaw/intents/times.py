@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.intents.classifier import parse_amount
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS
 

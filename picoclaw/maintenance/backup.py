@@ -21,13 +21,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, Self, cast
+from typing import IO, Any, Self, cast
 
 from picoclaw import __version__
 from picoclaw.errors import StoreError, explain_syntax
 from picoclaw.files import explain_os_error, make_folder, open_file, read_file, sync_folder, write_atomic
 from picoclaw.maintenance import database_copy
 from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
+from picoclaw.records import NamedTuple
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -54,6 +53,7 @@ from picoclaw.maintenance.install import find_installation
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config as outputs
+from picoclaw.records import replace
 from picoclaw.resources import find_shipped, get_home
 from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.store import history_migrations

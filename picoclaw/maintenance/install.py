@@ -16,10 +16,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import PicoclawError
 from picoclaw.files import explain_os_error, make_folder, sync_folder, write_atomic
+from picoclaw.records import NamedTuple
 
 
 class MaintenanceError(PicoclawError):

@@ -6,7 +6,6 @@ that is put back has it done twice, and what fails waits for its next time.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from picoclaw.memory.dream import DreamStep
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Purpose, Usage
 from picoclaw.prompts import Templates
+from picoclaw.records import dataclass, field
 from picoclaw.security.redaction import Redactor
 from picoclaw.skills.skill import Skill
 from picoclaw.store import retention

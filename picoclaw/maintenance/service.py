@@ -11,10 +11,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance.install import MaintenanceError, find_installation
+from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 from picoclaw.text import escape_unprintable

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from getpass import getpass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
@@ -20,6 +20,7 @@ from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import boards, detect, drivers, kernel
 from picoclaw.hw.board import Board
+from picoclaw.records import NamedTuple
 from picoclaw.resources import get_home
 from picoclaw.stores import Stores
 from picoclaw.times import parse_zone

@@ -4,11 +4,10 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
@@ -21,6 +20,7 @@ from picoclaw.memory.notes import get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
 from picoclaw.providers import Provider
+from picoclaw.records import NamedTuple, dataclass
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
 from picoclaw.skills.library import BUILT_IN, SKILL_FILE

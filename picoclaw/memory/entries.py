@@ -9,9 +9,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import date
-from typing import NamedTuple
 
 from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 FOREIGN = "not from the owner"

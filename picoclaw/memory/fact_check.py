@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from picoclaw.memory.entries import MemoryEntry, parse_entries
+from picoclaw.records import NamedTuple
 from picoclaw.text import list_terms, pattern
 from picoclaw.times import MONTHS
 

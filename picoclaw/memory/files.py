@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
+from picoclaw.records import NamedTuple
 
 MAX_READ_BYTES = 4_000_000
 """Bytes; of a larger file only its head is read."""

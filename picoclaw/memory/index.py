@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import dropwhile, groupby
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -25,6 +25,7 @@ from picoclaw.files import (
 )
 from picoclaw.markdown import blank_comments
 from picoclaw.memory.files import Document, FileContent, MemoryFiles
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import SQLITE_ERROR_TEXTS
 from picoclaw.text import pattern
 

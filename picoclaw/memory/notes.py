@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 from picoclaw import files
 from picoclaw.errors import StoreError
@@ -26,6 +25,7 @@ from picoclaw.memory.entries import (
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
+from picoclaw.records import NamedTuple
 from picoclaw.text import fold_case, list_query_terms, list_terms, pattern
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty

@@ -22,13 +22,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import Embedder
 from picoclaw.memory.entries import FOREIGN, parse_entries
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
+from picoclaw.records import NamedTuple
 from picoclaw.text import STOP_WORDS, list_query_terms, pattern
 from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
 

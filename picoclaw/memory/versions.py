@@ -7,13 +7,13 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import StoreError
 from picoclaw.files import append_line, check_reserve, create_file, make_folder, read_file, remove_file, write_atomic
 from picoclaw.memory.entries import make_comparison_key, parse_entries, split_lines
 from picoclaw.memory.fact_check import MAX_QUOTED_CHARS
 from picoclaw.memory.files import explain_failure
+from picoclaw.records import NamedTuple
 
 MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
 HISTORY_FOLDER = "memory-history"

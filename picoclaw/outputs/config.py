@@ -4,15 +4,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
+from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
 from picoclaw.schema import Span, find_nearest
 
 ON, OFF = 100.0, 0.0
@@ -28,7 +28,7 @@ _PWM = re.compile(r"pwmchip\d+/\d+")
 Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RequiredSensor:
     """`needs` of an output: a sensor whose reading has to be fresh and in range while the output is on."""
 
@@ -39,7 +39,7 @@ class RequiredSensor:
     high: Annotated[float | None, Span(-1e9, 1e9), "largest value, in the quantity's unit"] = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputConfig:
     """[outputs.NAME]: where it is wired, its safe level, and its limits. Levels are duties, 0 to 100 percent."""
 
@@ -99,7 +99,7 @@ class OutputConfig:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StopButton:
     """[stop]: an input line that stops everything while it is at its active level."""
 

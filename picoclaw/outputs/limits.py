@@ -6,9 +6,9 @@ All moments are seconds of CLOCK_BOOTTIME (clock_gettime(2)), which no change of
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from picoclaw.outputs.config import OFF, ON, OutputConfig, RequiredSensor, format_level
+from picoclaw.records import NamedTuple
 
 HOUR_S = 3600.0
 

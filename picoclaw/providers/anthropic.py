@@ -7,7 +7,6 @@ Source: https://platform.claude.com/docs/en/api/messages and .../build-with-clau
 import json
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +15,7 @@ from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD
 from picoclaw.providers.retry import get_type_status, make_error
 from picoclaw.providers.sanitize import sanitize_history
+from picoclaw.records import dataclass
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens
 

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
@@ -15,6 +14,7 @@ from picoclaw.providers import FallbackProvider, Provider
 from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.retry import RetryBudget, ask_with_retries, decide_retry
 from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
+from picoclaw.records import NamedTuple, asdict, dataclass, field
 
 if TYPE_CHECKING:
     from picoclaw.providers.ledger import UsageLedger

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.config.tables import CostsConfig, Price
 from picoclaw.errors import OverBudget, ProviderError, Refused, StoreError
 from picoclaw.messages import End, Event, Purpose, Request, Text, ToolCall, Usage
 from picoclaw.prompts import count_bytes, estimate_tokens
+from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import StoreConnection
 from picoclaw.store.heartbeats import get_last_chat

@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 from itertools import chain
@@ -23,6 +22,7 @@ from picoclaw.providers import http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
 from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, decide_retry
 from picoclaw.providers.text_calls import get_user_text
+from picoclaw.records import dataclass
 from picoclaw.security.redaction import StreamMask
 from picoclaw.window import count_request_bytes
 

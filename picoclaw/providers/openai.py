@@ -7,7 +7,6 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from picoclaw.config.tables import ModelConfig
@@ -16,6 +15,7 @@ from picoclaw.messages import End, Event, Image, Request, Text, Thought, ToolCal
 from picoclaw.providers.retry import join_surrogates, make_error, read_status
 from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
 from picoclaw.providers.text_calls import TextCallParser, parse_arguments
+from picoclaw.records import dataclass
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens

@@ -4,9 +4,8 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from picoclaw.errors import (
     CircuitOpen,
@@ -26,6 +25,7 @@ from picoclaw.errors import (
 )
 from picoclaw.messages import Event, Notice, Request
 from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
+from picoclaw.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from picoclaw.providers.chain import ModelLink

@@ -7,12 +7,12 @@ in their name, as if they had typed it. Quoted text and models cannot reach this
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
+from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
 from picoclaw.store.approvals import Approval, Approvals

@@ -12,11 +12,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Caller
+from picoclaw.records import NamedTuple
 from picoclaw.security import hash_chain
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
 from picoclaw.security.redaction import Redactor

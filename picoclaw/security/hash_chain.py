@@ -12,11 +12,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.files import append_bytes, sync_folder, write_atomic
+from picoclaw.records import NamedTuple, dataclass
 
 FIRST_HASH = "0" * 64
 """What the first record of all has in place of a hash."""

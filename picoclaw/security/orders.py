@@ -7,10 +7,11 @@ part of it behind an "and" or a comma. Part of a sentence, a question, a conditi
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from picoclaw import times
 from picoclaw.messages import Caller, is_owner
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ may do then is the stricter of two rules.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeGuard, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from picoclaw.messages import Origin, ToolCall
+from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.schema import find_nearest
 
 Effect = Literal[
@@ -105,7 +105,7 @@ class Decision(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The rules in force: the defaults with the owner's changes.
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, StoreError
+from picoclaw.records import dataclass, field, replace
 from picoclaw.security.policy import (
     Effect,
     ParsedPolicy,

@@ -8,9 +8,10 @@ import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.messages import Event, Text
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 MASK = "[secret]"

@@ -19,9 +19,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from picoclaw.errors import HardwareError, ToolError
+from picoclaw.records import NamedTuple
 from picoclaw.security.sandbox_launcher import FILTER_FD, kill_tree
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import os
 import stat
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from picoclaw import __version__, files
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.markdown import remove_invisible
+from picoclaw.records import dataclass, field
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.skills import skill
@@ -194,7 +194,7 @@ def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterato
         yield one._replace(notes=(*one.notes, *hides.get(one.name, ()), *alike))
 
 
-@dataclass(slots=True)
+@dataclass
 class _TierScan:
     """One look through the tiers, with what is known from before by the paths of the files."""
 

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import which
-from typing import NamedTuple
 
 from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden
 from picoclaw.prompts import count_bytes, estimate_tokens
+from picoclaw.records import NamedTuple
 from picoclaw.text import bm25, fold_case
 
 

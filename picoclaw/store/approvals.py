@@ -9,10 +9,11 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from picoclaw.errors import Denied
 from picoclaw.messages import Caller, Origin, ToolCall
+from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.store import outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive

@@ -6,8 +6,8 @@ What such a turn writes may be what a page wants to have run: `json.py` beside a
 import json
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table
 
 

@@ -6,9 +6,10 @@ What is to be told goes into the outbox in the transaction that keeps how the he
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from picoclaw.messages import DEFAULT_SESSION
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.marks import get_mark
 from picoclaw.store.outbox import put_message

@@ -7,9 +7,10 @@ answered again only where that repeats nothing; the person is told of the rest.
 import json
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from picoclaw.messages import Origin
+from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Table, replace_surrogates
 from picoclaw.store.foreign import add_foreign_file

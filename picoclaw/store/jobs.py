@@ -5,9 +5,10 @@ What is due is decided on in one transaction, so that no two processes do it, an
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from picoclaw.occurrences import DoneSpans, Plan
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.outbox import put_message
 

@@ -7,9 +7,9 @@ estimate stands, and is known to be one.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
 
 from picoclaw.prompts import BYTES_A_TOKEN, estimate_tokens
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database, StoreConnection, Table
 from picoclaw.store.marks import get_mark
 

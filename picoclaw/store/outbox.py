@@ -6,8 +6,7 @@ shown again: a channel that knows a number again drops it; a terminal, which can
 A chat that is open somewhere is named in a mark with the process that has it, which is void when that process is gone.
 """
 
-from typing import NamedTuple
-
+from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.marks import set_mark

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from picoclaw.errors import StoreError
 from picoclaw.markdown import remove_invisible
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table, replace_surrogates
 from picoclaw.store.marks import get_mark, set_mark
 from picoclaw.text import fold_case

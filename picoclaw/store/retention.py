@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
-from typing import NamedTuple
 
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database, StoreConnection
 
 REFERENCE_TURNS = 20

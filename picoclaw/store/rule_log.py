@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import Table
 from picoclaw.store.samples import ClockReading, save_rule_states
 

@@ -7,9 +7,11 @@ they ask to have done may have been done since, so that they are told as doubtfu
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
+
+from picoclaw.records import NamedTuple
 
 _READ_ERRORS = (apsw.Error, UnicodeDecodeError)
 _SEQUENCE_GAP = 1000

@@ -4,10 +4,11 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.errors import StoreError
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
+from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table
 
 _TICK_S, _MAX_TICKS = 0.1, 0xFFFF

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.messages import Message, Role, ToolCall, Usage
+from picoclaw.records import NamedTuple
 from picoclaw.store import tasks
 from picoclaw.store.conversations import (
     VISIBLE_TURNS,

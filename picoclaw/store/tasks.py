@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import PromptMode
+from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table, replace_surrogates
 from picoclaw.store.outbox import put_message

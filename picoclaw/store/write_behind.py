@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
 from picoclaw.messages import Message, Turn
+from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import History
 
 _MAX_UNSAVED = 50

@@ -3,13 +3,14 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from picoclaw import times
 from picoclaw.automation.conditions import get_unit, parse_series
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.messages import Caller
+from picoclaw.records import NamedTuple
 from picoclaw.store.samples import Samples, SampleSpan, SensorFailure, Series, merge_spans
 from picoclaw.times import TimeRange, format_duration
 from picoclaw.tools.registry import tool

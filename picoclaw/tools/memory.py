@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from picoclaw.memory.files import MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
+from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect

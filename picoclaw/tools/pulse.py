@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
 from picoclaw.memory.entries import FOREIGN, is_tainted
 from picoclaw.messages import Caller
+from picoclaw.records import replace
 from picoclaw.schema import Span
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect

@@ -6,15 +6,23 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill_template
+from picoclaw.records import dataclass, field, replace
 from picoclaw.repetition import count_in_a_row
-from picoclaw.schema import InvalidArgument, build_json_schema, check_arguments, find_nearest, read_parameters
+from picoclaw.schema import (
+    InvalidArgument,
+    Parameter,
+    build_json_schema,
+    check_arguments,
+    find_nearest,
+    read_parameters,
+)
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
@@ -28,7 +36,7 @@ _KEEPS = frozenset({"write", "remember", "plan"})
 _HIDDEN = ("self", "caller")
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class ToolMark:
     """Marks a method as a tool; what depends on a call's arguments is given as another method of the class.
 
@@ -68,10 +76,13 @@ class Tool:
         self.group, self.name, self.mark = group, name, mark
         self.function: Callable[..., str] = getattr(group, name)
         self.description = " ".join((self.function.__doc__ or "").split())
-        self.parameters = read_parameters(self.function, _HIDDEN)
         self.wants_caller = "caller" in self.function.__annotations__
         effect = mark.effect
         self.only_reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return read_parameters(self.function, _HIDDEN)
 
     def effects(self, arguments: Arguments) -> Effects:
         effect = self.mark.effect
@@ -319,7 +330,7 @@ SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one afte
 MAX_SHOWN_RESULT = 1000  # characters, of one that is told because the model says nothing
 
 
-@dataclass(slots=True)
+@dataclass
 class TurnCalls:
     """Runs the calls of one turn and remembers them.
 

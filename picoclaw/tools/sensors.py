@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from picoclaw.hw import detect, drivers, health, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
+from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 from picoclaw.times import format_duration

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
 from picoclaw.files import RootedPath, create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.records import NamedTuple
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
 from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary

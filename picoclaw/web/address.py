@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ToolError
+from picoclaw.records import NamedTuple
 
 Network = IPv4Network | IPv6Network
 

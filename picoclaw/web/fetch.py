@@ -14,13 +14,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from picoclaw import __version__
 from picoclaw.errors import ToolError, TurnStopped
 from picoclaw.http_client import get_ssl_context, httpcore
 from picoclaw.messages import Stop
+from picoclaw.records import NamedTuple
 from picoclaw.web.address import Network, WebAddress, explain_refusal, list_local_networks, parse_url
 
 Resolve = Callable[[str], Sequence[str]]

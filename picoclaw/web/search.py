@@ -9,11 +9,12 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Stop
+from picoclaw.records import NamedTuple
 from picoclaw.web.address import parse_url
 from picoclaw.web.fetch import WebClient, WebPage
 

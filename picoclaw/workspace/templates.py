@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import create_file, explain_os_error, make_folder, sync_folder, write_atomic
 from picoclaw.markdown import remove_hidden
+from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
 from picoclaw.workspace.reading import MAX_WHOLE_BYTES, read_bytes, read_text
 

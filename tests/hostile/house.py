@@ -5,7 +5,6 @@
 
 import json
 from collections import deque
-from dataclasses import replace
 
 from obedient import Obedient
 from outputs_kit import LAMP, PUMP, make_home, pin
@@ -19,6 +18,7 @@ from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.records import replace
 from picoclaw.store.outbox import Outbox
 from picoclaw.workspace import prepare_home
 

@@ -7,11 +7,12 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 import pytest
+
+from picoclaw.records import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "outputs"))

@@ -1,7 +1,6 @@
 """The real keeper, in processes of its own: whatever is killed, frozen or garbled, the output goes off."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function
 from picoclaw.outputs.supervisor.worker import SupervisorWorker
+from picoclaw.records import asdict
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -325,7 +325,7 @@ def test_a_wish_that_meets_a_keeper_that_is_ending_is_made_again(home, monkeypat
 def test_a_marker_of_another_board_is_not_erased(home):
     """What was left on by a keeper of the real board, which is not there, is not made safe by a rehearsal."""
     text = json.dumps(
-        {"board": "linux", "outputs": [dataclasses.asdict(config.load_outputs(home / "outputs.toml").outputs["pump"])]}
+        {"board": "linux", "outputs": [asdict(config.load_outputs(home / "outputs.toml").outputs["pump"])]}
     )
     (home / endpoint.LIVE_FILE).write_text(text)
     with pytest.raises(HardwareError, match="left on by a keeper of the linux board is not safe"):

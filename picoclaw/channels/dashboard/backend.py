@@ -1,8 +1,9 @@
 """What the page has to be told and may do: the door to everything that is not a browser."""
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from picoclaw.channels.channel import describe_outcome
+from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
 
 Point = tuple[float, float, float, float]

@@ -7,12 +7,13 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.channels.dashboard.backend import ChatEntry
 from picoclaw.errors import ChannelDown
 from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
+from picoclaw.records import NamedTuple
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.window import remove_hints
 

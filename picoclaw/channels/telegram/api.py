@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw import files as picoclaw_files
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.files import RootedPath, explain_os_error
 from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
+from picoclaw.records import NamedTuple
 from picoclaw.times import format_duration
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind

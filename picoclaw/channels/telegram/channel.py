@@ -14,7 +14,7 @@ from calendar import timegm
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.channels.channel import (
     ApprovalAnswer,
@@ -42,6 +42,7 @@ from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
 from picoclaw.messages import Origin, Turn, TurnHooks
 from picoclaw.prompts import Templates, fill_template
+from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Timing, Unreachable, Upload
 from picoclaw.channels.telegram.updates import Attachment, ChatPlace, split_attachments
 from picoclaw.markdown import remove_invisible
+from picoclaw.records import NamedTuple
 
 
 class Entity(NamedTuple):

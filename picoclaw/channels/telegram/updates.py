@@ -12,13 +12,14 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw import files
 from picoclaw.channels.telegram.api import TelegramApi, Unreachable
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
+from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 
 _QUOTED_CHARS = 300

@@ -3,7 +3,8 @@
 import math
 import random
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from picoclaw.records import NamedTuple
 
 Value = float | Callable[[float], float]
 

@@ -6,9 +6,8 @@ An owner rehearses a set-up with `sim.toml` in picoclaw's home; docs/hardware.md
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
@@ -19,6 +18,7 @@ from picoclaw.hw.drivers import format_location, resolve_part
 from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.scene import GREENHOUSE, SimFault, Value
+from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 
@@ -58,7 +58,7 @@ _PLACE_EXAMPLES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"
 _PLACE = pattern(r"i2c-\d+(/0x[0-9a-f]{2})?|spi\d+\.\d+|/dev/\S+|[0-9a-f]{2}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SwingTable:
     """A value that swings about a mean like a sine, with some noise."""
 
@@ -72,7 +72,7 @@ class _SwingTable:
         return self.mean + self.swing * math.sin(math.tau * seconds / self.period_s) + self.noise * flutter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _FaultTable:
     kind: Literal["unplugged", "nack", "stuck", "eio", "bits", "low", "high"]
     on: Annotated[str, "a part's name, or a place such as i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0"]
@@ -81,7 +81,7 @@ class _FaultTable:
     every: Annotated[int, Span(1, 1_000_000), "strike on each n-th transfer only"] = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _LineTable:
     offset: Annotated[int, Span(0, 1023)]
     name: str = ""
@@ -89,7 +89,7 @@ class _LineTable:
     consumer: Annotated[str, "who holds it, if anybody"] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _ScriptFile:
     parts: dict[str, Any] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)

@@ -10,9 +10,10 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from picoclaw.files import connect_unix, listen_unix
+from picoclaw.records import NamedTuple
 
 LOCK_FILE, SOCKET_FILE = "outputs.lock", "outputs.sock"
 LIVE_FILE, STOP_FILE = "outputs.live", "outputs.stop"

@@ -11,9 +11,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from picoclaw.automation import wakeup
 from picoclaw.files import write_atomic
@@ -22,6 +21,7 @@ from picoclaw.outputs.config import OutputConfig, RequiredSensor
 from picoclaw.outputs.limits import OnPeriod, OutputRequest, SensorSample, check_required_sensor, prune_periods
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE
 from picoclaw.outputs.supervisor.lines import OutputDrivers
+from picoclaw.records import NamedTuple, asdict, dataclass
 from picoclaw.security.hash_chain import read_regular_file
 
 _RETRY_S = 1.0

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import drivers
@@ -12,6 +11,7 @@ from picoclaw.outputs import config
 from picoclaw.outputs.config import OFF, ON, OutputConfig, OutputsFile
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.lines import ExpanderOutput
+from picoclaw.records import NamedTuple
 from picoclaw.workspace import find_outputs_file
 
 _BUTTON = "the stop button"
