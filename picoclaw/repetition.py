@@ -1,9 +1,9 @@
 """Notices when a model says or asks for the same over and over, which small ones do until a limit ends it."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from picoclaw.messages import ToolCall
+from picoclaw.text import pattern
 
 REPEATS = "repeats"
 """Why an answer ended that was nothing but repetition."""
@@ -19,7 +19,7 @@ _MIN_TIMES = 3
 _CHECK_EVERY_CHARS = 64
 _SUFFIX_CHARS = 24
 _FENCE = "```"
-_WORD = re.compile(r"\w+")
+_WORD = pattern(r"\w+")
 _ALTERNATING_CALLS = 5
 
 

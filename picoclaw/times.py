@@ -33,7 +33,7 @@ _UNITS = {
 _NUMBER_WORDS = {"a": 1, "an": 1, "half an": 0.5, "few": 3, **{word: number for number, word in enumerate(NUMBERS)}}
 _PARTS_OF_DAY = {"morning": 6, "afternoon": 12, "evening": 18}
 _UNIT_NAMES = "|".join(sorted(_UNITS, key=len, reverse=True))
-_DURATION = re.compile(
+_DURATION = pattern(
     rf"(\d+(?:\.\d+)?|{'|'.join(sorted(_NUMBER_WORDS, key=len, reverse=True))})?\s*({_UNIT_NAMES})(?:(?<=[a-z]{{2}})s)?(?![a-z])"
 )
 _MAX_DURATION_S = 3660 * 86_400
@@ -214,18 +214,18 @@ def _shorten(text: str) -> str:
 
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
 _RANGE_FORMS: list[_RangeForm] = [
-    (re.compile(r"today|so far today"), _make_day(0)),
-    (re.compile(r"yesterday"), _make_day(-1)),
-    (re.compile(r"day before yesterday|day before"), _make_day(-2)),
-    (re.compile(r"last night"), _make_night),
-    (re.compile(r"(this|last|previous) (week|month|year)"), _make_month),
-    (re.compile(rf"(this|yesterday) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
-    (re.compile(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
-    (re.compile(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
-    (re.compile(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
-    (re.compile(r"since (.+)"), _make_since),
-    (re.compile(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
-    (re.compile(r"(?:last |past |previous )?(.+)"), _make_last),
+    (pattern(r"today|so far today"), _make_day(0)),
+    (pattern(r"yesterday"), _make_day(-1)),
+    (pattern(r"day before yesterday|day before"), _make_day(-2)),
+    (pattern(r"last night"), _make_night),
+    (pattern(r"(this|last|previous) (week|month|year)"), _make_month),
+    (pattern(rf"(this|yesterday) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
+    (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
+    (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
+    (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (pattern(r"since (.+)"), _make_since),
+    (pattern(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
+    (pattern(r"(?:last |past |previous )?(.+)"), _make_last),
 ]
 
 # When something is due, and in whose time zone: arithmetic on moments that are handed in.

@@ -1,12 +1,12 @@
 """How a model's window is shared between the answer, what a turn begins with, results, and the conversation. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from picoclaw.messages import Message, Usage
 from picoclaw.prompts import serialize_value
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 
 _ANSWER, _CONVERSATION, _RESERVE = 4, 3, 16  # so many parts of a window: at most, at least, and for a wrong estimate
 _HEAD, _RESULT = 4, 2  # tokens of the window for a character
@@ -16,12 +16,12 @@ _HINT_CHARS = 100
 _SUMMARY, _SHORTEST_SUMMARY, _LONGEST_SUMMARY = 3, 1000, 8000  # a byte for so many tokens of the window
 
 READ_ON_TOOL = "read_result"
-_READ_HINT = re.compile(
+_READ_HINT = pattern(
     rf"(?:; |\n?\[)?{READ_ON_TOOL}\(number=\d+, start=\d+\) (?:(?:shows them|reads on)|shows the rest\])"
 )
 """The tool that reads on in a result that was cut."""
 
-_RESULT_NUMBER = re.compile(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
+_RESULT_NUMBER = pattern(r"\[[^\[\]\n]{0,80}read_result\(number=(\d{1,18}), start=\d{1,18}\) [a-z ]{1,20}\]")
 
 
 class WindowBudget(NamedTuple):

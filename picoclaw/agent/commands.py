@@ -22,6 +22,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo
 from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 from picoclaw.window import count_request_bytes, split_window
 
@@ -84,7 +85,7 @@ def parse_number(text: str) -> int:
 
 # /approvals, /yes, /no and /always: what waits for the owner's yes, and their answer to it.
 
-_APPROVAL_NUMBER = re.compile(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
+_APPROVAL_NUMBER = pattern(r"([0-9]{1,15})(?:\s+([0-9a-f]{8,64}))?")
 
 
 def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
@@ -376,7 +377,7 @@ def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
     return CommandResult(f"Conversation {number} goes on. {describe_conversation(wanted)}")
 
 
-_COMMAND = re.compile(r"/([\w-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
+_COMMAND = pattern(r"/([\w-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 
 class ParsedCommand(NamedTuple):

@@ -33,7 +33,7 @@ from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.marks import Marks
 from picoclaw.store.sessions import strip_context_header
-from picoclaw.text import list_terms
+from picoclaw.text import list_terms, pattern
 from picoclaw.window import count_request_bytes, get_summary_bytes
 
 KEPT_MESSAGES = 4
@@ -176,7 +176,7 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
 # A small model forgets what it was told to carry over. What it leaves out entirely is added again; what it has worded in
 # another way, or has corrected, shares its words and is not.
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\s*\n\s*")
+_SENTENCE = pattern(r"(?<=[.!?;])\s+|\s*\n\s*")
 _MIN_SHARED_WORDS = 0.5
 _LONGEST_EXCUSE, _SHARED = 300, 0.1
 
@@ -207,9 +207,9 @@ def is_unrelated(text: str, sources: Iterable[str]) -> bool:
 
 # A conversation as it is shown to a model that is to summarise it. Pure.
 
-_CONTEXT_HEADER = re.compile(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
-_HEADER_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
-_REPORT = re.compile(r"<report\b.*?</report>", re.DOTALL)
+_CONTEXT_HEADER = pattern(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
+_HEADER_TIME = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_REPORT = pattern(r"<report\b.*?</report>", re.DOTALL)
 _LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
 
 

@@ -19,7 +19,7 @@ from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill
 from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
-from picoclaw.text import escape_control_tokens
+from picoclaw.text import escape_control_tokens, pattern
 from picoclaw.workspace import reading
 
 SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
@@ -29,8 +29,8 @@ MAX_FILE_BYTES = 8192
 _MAX_OWN_BYTES = 200_000
 _ANSWER_TOKENS, _LEAST_ANSWER = 3072, 768  # 2 KB are 700 tokens; the rest is for a model that thinks first
 _MIN_BYTES_A_TOKEN = 3.0  # so that the answer fits the window with a vocabulary that is not made for English
-_TAG = re.compile(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
-_NAME = re.compile(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
+_TAG = pattern(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
+_NAME = pattern(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
 _INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
 _ALLOWED_INVISIBLE = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
 

@@ -10,6 +10,7 @@ from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest
 from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 MAX_SUBAGENT_DEPTH = 3
@@ -149,7 +150,7 @@ MAX_REPORT_CHARS = 4000
 
 _LONGEST_STEP, _LONGEST_TEXT = 300, 80
 _REPORT = '<report name="{name}">\n{content}\n</report>'
-_CLOSING = re.compile(r"</(?=\s*report\b)", re.IGNORECASE)
+_CLOSING = pattern(r"</(?=\s*report\b)", re.IGNORECASE)
 _END_WORDS = {"failed": "failed", "lost": "was lost", "impossible": "was not begun", "cancelled": "was cancelled"}
 
 

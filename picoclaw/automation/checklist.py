@@ -32,6 +32,7 @@ from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import ChecklistItemState
 from picoclaw.store.samples import Samples, Series
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 MIN_INTERVAL_S = 300.0
@@ -45,8 +46,8 @@ def parse_timing(text: str) -> Plan | None:
     return plan
 
 
-_REPEATS = re.compile(r"(?:every|each|hourly|daily|nightly|weekly)\b", re.IGNORECASE)
-_CONTINUATION = re.compile(r"(?:and|or|to|until|till|except|but|from)\b|[\d&/+-]", re.IGNORECASE)
+_REPEATS = pattern(r"(?:every|each|hourly|daily|nightly|weekly)\b", re.IGNORECASE)
+_CONTINUATION = pattern(r"(?:and|or|to|until|till|except|but|from)\b|[\d&/+-]", re.IGNORECASE)
 _LONGEST_PHRASE = 8  # words
 _MARKS = " \t.,:;–—-"
 
@@ -98,51 +99,51 @@ def find_next_due(plan: Plan, after: datetime) -> datetime:
 # done is an instruction, which a model is shown with the items that are due: no line is dropped. A line with a wrong
 # time or condition is named with its number, and counts as plain text.
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[^\W\d][\w-]*:|[ \t#])[^\n]*\n|\n)+(?:---|\.\.\.)[ \t]*(?=\n|\Z)")
-_UNDERLINE = re.compile(r" {0,3}(?:(=+)|-{2,})\s*$")
-_TABLE = re.compile(r"\s*\|.*\|\s*$")
-_DASHES = re.compile(r"[\s|:-]+")
-_HEADING = re.compile(r" {0,3}#{1,6}\s+(.*?)[\s#]*$|\s*#{1,6}\s*$")
-_BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])\s+(.*)")
-_BOX = re.compile(r"\[\s*([^\s\]]?)\s*\](?:\s+|$)|\[([xX✓✔])\](?![(\[:])|(?:([☑✅✔✓])|☐)\ufe0f?\s*")
-_HORIZONTAL_RULE = re.compile(r"\s*(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|={3,})$")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_BRACKETS = re.compile(r"\s*\(([^()]{1,80})\)\s*$")
-_WHEN = re.compile(r"(?:^|\s)when:\s*", re.IGNORECASE)
-_INSTRUCTION_HEADING = re.compile(
+_FRONT_MATTER = pattern(r"---[ \t]*\n(?:(?:[^\W\d][\w-]*:|[ \t#])[^\n]*\n|\n)+(?:---|\.\.\.)[ \t]*(?=\n|\Z)")
+_UNDERLINE = pattern(r" {0,3}(?:(=+)|-{2,})\s*$")
+_TABLE = pattern(r"\s*\|.*\|\s*$")
+_DASHES = pattern(r"[\s|:-]+")
+_HEADING = pattern(r" {0,3}#{1,6}\s+(.*?)[\s#]*$|\s*#{1,6}\s*$")
+_BULLET = pattern(r"(\s*)(?:[-*+•]|\d{1,9}[.)])\s+(.*)")
+_BOX = pattern(r"\[\s*([^\s\]]?)\s*\](?:\s+|$)|\[([xX✓✔])\](?![(\[:])|(?:([☑✅✔✓])|☐)\ufe0f?\s*")
+_HORIZONTAL_RULE = pattern(r"\s*(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|={3,})$")
+_FENCE = pattern(r"\s*(?:```|~~~)")
+_BRACKETS = pattern(r"\s*\(([^()]{1,80})\)\s*$")
+_WHEN = pattern(r"(?:^|\s)when:\s*", re.IGNORECASE)
+_INSTRUCTION_HEADING = pattern(
     r"(?:how|about|instructions?|guidelines?|rules|notes?|examples?|format|tone|style)\b"
     r"|.*\b(?:instructions?|guidelines?|rules|examples?|format)\W*$",
     re.IGNORECASE,
 )
-_FORBIDS = re.compile(
+_FORBIDS = pattern(
     r"(?:please |just )*(?:(?:do not|don't|dont) (?!forget|miss)|(?:never|no|not|avoid|without|only)\b"
     r"|(?:remember|note)(?:$|:| that\b))",
     re.IGNORECASE,
 )
 """How a line or a label begins that forbids something, or tells a fact: what is listed below it is no work either."""
-_BEHAVIOUR = re.compile(
+_BEHAVIOUR = pattern(
     r"(?:please |just |always )*(?:(?:be|use|speak|prefer|assume|i am|i'm|we are|we're)\b"
     r"|keep (?:in mind\b|(?:it|them|this|everything|\w+s) (?:short|brief|simple|small|concise|polite|friendly)\b)"
     r"|(?:write|answer|reply|respond|say|talk|tell me)"
     r" (?:only|just|with|in|as|at most|no|not|nothing|briefly|shortly|\w+ly|[\"'“`])|stay (?:quiet|silent|brief)\b)",
     re.IGNORECASE,
 )
-_STRIKETHROUGH = re.compile(r"~~[^~]+~~\W*")
-_TOKEN = re.compile(
+_STRIKETHROUGH = pattern(r"~~[^~]+~~\W*")
+_TOKEN = pattern(
     r"\bheartbeat[_ ]?ok\b|[\"“`](?P<quoted>[^\n\"“”`]{1,300})[\"”`]|(?<!\w)['‘](?P<single>[^\n'’]{1,300})['’](?!\w)"
     r"|(?<![\w*])\*{1,2}(?P<strong>[^\s*][^\n*]{0,300})\*|:\s*(?P<rest>[^\s\"“`'‘*][^\n]{0,299})"
     r"|\b(?P<capitals>(?-i:[A-Z][A-Z_]{1,40}(?: [A-Z_]{2,40}){0,7})\b)",
     re.IGNORECASE,
 )
-_SAY_VERB = re.compile(r"\b(?:answer|reply|respond|response|say)\b", re.IGNORECASE)
-_ALL_WELL = re.compile(
+_SAY_VERB = pattern(r"\b(?:answer|reply|respond|response|say)\b", re.IGNORECASE)
+_ALL_WELL = pattern(
     r"\bnothing\b(?! (?:(?:is|was) )?(?:in|on|at|from|inside|under|left|else)\b)"
     r"|\bno (?:\w+ )?(?:news|problems?|issues?|alerts?|changes?|trouble)\b"
     r"|\b(?:all|everything|things)(?:'s| is| are| be| looks?| seems?)?(?: all)?"
     r" (?:well|fine|good|ok|okay|quiet|calm|normal|right|clear|in order)\b",
     re.IGNORECASE,
 )
-_ANSWER = re.compile(r"(?:answer|reply|response):\s*(\S[^\n]{0,299})", re.IGNORECASE)
+_ANSWER = pattern(r"(?:answer|reply|response):\s*(\S[^\n]{0,299})", re.IGNORECASE)
 
 
 class ChecklistItem(NamedTuple):
@@ -413,7 +414,7 @@ _RECHECK_S = 300.0
 _REPEAT_S = 86_400.0
 """When a line that gives no time is asked about again."""
 
-_FILE_MENTION = re.compile(r"`([^`\n]{1,200})`|(?<![\w/.-])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
+_FILE_MENTION = pattern(r"`([^`\n]{1,200})`|(?<![\w/.-])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
 
 
 class PastSample(NamedTuple):

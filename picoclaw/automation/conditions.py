@@ -18,6 +18,7 @@ from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.store.samples import Series
+from picoclaw.text import pattern
 
 CONDITION_EXAMPLES = (
     "'greenhouse.temperature > 35 for 10 minutes', 'soil.voltage a0 below 1.2', 'tank.distance rises by 0.2 in 1 hour',"
@@ -95,22 +96,22 @@ _OPERATOR_WORDS = {
 _OPERATOR = "|".join(_OPERATOR_WORDS.values())
 _NUMBER = r"(?P<number>[+-]?\d+(?:[.,]\d+)?) ?(?P<unit>[^\d\s]\S*)?"
 _HOLD = r"(?: for (?:at least |more than |longer than )?(?P<hold>.+))?"
-_LIMIT = re.compile(rf"(?P<what>.+?) ?(?P<beyond>{_OPERATOR}) ?{_NUMBER}{_HOLD}", re.IGNORECASE)
-_CHANGE = re.compile(
+_LIMIT = pattern(rf"(?P<what>.+?) ?(?P<beyond>{_OPERATOR}) ?{_NUMBER}{_HOLD}", re.IGNORECASE)
+_CHANGE = pattern(
     rf"(?P<what>.+?) (?:(?P<up>rises|climbs|grows)|falls|drops|sinks) by {_NUMBER} (?:with)?in (?P<hold>.+)",
     re.IGNORECASE,
 )
-_MISSING = re.compile(rf"(?P<what>.+?) (?:is |are )?(?:missing|not available|implausible|fails){_HOLD}", re.IGNORECASE)
+_MISSING = pattern(rf"(?P<what>.+?) (?:is |are )?(?:missing|not available|implausible|fails){_HOLD}", re.IGNORECASE)
 _FILE_STATES: dict[str, Literal["changed", "exists", "missing"]] = {
     "changed": "changed", "changes": "changed", "exists": "exists", "appears": "exists", "is there": "exists",
     "missing": "missing", "is missing": "missing",
 }  # fmt: skip
-_FILE = re.compile(rf"file (?P<path>\"[^\"]+\"|`[^`]+`|\S+) (?P<state>{'|'.join(_FILE_STATES)})", re.IGNORECASE)
+_FILE = pattern(rf"file (?P<path>\"[^\"]+\"|`[^`]+`|\S+) (?P<state>{'|'.join(_FILE_STATES)})", re.IGNORECASE)
 _FIGURES = {
     "min": "min", "lowest": "min", "minimum": "min", "max": "max", "highest": "max", "maximum": "max",
     "mean": "mean", "average": "mean",
 }  # fmt: skip
-_GATE = re.compile(
+_GATE = pattern(
     rf"(?P<what>.+?) (?P<figure>{'|'.join(_FIGURES)}) (?:of |in )?(?P<when>.+?) (?P<beyond>{_OPERATOR}) ?{_NUMBER}"
 )
 _DEGREES = {"°c": "°C", "c": "°C", "degrees": "°C", "degree": "°C", "celsius": "°C", "percent": "%", "lux": "lx"}
@@ -215,11 +216,11 @@ def get_unit(series: Series) -> str:
 
 
 _QUANTITY = "|".join(QUANTITIES)
-_QUANTITY_LAST = re.compile(rf"(?P<sensor>.+?)[. ](?P<quantity>(?:{_QUANTITY})(?: \S+)?)", re.IGNORECASE)
-_QUANTITY_FIRST = re.compile(rf"(?P<quantity>(?:{_QUANTITY})(?: \S+)??) (?:of|in|at) (?P<sensor>.+)", re.IGNORECASE)
+_QUANTITY_LAST = pattern(rf"(?P<sensor>.+?)[. ](?P<quantity>(?:{_QUANTITY})(?: \S+)?)", re.IGNORECASE)
+_QUANTITY_FIRST = pattern(rf"(?P<quantity>(?:{_QUANTITY})(?: \S+)??) (?:of|in|at) (?P<sensor>.+)", re.IGNORECASE)
 
 
-_NO_NAME = re.compile(r"[<>=]|\b(?:not|never|and|or)\b")
+_NO_NAME = pattern(r"[<>=]|\b(?:not|never|and|or)\b")
 """In no name of a sensor or a channel: what is meant with it would not be followed."""
 
 

@@ -16,6 +16,7 @@ from picoclaw.markdown import remove_invisible
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
+from picoclaw.text import pattern
 from picoclaw.times import format_duration, get_seconds_until, parse_moment
 
 MAX_QUESTION = 8000
@@ -191,16 +192,16 @@ def format_question(asked: Sequence[ItemStatus]) -> str:
 MAX_OK_LENGTH = 300
 """Characters beside the word."""
 
-_OK_WORD = re.compile(r"\bheart[ -]?beat ?(?:is )?o[ .]?k(?:ay)?\b\.?")
-_CRON_WORD = re.compile(r"\bno\\?_reply\b")  # the words without their line are news: "No reply."
-_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.MULTILINE)
-_MARKUP = re.compile(r"</?\w{1,10}/?>|[`*~_\\\"“”«»>#|\[\]{}()^=+]+")
-_CLAUSE_BREAK = re.compile(
+_OK_WORD = pattern(r"\bheart[ -]?beat ?(?:is )?o[ .]?k(?:ay)?\b\.?")
+_CRON_WORD = pattern(r"\bno\\?_reply\b")  # the words without their line are news: "No reply."
+_FENCE = pattern(r"^[^\S\n]*(?:```|~~~)\w*[^\S\n]*$", re.MULTILINE)
+_MARKUP = pattern(r"</?\w{1,10}/?>|[`*~_\\\"“”«»>#|\[\]{}()^=+]+")
+_CLAUSE_BREAK = pattern(
     r"[.!?;:\n]+(?=\s|$)|\n|\s[-–—]+\s|[–—]|,(?!\d)(?!\s*(?:which|well within|within)\b)|\band\b|\bso\b"
 )
-_PUNCTUATION = re.compile(r"[^\w\s%°']+")
+_PUNCTUATION = pattern(r"[^\w\s%°']+")
 
-_NO_TROUBLE = re.compile(
+_NO_TROUBLE = pattern(
     r"\b(?:no|without|nor|or)(?: (?:new|further|other|urgent|immediate|unusual|any|active|open))*"
     r" (?:issues?|problems?|alerts?|alarms?|warnings?|errors?|concerns?|anomal(?:y|ies)|changes?|actions?|updates?"
     r"|news|attention|intervention)(?: (?:is|are|was|were))?"
@@ -216,12 +217,12 @@ _NO_TROUBLE = re.compile(
     r"|\blet me know if you need (?:anything|me|help)(?: else)?\b|\bi(?:'ve| have)? (?:gone|went) through\b"
     r"|\bkeep(?:ing)? an eye on (?:things|it|everything)\b|\bhope you(?:'re| are) having\b"
 )
-_GREETING = re.compile(
+_GREETING = pattern(
     r"\b((?:hi|hello|hey|dear|bye|thanks|thank you"
     r"|(?:good|nice|great|lovely) (?:morning|evening|afternoon|night|day)),?)"
     r" (?!but\b)\w+(?=\s*(?:[.!,\n]|$))"
 )
-_ASSURANCE = re.compile(
+_ASSURANCE = pattern(
     r"(?:^|\b(?:is|are|was|were|be|looks?|seems?|appears?|remains?|stays?|went|runs?|running|works?|working|going|doing|all"
     r"|everything)(?: (?:all|very|quite|just|perfectly|completely|still|also|both))*) ?"
     r"\b(?:fine|good|great|well|normal(?:ly)?|okay|ok|nominal|healthy|stable|clear|smoothly|perfect|in order)"
@@ -229,7 +230,7 @@ _ASSURANCE = re.compile(
     r"|\buntroubled\b(?= (?:in|at|here|now|right now|with|by|from|on|today)\b|$)"
     r"|\b(?:as (?:expected|usual|planned)|within(?: \w+){0,3} (?:range|ranges|limits|bounds)|in range)$"
 )
-_ALARM = re.compile(
+_ALARM = pattern(
     r"\b(?:but|however|except\w*|although|though|despite|unless|until|yet|still|only|beware|careful|caution|warn\w*"
     r"|alarm\w*|alert\w*|errors?|fail\w*|fault\w*|no|not|nothing|nobody|never|none|cannot|\w+n't|unable|without|nearly|almost|barely"
     r"|low\w*|high\w*|above|below|over|under|exceed\w*|outside|beyond|hot\w*|cold\w*|dry\w*|wet\w*|leak\w*|flood\w*|fire"

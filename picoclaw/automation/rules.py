@@ -30,11 +30,12 @@ from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.schema import Span
 from picoclaw.store.samples import Series
+from picoclaw.text import pattern
 
-RULE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+RULE_NAME = pattern(r"[a-z][a-z0-9_-]{0,30}")
 _COOLDOWN_S = 600.0
-_LEVEL = re.compile(r"on|off|\d{1,2}(?:\.\d+)? ?%?|100 ?%?")
-_INSTEAD = re.compile(r"(.+?) if (.+)")
+_LEVEL = pattern(r"on|off|\d{1,2}(?:\.\d+)? ?%?|100 ?%?")
+_INSTEAD = pattern(r"(.+?) if (.+)")
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ _FILE_HEADER = """\
 # Rules that run by themselves: without a model, without a network, while picoclaw runs.
 # `picoclaw rules` explains them in plain words, `picoclaw rules check` looks for mistakes.
 """
-_HEADER = re.compile(r"""\s*\[\s*rules\s*\.\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\]\s*(?:#.*)?""")
-_AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_HEADER = pattern(r"""\s*\[\s*rules\s*\.\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\]\s*(?:#.*)?""")
+_AT_LINE = pattern(r"\(at line (\d+), column (\d+)\)")
 
 
 class RuleSet(NamedTuple):
@@ -322,10 +323,10 @@ def _split_rules(text: str) -> Iterator[_RuleLines]:
     yield part
 
 
-_QUOTED = re.compile(r"""\"{3}|'{3}|"(?:[^"\\]|\\.)*"|'[^']*'|#""")
+_QUOTED = pattern(r"""\"{3}|'{3}|"(?:[^"\\]|\\.)*"|'[^']*'|#""")
 _TEXT_ENDS = {
-    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*"{3}"?"?'),
-    "'''": re.compile(r"(?:[^']|'(?!''))*'{3}'?'?"),
+    '"""': pattern(r'(?:[^"\\]|\\.|"(?!""))*"{3}"?"?'),
+    "'''": pattern(r"(?:[^']|'(?!''))*'{3}'?'?"),
 }
 
 

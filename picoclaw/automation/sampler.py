@@ -1,12 +1,12 @@
 """Measures the sensors again and again, and keeps what they say: stepping, with clocks and hardware handed in."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from picoclaw.automation.rule_engine import RuleEngine
 from picoclaw.errors import StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
+from picoclaw.text import pattern
 
 COMMIT_S = 60.0
 _JITTER_S = 1.0
@@ -16,7 +16,7 @@ _MAX_PENDING = 20_000
 _NOT_SAMPLED = {"time", "latitude", "longitude"}
 """A date is no measurement, and where somebody was is nothing to be kept unasked."""
 
-_NUMBERS = re.compile(r"[\d.]+")
+_NUMBERS = pattern(r"[\d.]+")
 _Points = list[tuple[float, float | None]]
 
 

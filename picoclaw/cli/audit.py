@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -15,11 +14,12 @@ from picoclaw.outputs import audit as outputs
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditHead, verify_audit
+from picoclaw.text import pattern
 from picoclaw.times import parse_range
 from picoclaw.workspace.pages import get_owner_time
 
 _DEFAULT_RECORDS = 20
-_HEAD_FORMAT = re.compile(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
+_HEAD_FORMAT = pattern(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
 _LEADING_FIELDS = ("tool", "arguments", "outcome", "good")
 _HIDDEN_FIELDS = {"n", "at", "act", "chain", "sum", "effect", *_LEADING_FIELDS}
 

@@ -28,12 +28,12 @@ from picoclaw.schema import find_nearest
 from picoclaw.skills.skill import Skill, describe_unmet_needs
 from picoclaw.store.marks import Marks
 from picoclaw.stores import Stores
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.text import escape_unprintable, format_json, pattern
 from picoclaw.workspace.pages import get_owner_time
 
 _NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
-_CHUNK_ID = re.compile(r"(?:\[?id:)?\s*(\d{1,18})\]?")
-_LINE_RANGE = re.compile(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
+_CHUNK_ID = pattern(r"(?:\[?id:)?\s*(\d{1,18})\]?")
+_LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 _BAR_WIDTH = 30  # of a progress bar
 
 

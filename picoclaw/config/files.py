@@ -9,6 +9,7 @@ from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import explain_os_error
+from picoclaw.text import pattern
 
 
 def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def read_regular(path: Path, *, private: bool = False) -> bytes:
 
 # Sets single keys in an owner's config.toml and leaves every other byte, comments too, as it is.
 
-_HEADER = re.compile(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
+_HEADER = pattern(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
 
 
 def set_value(text: str, table: str, key: str, value: str | float | list[int]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.schema import Span, find_nearest
+from picoclaw.text import pattern
 from picoclaw.times import parse_hour_span
 
 MILLION = 1_000_000
@@ -209,7 +210,7 @@ class HistoryConfig:
     every_seconds: Annotated[float, Span(1, 3600), "between two measurements"] = 60.0
 
 
-_ORIGIN = re.compile(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
+_ORIGIN = pattern(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class SensorConfig:
 
 # The order in which models are asked, as the owner wrote it down: every name has its table.
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 _RESERVED_NAMES = {"default", "intents", "model"}
 """What is said to go back to [model], the built-in matcher, and [model] itself."""
 

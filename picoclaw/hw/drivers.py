@@ -26,8 +26,9 @@ from picoclaw.hw.bus_lock import BusLock
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, reject_implausible
 from picoclaw.resources import find_shipped
+from picoclaw.text import pattern
 
-_DRIVER_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_DRIVER_NAME = pattern(r"[a-z][a-z0-9_]{0,40}")
 _TOOL_FILES = {"i2c", "spi", "serial", "gpio", "picoclaw"}  # files of tools/hw that are no chip's driver
 BUS_TABLES = {"i2c": "ADDRESSES", "spi": "SPI", "serial": "SERIAL", "onewire": "FAMILIES"}
 """The kinds of bus, and the table in a driver file that says how its part is reached on one."""

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import stat
 import tarfile
@@ -32,10 +31,11 @@ from picoclaw.records import NamedTuple
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.text import pattern
 
 MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
 SECRETS_FILE = "secrets.toml"
-_EXCLUDED = re.compile(
+_EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
     r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+[^/]*|before-update(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?|\.unfinished"

@@ -5,7 +5,6 @@ The doctor asks whether the set-up works; this asks whether anything was lost.
 """
 
 import os
-import re
 import shutil
 import stat
 import time
@@ -32,6 +31,7 @@ from picoclaw.store.jobs import Jobs
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.salvage import delete_orphans
 from picoclaw.store.tasks import Tasks
+from picoclaw.text import pattern
 from picoclaw.workspace.pages import get_owner_time
 
 _Rows = Iterator[CheckResult]
@@ -170,7 +170,7 @@ _PRIVATE_FILES = (
     "outputs.audit",
     "last/state.db",
 )
-_TEMPORARY_NAME = re.compile(r"\.[^/]*\.(\d+)\.\d+(-wal|-shm|-journal)?|\.backup-.*")
+_TEMPORARY_NAME = pattern(r"\.[^/]*\.(\d+)\.\d+(-wal|-shm|-journal)?|\.backup-.*")
 _MIN_LEFTOVER_AGE_S = 3600.0
 _MAX_PAGE_BYTES = 10_000_000
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -260,8 +259,8 @@ def _count_vectors(connection: apsw.Connection) -> int:
 # Cuts a text into pieces that are found one by one, where a reader would cut it. Pure.
 
 MAX_HEADING_CHARS = 200
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(?=\S)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = pattern(r" {0,3}(#{1,6})[ \t]+(?=\S)")
+_FENCE = pattern(r" {0,3}(`{3,}|~{3,})")
 
 
 class Chunk(NamedTuple):
@@ -358,8 +357,8 @@ def iter_lines(text: str, most: int = 1000) -> Iterator[LinePart]:
 
 # Brings the index up to the files: all are looked at, those that changed are read, what differs is written.
 
-_DAY_NOTE_PATH = re.compile(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
-_ISO_DAY = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
+_DAY_NOTE_PATH = pattern(r"memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md")
+_ISO_DAY = pattern(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _BATCH_FILES, _BATCH_CHARACTERS = 1000, 1_000_000  # in one transaction: fewer of them write less, and block longer
 _INHERIT_DIVISOR = 3  # a chunk with one word in so many of an earlier one has taken its place
 

@@ -18,6 +18,7 @@ from picoclaw.memory.notes import parse_entry_place
 from picoclaw.memory.search import MIN_SCORE, MemoryHit, embed_probes, extract_terms, find_words, search_memory
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
 from picoclaw.store.conversations import History
+from picoclaw.text import pattern
 
 _EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 """How long a search embeds what is new before it looks, if the last request was so quick."""
@@ -203,8 +204,8 @@ class MemoryIndex:
 
 # Past messages of the chats, to be found beside the notes where the owner wants that.
 
-_CONTEXT_HEADER = re.compile(r"<moment>.*?</moment>\n?", re.DOTALL)
-_PIECE = re.compile(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer
+_CONTEXT_HEADER = pattern(r"<moment>.*?</moment>\n?", re.DOTALL)
+_PIECE = pattern(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer
 _MAX_NAME_CHARS, _MAX_NAMES, _MAX_HITS = 60, 2, 24
 
 

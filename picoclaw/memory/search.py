@@ -54,7 +54,7 @@ class DateRange(NamedTuple):
 
 _VAGUE_COUNTS = {"a": 1, "an": 1, "couple of": 2, "few": 3}
 _RANGE_WORDS = {"and", "to", "until", "till", "-", "–"}
-_find_range_start = re.compile(r"\b(?:between|from)\b").search
+_find_range_start = pattern(r"\b(?:between|from)\b").search
 
 _WEEKDAY = rf"(?P<weekday>{'|'.join(WEEKDAYS)})"
 _MONTH_NAMES = "|".join(sorted([*MONTHS, *(m[:3] for m in MONTHS), "sept"], key=len, reverse=True))

@@ -14,6 +14,7 @@ from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
 from picoclaw.schema import Span, find_nearest
+from picoclaw.text import pattern
 
 ON, OFF = 100.0, 0.0
 _LONGEST_S = 24 * 3600
@@ -21,9 +22,9 @@ _CUTOFF_HINT = (
     "needs independent_cutoff = true, to say that a thermostat, thermal fuse or emergency release that does not depend"
     " on this board ends the danger by itself"
 )
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
-_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
-_PWM = re.compile(r"pwmchip\d+/\d+")
+_NAME = pattern(r"[a-z][a-z0-9_-]{0,30}")
+_HOURS = pattern(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+_PWM = pattern(r"pwmchip\d+/\d+")
 
 Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent"]
 

@@ -31,6 +31,7 @@ from picoclaw.messages import Stop
 from picoclaw.prompts import serialize_value
 from picoclaw.providers.retry import make_error, parse_retry_after
 from picoclaw.security.redaction import StreamMask
+from picoclaw.text import pattern
 
 _CONNECT_EVENT = ".connect_tcp.started"
 _CONNECTED_EVENTS = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
@@ -184,7 +185,7 @@ _CHUNK_BYTES = 65_536
 _ENCODINGS = {"gzip", "x-gzip", "deflate"}
 _GZIP_OR_ZLIB_BITS = 47  # bits of the window, and the head says which
 _MAX_LINE_SEEN = 200
-_KEEPALIVE = re.compile(
+_KEEPALIVE = pattern(
     rb"(?:[ \t\r]*|:[^\n]*|event: ?ping\r?|data: ?(?:\{\"type\": ?\"ping\"\})?\r?|(?:id|retry):[^\n]*)(?:\n|\Z)"
 )
 """A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
@@ -251,8 +252,8 @@ _CONNECT_S = 10.0
 _KERNEL_TOLERANCE_S = 1.0
 _NETWORK_AUTHENTICATION_REQUIRED = 511
 _TEMPORARY_REDIRECTS = {302, 303, 307}
-_CLOSED = re.compile("disconnected|closed connection")
-_BYTES = re.compile(r"bytearray\(b('.{0,60}).*?('?)\)")
+_CLOSED = pattern("disconnected|closed connection")
+_BYTES = pattern(r"bytearray\(b('.{0,60}).*?('?)\)")
 _DRAIN_S = 0.5
 _MAX_DRAIN_PIECES = 8  # a short list to its end, so that the connection can be used again
 _WEB_PAGE = (

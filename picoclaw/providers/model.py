@@ -1,7 +1,6 @@
 """One configured model: asks its server, and enters each request in the ledger."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -24,17 +23,18 @@ from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, decid
 from picoclaw.providers.text_calls import get_user_text
 from picoclaw.records import dataclass
 from picoclaw.security.redaction import StreamMask
+from picoclaw.text import pattern
 from picoclaw.window import count_request_bytes
 
 if TYPE_CHECKING:
     from picoclaw.providers.anthropic import MessagesFormat
     from picoclaw.providers.ledger import UsageLedger
 
-_FIELD = re.compile(r"(data|event|id|retry|error)?:")
+_FIELD = pattern(r"(data|event|id|retry|error)?:")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
 """Words by which servers complain of a picture."""
 
-_BUSY_STATUS = re.compile(r"\((?:408|429|503|529)\)")
+_BUSY_STATUS = pattern(r"\((?:408|429|503|529)\)")
 """What passes by itself, with the same picture."""
 
 

@@ -18,7 +18,7 @@ from picoclaw.providers.text_calls import TextCallParser, parse_arguments
 from picoclaw.records import dataclass
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
-from picoclaw.text import escape_control_tokens
+from picoclaw.text import escape_control_tokens, pattern
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"
@@ -36,7 +36,7 @@ _UNKNOWN_SIGNATURE = {"extra_content": {"google": {"thought_signature": "skip_th
 
 
 _MAX_TOKENS = 10**12  # so that the sum of a turn fits the database, whatever a server claims
-_TRAILING_CALLS = re.compile(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
+_TRAILING_CALLS = pattern(r"(?<!\s)(?:\s*<tool_call>(?:(?!<tool_call>).)*</tool_call>)+\s*\Z", re.DOTALL)
 _MAX_THOUGHT = 200_000  # characters; a longer one is not sent back
 
 

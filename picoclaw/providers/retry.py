@@ -26,6 +26,7 @@ from picoclaw.errors import (
 from picoclaw.messages import Event, Notice, Request
 from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
 from picoclaw.records import NamedTuple, dataclass
+from picoclaw.text import pattern
 
 if TYPE_CHECKING:
     from picoclaw.providers.chain import ModelLink
@@ -168,18 +169,18 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # numbers above these are a moment, not a while
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION_PART = rf"({_NUMBER})\s*(milli|ms|s|m|h|d)(?:seconds?|econds?|ecs?|inutes?|ins?|ours?|rs?|ays?)?(?![a-z])"
-_WAIT_IN_WORDS = re.compile(
+_WAIT_IN_WORDS = pattern(
     rf"(?:again|retry|wait|reset)\w*(?:\s+(?:your|the|this)\s+\w+)?\s+(?:(?:in|after|for|at least|about)\s+)*"
     rf"((?:{_DURATION_PART}[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,
 )
-_WAIT_FIELD = re.compile(
+_WAIT_FIELD = pattern(
     rf'"retry[-_]?(?:after|delay|in)(?P<unit>[-_]?ms|[-_]?milliseconds)?(?:[-_]?s(?:ec(?:onds)?)?)?"\s*:'
     rf'\s*"?(?P<number>{_NUMBER})s?"?\s*[,}}]',
     re.IGNORECASE,
 )
-_RESET_FIELD = re.compile(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORECASE)
-_RESET_HEADER = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
+_RESET_FIELD = pattern(rf'"x-ratelimit-reset"\s*:\s*"?({_NUMBER})', re.IGNORECASE)
+_RESET_HEADER = pattern(r"(?:x-|anthropic-)?ratelimit-(?:[a-z-]+-)?reset(?:-[a-z-]+)?")
 
 
 def parse_retry_after(headers: Mapping[str, str], text: str, now: float) -> float:

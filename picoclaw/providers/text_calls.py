@@ -238,50 +238,48 @@ def _build_prefix_pattern(word: str) -> str:
 
 _THOUGHT_TAGS = ("<think>", "<thinking>", "<thought>", "<reasoning>", "<seed:think>", "[THINK]", "◁think▷")
 _INDENT = r"[ \t]{0,80}"  # what is held back is looked at anew with each piece
-_BLOCK_START = re.compile(
+_BLOCK_START = pattern(
     rf"(?<=\n){_INDENT}(?:({'|'.join(map(re.escape, _THOUGHT_TAGS))})|```|{{|\[(?!T?H?I?N?K?\Z)"
     rf"|<[a-z_]+(?:\s*/?>|\s+[a-z_]+=[\"'])|{LINE_CALL_OPENINGS})|<tool_call>|{CALL_OPENINGS}"
 )
-_PARTIAL_START = re.compile(
+_PARTIAL_START = pattern(
     rf"(?:(?<=\n){_INDENT}(?:<[a-z_:]*|<[a-z_]+\s*/?|<[a-z_]+\s+[a-z_]+=?|`{{1,2}}|\[T?H?I?N?K?"
     rf"|{'|'.join(map(_build_prefix_pattern, ('◁think▷', 'functools[', '<function=')))})?"
     rf"|{'|'.join(map(_build_prefix_pattern, ('<tool_call>', '[TOOL_CALLS]', '<TOOLCALL>', '<start_function_call>')))}"
     r"|<[a-z]{0,12}(?::[a-z_]{0,9})?|</s?|(?:</s>|<end_of_turn>)\s{0,80}|<end[a-z_]*)\Z"
 )
-_FENCE = re.compile(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
-_FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
-_TAG = re.compile(r"<(?P<tag>[a-z_]+)>(?P<inside>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL)
-_CALL_ELEMENT = re.compile(
+_FENCE = pattern(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
+_FENCE_LINE = pattern(r"^[ \t]*```", re.MULTILINE)
+_TAG = pattern(r"<(?P<tag>[a-z_]+)>(?P<inside>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL)
+_CALL_ELEMENT = pattern(
     r"(?:^|(?<=>))[ \t]*(?:<[a-z_]+>\s*)?<(?P<element>[a-z_]+)"
     r"(?P<given>(?:\s+[a-z_]+=(?=(?P<value>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))(?P=value))*)\s*(?P<closed>/?)>",
     re.DOTALL | re.MULTILINE,
 )
 """`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`; `_elements` finds them in linear time."""
 
-_ELEMENT_HEAD = re.compile(
+_ELEMENT_HEAD = pattern(
     r"(?:^|(?<=>))[ \t]*(?:(?P<outer><[a-z_]+>)\s*)?<[a-z_]+(?=\s+[a-z_]+=[\"']|\s*/?>)", re.MULTILINE
 )
-_ATTRIBUTE_START = re.compile(r"\s+[a-z_]+=([\"'])")
-_VALUE_END = re.compile(r"[\"'](?=\s+[a-z_]+=[\"']|\s*/?>)")
-_ATTRIBUTE = re.compile(
-    r"(?P<key>[a-z_]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)(?=\s+[a-z_]+=[\"']|\s*\Z)", re.DOTALL
-)
-_CALL_WORD = re.compile(r"(?:tool|function|call|invoke|action)[a-z_]*")
+_ATTRIBUTE_START = pattern(r"\s+[a-z_]+=([\"'])")
+_VALUE_END = pattern(r"[\"'](?=\s+[a-z_]+=[\"']|\s*/?>)")
+_ATTRIBUTE = pattern(r"(?P<key>[a-z_]+)=(?P<quote>[\"'])(?P<value>.*?)(?P=quote)(?=\s+[a-z_]+=[\"']|\s*\Z)", re.DOTALL)
+_CALL_WORD = pattern(r"(?:tool|function|call|invoke|action)[a-z_]*")
 _ENTITIES = (("&quot;", '"'), ("&apos;", "'"), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
-_MADE_UP_RESULT = re.compile(
+_MADE_UP_RESULT = pattern(
     r"(?:^|(?<=>))[ \t]*<(?P<tag>(?:tool_(?:response|result|output)|function_(?:response|result))s?)>"
     r"(?=[ \t]*(?:$|[{\[])|[^\n]*</(?P=tag)>[ \t]*$)",
     re.MULTILINE,
 )
 """Where a model goes on with the result that it expects; in a sentence about that tag it does not."""
 
-_OPEN_FENCE = re.compile(r"```\w*\s*\Z")
-_MARKUP = re.compile(r"```\w*|[\s}]|</[a-z_]+>")
-_WRAPPED_ANSWER = re.compile(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
+_OPEN_FENCE = pattern(r"```\w*\s*\Z")
+_MARKUP = pattern(r"```\w*|[\s}]|</[a-z_]+>")
+_WRAPPED_ANSWER = pattern(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
 _CALL_FIELDS = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
 _NAME_FIELDS = ("tool", "tool_name", "function")
-_HEXADECIMAL = re.compile(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
-_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_HEXADECIMAL = pattern(r"(?<=[:\[,\s])0[xX][0-9a-fA-F]{1,16}(?=\s*[,\]}])")
+_TRAILING_COMMA = pattern(r",(?=\s*[}\]])")
 
 
 def repair_json(text: str) -> str:
@@ -383,8 +381,8 @@ def _find_elements(text: str) -> Iterator[re.Match[str]]:
 def _is_call_intended(text: str, blocks: Sequence[re.Match[str]]) -> bool:
     """Whether calls are to be made: what stands in a fence, or in any tag, and is talked about after it, is shown."""
     first = blocks[0]
-    fenced = first.re is _FENCE or len(_FENCE_LINE.findall(text[: first.start()])) % 2
-    if not fenced and (first.re is _CALL_ELEMENT or _CALL_WORD.fullmatch(first["tag"])):
+    fenced = first.re.pattern == _FENCE.pattern or len(_FENCE_LINE.findall(text[: first.start()])) % 2
+    if not fenced and (first.re.pattern == _CALL_ELEMENT.pattern or _CALL_WORD.fullmatch(first["tag"])):
         return True
     ends = [first.end(), *(block.end() for block in blocks[1:])]
     begins = [*(block.start() for block in blocks[1:]), len(text)]
@@ -475,7 +473,7 @@ class TextCallParser:
 
     def _within(self, block: re.Match[str], *, alone: bool) -> list[ParsedCall]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
-        if block.re is not _CALL_ELEMENT:
+        if block.re.pattern != _CALL_ELEMENT.pattern:
             return self._calls(block["inside"].strip(), alone=alone)
         given = {}
         for attribute in _ATTRIBUTE.finditer(block["given"]):

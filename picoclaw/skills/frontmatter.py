@@ -18,13 +18,13 @@ from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden, remove_invisible
 from picoclaw.skills import skill as skills_skill
 from picoclaw.skills.skill import Skill, SkillNeeds
-from picoclaw.text import fold_case, list_query_terms, reduce_to_vocabulary
+from picoclaw.text import fold_case, list_query_terms, pattern, reduce_to_vocabulary
 
 _MAX_DEPTH = 20
-_TABS = re.compile(r"^\t+", re.MULTILINE)
+_TABS = pattern(r"^\t+", re.MULTILINE)
 _STRUCTURED_KEYS = ("requires", "metadata", "triggers", "tools")
 # A value on the lines of its key, which is neither a block scalar nor quoted from end to end.
-_VALUE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![|>]|(\"|').*\2[ \t]*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
+_VALUE = pattern(r"^([A-Za-z_][\w-]*):[ \t]+(?![|>]|(\"|').*\2[ \t]*$)(\S.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
 
 
 def parse_front_matter(text: str) -> tuple[dict[str, Any], list[str]]:

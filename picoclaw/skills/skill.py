@@ -10,7 +10,7 @@ from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.records import NamedTuple
-from picoclaw.text import bm25, fold_case
+from picoclaw.text import bm25, fold_case, pattern
 
 
 class SkillNeeds(NamedTuple):
@@ -92,10 +92,10 @@ def describe_unmet_needs(skill: Skill, here: SkillContext) -> str:
 
 _MAX_FRONT_CHARS = 16_384
 
-_OPENING = re.compile(r"---[ \t]*\n")
-_CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_OPENING = pattern(r"---[ \t]*\n")
+_CLOSING = pattern(r"^---[ \t]*$", re.MULTILINE)
 
-_BASE_FOLDER = re.compile(r"\{baseDir\}|\$\{CLAUDE_SKILL_DIR\}")
+_BASE_FOLDER = pattern(r"\{baseDir\}|\$\{CLAUDE_SKILL_DIR\}")
 
 
 def split_skill(text: str) -> tuple[str, str]:

@@ -19,9 +19,10 @@ from picoclaw.store.conversations import (
 )
 from picoclaw.store.database import StoreConnection, Table, is_valid_row_id
 from picoclaw.store.retention import REFERENCE_TURNS, PruneResult, delete_turns, prune_conversations
+from picoclaw.text import pattern
 
-_CONTEXT_HEADER = re.compile(r"\A<moment>.*?</moment>\n?", re.DOTALL)
-_ASCII_PART = re.compile(r"(?:(?!ss)[a-z0-9])+")  # where ss is asked for, ß may be written
+_CONTEXT_HEADER = pattern(r"\A<moment>.*?</moment>\n?", re.DOTALL)
+_ASCII_PART = pattern(r"(?:(?!ss)[a-z0-9])+")  # where ss is asked for, ß may be written
 _MAX_FIRST_WORDS_CHARS, _SNIPPET_MARGIN = 80, 70
 _MONTH = timedelta(days=30)
 

@@ -239,7 +239,7 @@ _LATER_ARGUMENTS = {
     *("command", "rights", "every_seconds", "tz", "deliver", "late", "job"),
 }
 _CHANGING_ACTIONS = {"update", "move", "snooze", "enable", "run"}
-_WORD_OF_SHELL = re.compile(r"[^\s|&;<>()$`\"'=]+")
+_WORD_OF_SHELL = pattern(r"[^\s|&;<>()$`\"'=]+")
 _LIST_HINT = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
 _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("reminder", "turn", "fresh", "tool"),

@@ -189,11 +189,11 @@ Phrases are separated by slashes and line ends.
 
 _SHOWS_FILES = frozenset({"show", "diff", "log", "grep", "blame", "cat-file", "whatchanged", "reflog", "stash"})
 """What of git prints what is in files, and what others have written of them."""
-_MODE = re.compile(r"[bcdlps-][rwxsStT-]{9}[.+]?")
+_MODE = pattern(r"[bcdlps-][rwxsStT-]{9}[.+]?")
 _MONTHS = frozenset(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
-_LONG_LISTING = re.compile(r"^[bcdlps-][rwx-]{9}", re.MULTILINE)
+_LONG_LISTING = pattern(r"^[bcdlps-][rwx-]{9}", re.MULTILINE)
 _DIGESTS = frozenset({"sha1sum", "sha224sum", "sha256sum", "sha512sum", "md5sum", "b2sum"})
-_DIGEST = re.compile(r"[0-9a-f]{7,128}")
+_DIGEST = pattern(r"[0-9a-f]{7,128}")
 _STATES = frozenset({"A", "M", "D", "R", "AM", "AD", "MM", "MD", "RM", "??"})
 _STARTERS = frozenset({"execvp", "bwrap", "prlimit", "env", "sh", "/bin/sh"})
 _MAX_FOLDER_NAMES, _MAX_PATH_CHARS = 2000, 1000

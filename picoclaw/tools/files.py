@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from picoclaw.security.sandbox import running_commands
 from picoclaw.security.untrusted import is_known_text, is_plain_name
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary
 from picoclaw.store.foreign import ForeignFiles
+from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
 from picoclaw.workspace.templates import ONBOARDING_PAGE
@@ -42,8 +42,8 @@ _MAX_WRITE_BYTES = 4_000_000
 _MAX_APPENDED_BYTES = 64_000_000
 _MAX_LISTED = 500
 _MAX_SCANNED_ENTRIES = 100_000
-_SIZE = re.compile(r"(?:/|  \d+| -> \(link\))$")
-_OUR_ROW = re.compile(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
+_SIZE = pattern(r"(?:/|  \d+| -> \(link\))$")
+_OUR_ROW = pattern(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
 
 
 class AllowedFolders:

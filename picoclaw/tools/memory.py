@@ -19,12 +19,13 @@ from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
+from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 
 BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
-_ID = re.compile(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
+_ID = pattern(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
 
 

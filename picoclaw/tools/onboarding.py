@@ -21,6 +21,7 @@ from picoclaw.markdown import find_hidden, remove_invisible
 from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import Jobs
+from picoclaw.text import pattern
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
@@ -47,7 +48,7 @@ _UNDO = "undo"
 _NOT_SAID = {"", "none", "null", "n/a", "unknown"}
 """What small models put where they know nothing."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = pattern(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # parts of words in Persian, and of emoji
 
 

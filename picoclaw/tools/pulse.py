@@ -12,11 +12,11 @@ from picoclaw.schema import Span
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, format_item
-from picoclaw.text import list_query_terms, list_terms
+from picoclaw.text import list_query_terms, list_terms, pattern
 from picoclaw.tools.memory import describe_origin
 from picoclaw.tools.registry import tool
 
-_NUMBER = re.compile(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
+_NUMBER = pattern(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
 
 
 class PulseTool:

@@ -17,6 +17,7 @@ from picoclaw.messages import Caller
 from picoclaw.outputs import config
 from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
+from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
 
@@ -123,7 +124,7 @@ class RuleTool:
 
 # What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working.
 
-_BEYOND = re.compile(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
+_BEYOND = pattern(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
 _MAX_STEM_CHARS = 24
 _OF_BOARD = frozenset({"cpu"})
 """Sensors of the board itself, which nobody means who names no place."""

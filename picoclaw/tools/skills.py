@@ -17,6 +17,7 @@ from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
 from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary
 from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs, search_skills
+from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 
 Values = Mapping[str, str | list[str]]
@@ -26,8 +27,8 @@ _MAX_DESCRIPTION_CHARS = 1024
 _BASE_FOLDER = "{baseDir}"
 _FENCE = "---"
 _OWN_TIER = "workspace"
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
-_FRONT = re.compile(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_NAME = pattern(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_FRONT = pattern(r"(\ufeff?---[ \t]*\r?\n.*?^---[ \t]*)(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def _build_front_matter(description: str, triggers: str) -> Values:

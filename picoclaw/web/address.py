@@ -14,6 +14,7 @@ from pathlib import Path
 
 from picoclaw.errors import ToolError
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 
 Network = IPv4Network | IPv6Network
 
@@ -53,12 +54,10 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 _MAX_URL = 2048
 _PORTS = frozenset({80, 443, 8000, 8080, 8443, 8888})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_PARTS = re.compile(
-    r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<where>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?:#.*)?"
-)
-_WHERE = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?")
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PARTS = pattern(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<where>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?:#.*)?")
+_WHERE = pattern(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?")
+_LABEL = pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = pattern(r"[0-9]+|0x[0-9a-f]*")
 _PRIVATE_SUFFIXES = frozenset(
     {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "private", "onion", "test"}
     | {"arpa", "invalid", "example"}
@@ -228,8 +227,8 @@ def parse_routes_6(table: str) -> list[Network]:
 # Addresses in what a person wrote, what a search found, what a page links to.
 
 _MOST_SESSIONS, _MOST_EACH = 32, 1000
-_WRITTEN = re.compile(r"(?:https?://)?[^\s<>\"'`|]{1,2048}", re.IGNORECASE)
-_HOST_LIKE = re.compile(r"(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?].*)?", re.IGNORECASE)
+_WRITTEN = pattern(r"(?:https?://)?[^\s<>\"'`|]{1,2048}", re.IGNORECASE)
+_HOST_LIKE = pattern(r"(?:[\w-]+\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?].*)?", re.IGNORECASE)
 _AROUND = "([{<.,;:!?)]}>*_"
 
 

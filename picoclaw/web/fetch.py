@@ -22,6 +22,7 @@ from picoclaw.errors import ToolError, TurnStopped
 from picoclaw.http_client import get_ssl_context, httpcore
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 from picoclaw.web.address import Network, WebAddress, explain_refusal, list_local_networks, parse_url
 
 Resolve = Callable[[str], Sequence[str]]
@@ -182,17 +183,17 @@ MAX_BYTES = 1_500_000  # a page of that size takes a Zero 2 W half a minute at t
 _MAX_REDIRECTS = 5
 _READ_S = 10.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_CHARSET = re.compile(
+_CHARSET = pattern(
     r"(utf-?8|utf-?16(le|be)?|us-ascii|latin-?1|iso-?8859-?\d{1,2}|windows-?125\d|cp\d{3,4}|koi8-?[ru]"
     r"|shift[_-]?jis|euc-?(jp|kr)|gb(k|2312|18030)|big5(hkscs)?|iso-?2022-?jp|tis-?620|mac-?roman)",
     re.IGNORECASE,
 )
-_DECLARED_CHARSET = re.compile(
+_DECLARED_CHARSET = pattern(
     rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w-]{1,20})", re.IGNORECASE
 )
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _HTTP_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
-_TEXT = re.compile(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javascript|x-ndjson|xhtml)", re.IGNORECASE)
+_TEXT = pattern(r"text/.*|application/(?:.*[+-])?(?:json|xml|yaml|toml|javascript|x-ndjson|xhtml)", re.IGNORECASE)
 
 
 class WebPage(NamedTuple):

@@ -9,30 +9,31 @@ from urllib.parse import urljoin
 from lxml import etree, html  # type: ignore[import-untyped]
 
 from picoclaw.errors import ToolError
+from picoclaw.text import pattern
 from picoclaw.web.address import parse_url
 
-_DROPPED = re.compile(
+_DROPPED = pattern(
     "script|style|template|noscript|svg|math|canvas|iframe|object|embed|audio|video|head|button|input"
     "|select|textarea|dialog|nav|aside|footer|menu|map"
 )
-_BLOCKS = re.compile(
+_BLOCKS = pattern(
     "address|article|blockquote|body|dd|div|dl|dt|fieldset|figcaption|figure|header|hr|html|main|ol|p|section"
     "|table|tbody|thead|tfoot|tr|ul|caption|summary|details|h1|h2|h3|h4|h5|h6|li|pre"
 )
-_APART = re.compile("p|h1|h2|h3|h4|h5|h6|pre|table|ul|ol|blockquote|section|article")
+_APART = pattern("p|h1|h2|h3|h4|h5|h6|pre|table|ul|ol|blockquote|section|article")
 _CONTENT = (".//main", ".//*[@role='main']", ".//article")
-_HIDING_STYLE = re.compile(
+_HIDING_STYLE = pattern(
     r"display:none|visibility:hidden|font-size:0(?![.\d])|opacity:0(?![.\d])|(?:left|top|text-indent):-\d{3,}", re.ASCII
 )
-_NAME = re.compile(r"[.#][\w-]+")
-_LONG_TAG = re.compile(r"<[^<>]{16384,}>?")  # thousands of attributes cost a parser the square of their number
+_NAME = pattern(r"[.#][\w-]+")
+_LONG_TAG = pattern(r"<[^<>]{16384,}>?")  # thousands of attributes cost a parser the square of their number
 _MOST_LINKS, _MOST_SHOWN = 300, 2000
 """Links that are returned; those whose addresses are shown, and that are looked at: each takes 30 µs on a PC."""
 _LONGEST_STYLE = 200_000
 _LINE, _GAP = "\v", "\f"  # at least a new line here; at least an empty one
-_BREAK = re.compile(r"(?<! ) *[\v\f](?: *[\v\f])*")
-_BLANKS = re.compile(r"[ \t\r\n\f\v]+")
-_HEADING = re.compile("h[1-6]")
+_BREAK = pattern(r"(?<! ) *[\v\f](?: *[\v\f])*")
+_BLANKS = pattern(r"[ \t\r\n\f\v]+")
+_HEADING = pattern("h[1-6]")
 
 
 def extract_text(page: str, url: str, *, links: bool = False) -> tuple[str, str, tuple[str, ...]]:

@@ -27,8 +27,8 @@ PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.m
 
 _MAX_VALUE_CHARS = 200
 _MAX_PROMPT_BYTES = 64_000
-_PROMPT_NAME = re.compile(r"[a-z_0-9]+")
-_TOOL_PROMPT = re.compile(r"tool_([a-z_0-9]+)\.md")
+_PROMPT_NAME = pattern(r"[a-z_0-9]+")
+_TOOL_PROMPT = pattern(r"tool_([a-z_0-9]+)\.md")
 
 _PLACES = {"MEMORY.md": ("memory/MEMORY.md", "MEMORY.md", "memory.md")}
 _HEADING = pattern(r" {0,3}(#{1,6})(?:\s|$)")

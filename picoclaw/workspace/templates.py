@@ -12,6 +12,7 @@ from picoclaw.files import create_file, explain_os_error, make_folder, sync_fold
 from picoclaw.markdown import remove_hidden
 from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
+from picoclaw.text import pattern
 from picoclaw.workspace.reading import MAX_WHOLE_BYTES, read_bytes, read_text
 
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
@@ -81,7 +82,7 @@ ONBOARDING_PAGE = "BOOTSTRAP.md"
 MAX_PAGE_BYTES = 10_000_000
 """Bytes of a page; of one that is larger nothing is read."""
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = pattern(r"[0-9a-f]{64}")
 
 
 class CreatedFiles(NamedTuple):

@@ -22,6 +22,7 @@ from waitress.wasyncore import close_all, poll2
 
 from picoclaw.errors import ChannelError
 from picoclaw.files import explain_os_error
+from picoclaw.text import pattern
 
 MAX_HEAD_BYTES, MAX_BODY_BYTES = 16_384, 65_536
 THREADS, MAX_CONNECTIONS = 8, 60
@@ -127,7 +128,7 @@ class PageServer:
 # Sources: https://fetch.spec.whatwg.org/#origin-header, https://www.w3.org/TR/fetch-metadata/, and on DNS rebinding,
 # where a name of the attacker's comes to mean our address: the Host header then still has the attacker's name.
 
-_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:\d{1,5})?", re.IGNORECASE)
+_HOST = pattern(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:\d{1,5})?", re.IGNORECASE)
 _ALLOWED_FETCH_SITES = {"", "same-origin", "none"}
 
 _CSP = (

@@ -8,7 +8,6 @@ Source: https://core.telegram.org/bots/api, "Making requests".
 import json
 import os
 import random
-import re
 import socket
 import ssl
 import threading
@@ -23,6 +22,7 @@ from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.files import RootedPath, explain_os_error
 from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
@@ -31,7 +31,7 @@ _CONNECT_S, _QUIET_S, _STALLED_S = 10.0, 60.0, 20.0
 _IDLE_CONNECTION_S, _MAX_IDLE_CONNECTIONS = 30.0, 2
 """How long a connection is used again, less than servers keep it, and how many wait for that."""
 _SERVER_ERROR = 500
-_TOKEN = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
+_TOKEN = pattern(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
 
 
 class Unreachable(ChannelDown):

@@ -7,7 +7,6 @@ is waiting, asked over another connection: a poll can be answered and deaf. Whic
 """
 
 import json
-import re
 import threading
 import time
 from calendar import timegm
@@ -47,10 +46,11 @@ from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 _QUESTIONS_KEY, _MAX_QUESTIONS = "telegram.questions", 100
-_DATA = re.compile(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
+_DATA = pattern(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
 _BUTTONS: dict[str, tuple[str, ApprovalAnswer, str]] = {
     "y": ("✅ Yes", "yes", "Yes, this once."),
     "n": ("❌ No", "no", "No."),

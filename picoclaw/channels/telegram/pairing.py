@@ -19,11 +19,12 @@ from picoclaw.errors import StoreError
 from picoclaw.security.audit import AuditLog
 from picoclaw.store.database import Database
 from picoclaw.store.marks import Marks
+from picoclaw.text import pattern
 
 CODE_MINUTES = 10
 _MAX_TRIES = 5
 _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
-_CODE = re.compile(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
+_CODE = pattern(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
 _OFFER, _PAIRED, _OWNER = "telegram.code", "telegram.paired", "telegram.owner"
 _NOBODY = "0"
 

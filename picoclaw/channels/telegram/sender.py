@@ -19,6 +19,7 @@ from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Timin
 from picoclaw.channels.telegram.updates import Attachment, ChatPlace, split_attachments
 from picoclaw.markdown import remove_invisible
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 
 
 class Entity(NamedTuple):
@@ -35,18 +36,18 @@ class RichText(NamedTuple):
     entities: tuple[Entity, ...] = ()
 
 
-_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#-]{0,30})[^`\n]*$")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)$")
-_RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,200}$")
-_BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
-_QUOTE = re.compile(r" {0,3}>[ \t]?")
-_TABLE = re.compile(r"[ \t]*\|")
-_DIVIDER = re.compile(r"[ \t]*\|[ \t:|-]*-[ \t:|-]*$")
+_FENCE = pattern(r" {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#-]{0,30})[^`\n]*$")
+_HEADING = pattern(r" {0,3}#{1,6}[ \t]+(.*)$")
+_RULE = pattern(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,200}$")
+_BULLET = pattern(r"([ \t]*)[-*+][ \t]+(?=\S)")
+_QUOTE = pattern(r" {0,3}>[ \t]?")
+_TABLE = pattern(r"[ \t]*\|")
+_DIVIDER = pattern(r"[ \t]*\|[ \t:|-]*-[ \t:|-]*$")
 
 _LINK = r"!?\[(?P<label>[^\]\[\n]{1,300})\]\((?P<url>[^\s()<>]{1,1000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200})?)\)"
-_TOKEN = re.compile(rf"\\(?P<plain>[!-/:-@\[-`{{-~])|(?P<ticks>`+)|{_LINK}|(?P<mark>\*\*|__|~~|\*|_)")
+_TOKEN = pattern(rf"\\(?P<plain>[!-/:-@\[-`{{-~])|(?P<ticks>`+)|{_LINK}|(?P<mark>\*\*|__|~~|\*|_)")
 _KINDS = {"**": "bold", "__": "bold", "*": "italic", "_": "italic", "~~": "strikethrough"}
-_ADDRESS = re.compile(r"(?:https?://|mailto:|tg://)", re.IGNORECASE)
+_ADDRESS = pattern(r"(?:https?://|mailto:|tg://)", re.IGNORECASE)
 
 
 def render_rich(markdown: str) -> RichText:

@@ -21,6 +21,7 @@ from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
+from picoclaw.text import pattern
 
 _QUOTED_CHARS = 300
 _FILES = ("document", "voice", "audio", "video", "video_note", "animation")
@@ -304,8 +305,8 @@ _MIN_FREE_BYTES = 100_000_000
 _MAX_PHOTO_BYTES, _MAX_UPLOAD_BYTES = 10_000_000, 50_000_000
 _PHOTOS = {".jpg", ".jpeg", ".png", ".webp"}
 _DEFAULT_SUFFIXES = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3", "video": ".mp4", "video_note": ".mp4"}
-_NAMED = re.compile(r"^[ \t]*!\[([^\]\n]{0,1000})\]\(([^()\n]{1,500})\)[ \t]*$")
-_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_NAMED = pattern(r"^[ \t]*!\[([^\]\n]{0,1000})\]\(([^()\n]{1,500})\)[ \t]*$")
+_FENCE = pattern(r" {0,3}(?:```|~~~)")
 
 
 _WAITING, _MAX_WAITING, _FILES_AT_ONCE = "telegram.files", 50, 3

@@ -21,6 +21,7 @@ from typing import Any
 from picoclaw.errors import BusFault, HardwareError
 from picoclaw.hw.board import SerialPortInfo, SerialSettings
 from picoclaw.hw.faults import translate_os_error
+from picoclaw.text import pattern
 
 LOWEST_BAUD, HIGHEST_BAUD = 50, 4_000_000
 _LINK_PATTERNS = ("/dev/serial[0-9]", "/dev/serial/by-id/*", "/dev/serial/by-path/*")
@@ -30,7 +31,7 @@ _PARITY = {"none": "N", "even": "E", "odd": "O"}
 _TCGETS2, _TERMIOS2 = 0x802C542A, 44  # of arm, arm64, riscv and x86: the ioctl, and the size of its struct
 _BAUD_TOLERANCE = 0.03
 _WRITE_GRACE_S = 2.0
-_SORT_PARTS = re.compile(r"(\d+)|(\D+)")
+_SORT_PARTS = pattern(r"(\d+)|(\D+)")
 
 
 def list_ports(root: str = "") -> list[SerialPortInfo]:
@@ -60,7 +61,7 @@ def find_port_user(tty: str, root: str = "") -> str:
 
 def _find_stable_names(root: str) -> dict[str, tuple[str, ...]]:
     names: dict[str, tuple[str, ...]] = {}
-    for link in (link for pattern in _LINK_PATTERNS for link in _glob(root, pattern)):
+    for link in (link for place in _LINK_PATTERNS for link in _glob(root, place)):
         with suppress(OSError):
             tty = link.readlink().name
             names[tty] = (*names.get(tty, ()), str(link)[len(root) :])
