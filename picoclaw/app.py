@@ -47,7 +47,7 @@ from picoclaw.tools.subagents import SubagentTools
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import load_intent_tables
+from picoclaw.workspace import list_intent_files, read_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
@@ -244,12 +244,14 @@ class App:
         )
 
     def _matcher(self) -> "IntentProvider":
+        from picoclaw.intents.grammar import load_grammar
         from picoclaw.intents.provider import IntentProvider
 
-        tables = load_intent_tables(self.config.home)
+        home = self.config.home
+        grammar = load_grammar(list_intent_files(home), home / "intents.cache", read_intent_tables)
         known = self.config.model.name or self.config.model.shown_url
         opened = self.toolset.opened
-        return IntentProvider(list(tables.values()), configured_model=known, sources=list(tables), opened=opened)
+        return IntentProvider(grammar, configured_model=known, opened=opened)
 
     @cached_property
     def agent(self) -> Agent:

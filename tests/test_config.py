@@ -12,7 +12,7 @@ from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped, get_home
-from picoclaw.workspace import load_intent_tables, prepare_home
+from picoclaw.workspace import list_intent_files, prepare_home, read_intent_tables
 
 ELSEWHERE = "https://elsewhere.example/v1"
 
@@ -474,9 +474,9 @@ def test_intents_that_may_not_be_read_are_named(tmp_path, closed):
     (owner / "intents/en.toml").write_text("")
     (owner / closed).chmod(0)
     with ordinary_user(), pytest.raises(ConfigError, match=r"intents(/en\.toml)? cannot be read: no permission"):
-        load_intent_tables(owner)
+        read_intent_tables(list_intent_files(owner))
     (owner / closed).chmod(0o700)
 
 
 def test_no_intents_of_the_owners_are_no_error(tmp_path):
-    assert load_intent_tables(tmp_path).keys() == load_intent_tables(tmp_path / "missing").keys() != set()
+    assert list_intent_files(tmp_path) == list_intent_files(tmp_path / "missing") != []

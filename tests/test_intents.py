@@ -15,10 +15,11 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.intents.grammar import load_grammar
 from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Usage
-from picoclaw.workspace import prepare_home
+from picoclaw.workspace import list_intent_files, prepare_home, read_intent_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
@@ -609,3 +610,61 @@ def test_a_long_note_is_kept_whole():
 def test_a_negated_wish_calls_nothing():
     for text in ("don't scan the bus", "please do not list the files", "I don't want you to read any files"):
         assert not IntentProvider([SHIPPED]).answers(text)
+
+
+# --- what was compiled is kept ---
+
+GREET = '[intents.greet]\nanswer = "Ahoy."\ntemplates = "ahoy {}"\n'
+
+
+def open_home(home):
+    (home / "intents").mkdir(exist_ok=True)
+    read = []
+    grammar = load_grammar(
+        list_intent_files(home), home / "intents.cache", lambda files: read.append(files) or read_intent_tables(files)
+    )
+    return IntentMatcher(grammar), len(read)
+
+
+def answer_of(matcher, text):
+    match = matcher.match(text)
+    return match.answer if match else ""
+
+
+def test_a_second_start_parses_nothing_and_an_edit_counts(tmp_path):
+    first, parsed = open_home(tmp_path)
+    again, parsed_again = open_home(tmp_path)
+    assert (parsed, parsed_again) == (1, 0)
+    for text, *_ in CALLS:
+        assert again.match(text, TOOLS) == first.match(text, TOOLS)
+    for word in ("there", "captain"):
+        (tmp_path / "intents/mine.toml").write_text(GREET.format(word))
+        assert answer_of(open_home(tmp_path)[0], f"ahoy {word}") == "Ahoy."
+    (tmp_path / "intents/mine.toml").unlink()
+    assert answer_of(open_home(tmp_path)[0], "ahoy captain") == ""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-10],
+        lambda data: data.replace(b"Hello.", b"Hollo.", 1),
+        lambda data: data.replace(b"\n", b"\n\n", 3),
+        lambda data: random.Random(1).randbytes(5000),
+    ],
+)
+def test_a_damaged_cache_is_made_again(tmp_path, damage):
+    open_home(tmp_path)
+    good = (tmp_path / "intents.cache").read_bytes()
+    (tmp_path / "intents.cache").write_bytes(damage(good))
+    matcher, parsed = open_home(tmp_path)
+    assert parsed == 1
+    assert answer_of(matcher, "hello").startswith("Hello.")
+    assert (tmp_path / "intents.cache").read_bytes() == good
+
+
+def test_a_home_that_cannot_be_written_works_without_a_cache(tmp_path):
+    (tmp_path / "intents").mkdir()
+    (tmp_path / "intents.cache").mkdir()
+    assert answer_of(open_home(tmp_path)[0], "hello").startswith("Hello.")

@@ -6,7 +6,7 @@ from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 from picoclaw.intents.provider import IntentProvider, OnboardingProvider
 from picoclaw.messages import End, Message, Request, ToolCall, Usage
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import load_intent_tables
+from picoclaw.workspace import list_intent_files, read_intent_tables
 
 FIRST_RUN = {"name": "first_run", "description": "Note.", "parameters": {"type": "object", "properties": {}}}
 INVITED = "(Say hello.)"
@@ -20,7 +20,7 @@ NAME = (
 
 @pytest.fixture(scope="module")
 def matcher(tmp_path_factory):
-    return IntentProvider(list(load_intent_tables(tmp_path_factory.mktemp("home")).values()))
+    return IntentProvider(list(read_intent_tables(list_intent_files(tmp_path_factory.mktemp("home")))))
 
 
 def led(matcher, *answers, leads=True):

@@ -12,7 +12,7 @@ from timing import least_seconds
 
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import examine_workspace, load_intent_tables, prepare_home, reading
+from picoclaw.workspace import examine_workspace, list_intent_files, prepare_home, read_intent_tables, reading
 from picoclaw.workspace.pages import Pages, Prompts, clean_page, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
 
@@ -739,4 +739,4 @@ def test_a_table_of_intents_in_whose_place_a_pipe_lies_is_named(tmp_path):
     (tmp_path / "intents").mkdir()
     os.mkfifo(tmp_path / "intents/en.toml")
     with pytest.raises(ConfigError, match="not a regular file"):
-        load_intent_tables(tmp_path)
+        read_intent_tables(list_intent_files(tmp_path))

@@ -1,14 +1,13 @@
 """Finds the example sentences that are nearest to a text, by the words and neighbouring pairs they share."""
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any
 
-from picoclaw.text import stem_word
+from picoclaw.text import pattern, stem_word
 
 # Tuned on tests/data/intents_dev.json and on leaving out each example in turn.
 UNKNOWN_WEIGHT = 0.45  # how much a word that no example holds counts
@@ -24,8 +23,8 @@ BAYES_SMOOTHING = 0.3
 BAYES_TEMPERATURE = 3.0
 MAX_TYPO, LONG, FAR = 16, 8, 9
 
-HEX_ADDRESS = re.compile(r"0x[0-9a-f]{1,4}")
-_FILE_NAME = re.compile(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
+HEX_ADDRESS = pattern(r"0x[0-9a-f]{1,4}")
+_FILE_NAME = pattern(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 
 
 class Vocabulary(dict[str, int]):
@@ -35,7 +34,11 @@ class Vocabulary(dict[str, int]):
     """
 
     def __init__(
-        self, concepts: Mapping[str, str], ignore: Iterable[str], files: Collection[str] = (), plain: Iterable[str] = ()
+        self,
+        concepts: Mapping[str, str],
+        ignore: Iterable[str],
+        files: Collection[str] = (),
+        plain: Collection[str] = (),
     ) -> None:
         """`concepts`: words and phrases of two words with the concept they belong to; `files`: names without ending;
         `plain`: words that only look like one of a concept, as directors do.
@@ -43,20 +46,24 @@ class Vocabulary(dict[str, int]):
         super().__init__(dict.fromkeys(ignore, 0))
         self.names = [""]
         self._numbers = {"": 0}
-        self._concepts = {**concepts, **{word: word for word in plain}}
+        self._concepts, self._plain = concepts, plain
         self._files = files
-        self._phrases: dict[str, dict[str, str]] = {}
-        for phrase in concepts:
+
+    @cached_property
+    def _phrases(self) -> dict[str, dict[str, str]]:
+        phrases: dict[str, dict[str, str]] = {}
+        for phrase in self._concepts:
             first, _, second = phrase.partition(" ")
-            if second:
-                self._phrases.setdefault(first, {})[second] = phrase
+            if second and phrase not in self._plain:
+                phrases.setdefault(first, {})[second] = phrase
+        return phrases
 
     def __missing__(self, word: str) -> int:
-        name = self._concepts.get(word, "")
+        name = word if word in self._plain else self._concepts.get(word, "")
         if not name:
             root = stem_word(word.removesuffix("'s"))
             shape = "" if word.isalpha() else self._shape(word)
-            name = shape or self._concepts.get(root, root)
+            name = shape or (root if root in self._plain else self._concepts.get(root, root))
         number = self._numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)

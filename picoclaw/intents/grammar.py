@@ -1,98 +1,67 @@
 """A template of sentences as a graph: what a sentence may begin with, and what may follow each place."""
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import contextlib
+import json
+from binascii import crc32
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from sys import intern
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import ConfigError
-from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, SlotValues
+from picoclaw import __version__
+from picoclaw.files import read_file, write_atomic
+from picoclaw.intents.sentence import SentenceSlot, SlotValues
 from picoclaw.records import NamedTuple
-from picoclaw.text import stem_word
+from picoclaw.text import pattern
 
-Branches = tuple[tuple[Any, ...], ...]
-"""Alternatives, each of words, slots and nested alternatives."""
+Branches = Sequence[Sequence[Any]]
+"""Alternatives, each of words, nested alternatives, and names of "{slots}" and "<phrases>"."""
+
+GrammarData = Mapping[str, Any]
+GrammarTables = list[bytes]
+"""A compiled grammar, as picoclaw.intents.compiler makes it: a head and parts that are read when they are needed."""
 
 
-class TemplateEdges(list[tuple[str | SentenceSlot, Any]]):
-    """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end."""
+class TemplateEdges:
+    """What may follow a place in a template: a word, an "@concept", a slot, or "" where the sentence may end.
+
+    Found when a sentence comes so far; most of a template is never reached.
+    """
+
+    def __init__(self, grammar: "Grammar", branches: Branches, then: "TemplateEdges") -> None:
+        self._grammar, self._branches, self._then = grammar, branches, then
 
     @cached_property
     def sorted(self) -> tuple[dict[str, list["TemplateEdges"]], list[tuple[SentenceSlot, "TemplateEdges"]]]:
         words: dict[str, list[TemplateEdges]] = {}
         slots: list[tuple[SentenceSlot, TemplateEdges]] = []
-        for label, then in self:
-            if isinstance(label, SentenceSlot):
-                slots.append((label, then))
+        for branch in self._branches:
+            then = self._then if len(branch) < 2 else TemplateEdges(self._grammar, (branch[1:],), self._then)
+            node = branch[0] if branch else ()
+            if isinstance(node, str) and node[0] == "<":
+                node = self._grammar.branches(node)
+            if not isinstance(node, str):
+                inner = TemplateEdges(self._grammar, node, then) if node else then
+                for word, places in inner.sorted[0].items():
+                    words.setdefault(word, []).extend(places)
+                slots += inner.sorted[1]
+            elif node[0] == "{":
+                slots.append((self._grammar.slot(node[1:-1]), then))
             else:
-                words.setdefault(label, []).append(then)
+                words.setdefault(node, []).append(then)
         return words, slots
 
 
 class Template:
-    """One line of templates; most are never walked, so it is linked when it is."""
+    """One line of templates."""
 
-    def __init__(self, intent: str, branches: Branches) -> None:
-        self.intent, self.branches = intent, branches
+    def __init__(self, intent: str, row: int, grammar: "Grammar") -> None:
+        self.intent, self._row, self._grammar = intent, row, grammar
 
     @cached_property
     def edges(self) -> TemplateEdges:
-        return _link_branches(self.branches, TemplateEdges([("", None)]))
-
-
-def _link_branches(branches: Branches, then: TemplateEdges) -> TemplateEdges:
-    edges = TemplateEdges()
-    for branch in branches:
-        after = then
-        for node in reversed(branch):
-            after = _link_branches(node, after) if type(node) is tuple else TemplateEdges([(node, after)])
-        edges += after
-    return edges
-
-
-def find_first_words(branches: Branches) -> tuple[set[str], bool]:
-    """Return the words that may come first, "" for a slot; and whether there may be none."""
-    labels, empty = set[str](), False
-    for branch in branches:
-        for node in branch:
-            more, none = (
-                find_first_words(node) if type(node) is tuple else ({node if isinstance(node, str) else ""}, False)
-            )
-            labels |= more
-            if not none:
-                break
-        else:
-            empty = True
-    return labels, empty
-
-
-# Reads the data of the intents: words, slots, concepts, templates and examples, checked as they are read.
-
-GrammarData = Mapping[str, Any]
-
-_TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
-_TEMPLATE_MARKS = frozenset("()[]{}<|")
-_TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT_KEY_TEXT = (
-    "tool arguments defaults ask answer hints acts adds last exact asks polite only make templates examples"
-)
-_INTENT_KEYS = _INTENT_KEY_TEXT.split()
-_SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
-_SAY_KEY_TEXT = "no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired"
-_SAY_KEYS = _SAY_KEY_TEXT.split()
-_NUMBER_TABLES = ("numbers", "units", "offsets", "hours")
-_OTHER_TABLES = ("expand", "days", "parts", "measures", "repeats")
-_LIST_TEXT = """
-    ignore lead wonder tail negations filenames mend ordinary
-    polite questions acts ends tells verbs past here general requests
-    calendar at on joins within to halves from_now oclock
-    every bounds recent since ago
-    undo preferences wired skips nods later opens introduces wants fetches whether halts
-"""
-_LISTS = _LIST_TEXT.split()
-_WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
+        return TemplateEdges(self._grammar, json.loads(self._grammar.rows[self._row]), self._grammar.end)
 
 
 class Intent(NamedTuple):
@@ -112,7 +81,7 @@ class Intent(NamedTuple):
     ask: SlotValues
     answer: str
     hints: bool
-    slots: dict[str, SentenceSlot]
+    slots: Collection[str]
     examples: list[str]
     acts: bool = False
     adds: bool = False
@@ -129,233 +98,90 @@ class Intent(NamedTuple):
         return "acts" if self.acts else "adds" if self.adds else "last" if self.last else ""
 
 
+def load_grammar(
+    files: Sequence[Path], cache: Path, read: Callable[[Sequence[Path]], Sequence[GrammarData]]
+) -> "Grammar":
+    """Load what was compiled from the files before, else `read` and compile them, and keep that in `cache`.
+
+    Raises ConfigError.
+    """
+    head = json.dumps([__version__, *map(_stamp_file, (*files, Path(__file__).with_name("compiler.py")))]).encode()
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        stamp, crc, *rows = read_file(cache).split(b"\n")
+        if stamp == head and int(crc) == crc32(b"\n".join(rows)):
+            return Grammar(rows)
+    from picoclaw.intents.compiler import compile_grammar
+
+    rows = compile_grammar(read(files), list(map(str, files)))
+    with contextlib.suppress(OSError):
+        write_atomic(cache, b"\n".join([head, b"%d" % crc32(b"\n".join(rows)), *rows]))
+    return Grammar(rows)
+
+
+def _stamp_file(path: Path) -> tuple[str, int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path), 0, 0, 0
+    return str(path), found.st_mtime_ns, found.st_size, found.st_ino
+
+
 class Grammar:
-    """All data read so far. A later table adds to an earlier one; its wording replaces."""
+    """What has been compiled from the data, ready to be matched."""
 
-    def __init__(self) -> None:
-        self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
-        self.tools: dict[str, GrammarData] = {}
-        self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
-        self.phrases: dict[str, str] = {}
-        self.concepts: dict[str, str] = {}
-        self.intents: dict[str, Intent] = {}
-        self.keys: set[str] = set()
-        self.starts: dict[str, list[Template]] = {}
-        self._parsed: dict[str, tuple[Branches, dict[str, SentenceSlot]]] = {}
-        self._slots: dict[str, SentenceSlot] = {}
-        self._source = ""
+    def __init__(self, tables: GrammarTables) -> None:
+        self.rows = tables
+        head = json.loads(tables[0])
+        self.say: dict[str, str] = head["say"]
+        self.tools: dict[str, GrammarData] = head["tools"]
+        self.words: dict[str, dict[str, Any]] = head["words"]
+        self.concepts: dict[str, str] = head["concepts"]
+        self.keys = frozenset(head["keys"]).union(self.concepts, *self.words.values())
+        self.intents = {one[0]: Intent(*one) for one in head["intents"]}
+        self._slots: dict[str, SentenceSlot | int] = {name: row for row, name in enumerate(head["slots"], 2)}
+        first = 2 + len(head["slots"])
+        self._phrases: dict[str, Branches | int] = {name: row for row, name in enumerate(head["phrases"], first)}
+        self._first = first + len(head["phrases"])
+        self._templates: list[Template | str] = head["templates"]
+        self._starts = head["starts"]
+        self.end = TemplateEdges(self, (), None)  # type: ignore[arg-type]  # nothing follows
+        self.end.sorted = {"": []}, []
 
-    def add(self, data: GrammarData, source: str) -> None:
-        """Read one file's table; `source` names it in messages."""
-        self._source = source
-        self._keys("the file", data, _TOP_KEYS)
-        self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
-        for tool, wording in self._table("tools", data).items():
-            self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
-        for name, value in self._table("words", data, _WORD_TABLES).items():
-            self.words[name] |= self._word_table(f"words.{name}", name, value)
-        self.phrases |= self._texts("phrases", data.get("phrases", {}), ())
-        for name, value in self._table("slots", data).items():
-            self._add_slot(f"slots.{name}", name, value)
-        for name, value in self._table("concepts", data).items():
-            self._add_concept(name, self._split(f"concepts.{name}", value))
-        for name, value in self._table("intents", data).items():
-            self._add_intent(f"intents.{name}", name, value)
+    @cached_property
+    def examples(self) -> dict[str, list[str]]:
+        return dict(json.loads(self.rows[1]))
 
-    def _wrong(self, key: str, what: str, advice: str) -> ConfigError:
-        return ConfigError(f"{self._source}: {key}: {what}; {advice}")
+    def slot(self, name: str) -> SentenceSlot:
+        slot = self._slots[name]
+        if not isinstance(slot, SentenceSlot):
+            fields: list[Any] = json.loads(self.rows[slot])
+            values: list[Any] = [frozenset(field) if isinstance(field, list) else field for field in fields]
+            slot = SentenceSlot(*values)
+            self._slots[name] = slot
+        return slot
 
-    def _keys(self, key: str, value: Any, known: Collection[str] = ()) -> None:
-        if not isinstance(value, Mapping):
-            raise self._wrong(key, "this is not a table", "write it as the shipped file does")
-        for name in value:
-            if known and name not in known:
-                raise self._wrong(key, f"unknown key '{name}'", f"known are {', '.join(known)}")
+    def slots(self, intent: Intent) -> Iterator[SentenceSlot]:
+        return map(self.slot, intent.slots)
 
-    def _table(self, name: str, data: GrammarData, known: Collection[str] = (), within: str = "") -> dict[str, Any]:
-        value = data.get(name, {})
-        self._keys(f"{within}{name}", value, known)
-        return dict(value)
+    def starting(self, label: str) -> Iterator[Template]:
+        """The templates that may begin with a word or an "@concept", or with a slot for ""."""
+        for number in self._starts.get(label, ()):
+            template = self._templates[number]
+            if not isinstance(template, Template):
+                template = self._templates[number] = Template(template, self._first + number, self)
+            yield template
 
-    def _texts(self, key: str, value: Any, known: Collection[str]) -> dict[str, str]:
-        self._keys(key, value, known)
-        for name, text in value.items():
-            self._expect(f"{key}.{name}", text, str)
-        return dict(value)
-
-    def _expect(self, key: str, value: Any, kind: type) -> None:
-        if not isinstance(value, kind):
-            raise self._wrong(key, f"this is no {kind.__name__}", "write it as the shipped file does")
-
-    def _lines(self, key: str, value: Any) -> list[str]:
-        """Sentences: a list, or a text with one on each line."""
-        lines = value.splitlines() if isinstance(value, str) else value
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise self._wrong(key, "these are not sentences", "write one on each line of a text, or a list of texts")
-        return [line.strip() for line in lines if line.strip()]
-
-    def _split(self, key: str, value: Any) -> list[str]:
-        """Words: parted by spaces, with "_" for a space within a phrase."""
-        return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
-
-    def _word_table(self, key: str, name: str, value: Any) -> GrammarData:
-        if name in _LISTS:
-            return dict.fromkeys(self._split(key, value), True)
-        self._keys(key, value)
-        if name == "repeats":
-            return {spoken: days for days, text in value.items() for spoken in self._split(f"{key}.{days}", text)}
-        for phrase, meaning in value.items():
-            good = isinstance(meaning, int | float) if name in _NUMBER_TABLES else isinstance(meaning, str)
-            if name == "parts":
-                good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
-            if not good:
-                raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
-        return dict(value)
-
-    def _add_concept(self, name: str, words: list[str]) -> None:
-        for word in words:
-            self.concepts[word] = name
-            if " " not in word:
-                self.concepts.setdefault(stem_word(word), name)
-
-    def _add_slot(self, key: str, name: str, value: Any) -> None:
-        self._keys(key, value, _SLOT_KEYS)
-        old = self._slots.get(name) or SentenceSlot(name, "", {})
-        kind = value.get("kind", old.kind)
-        if kind not in SLOT_KINDS:
-            raise self._wrong(key, f"unknown kind '{kind}'", f"use one of {', '.join(sorted(SLOT_KINDS))}")
-        like = self._slots.get(value.get("like", ""), old)
-        values = {**like.values, **old.values}
-        for meaning, words in self._table("values", value, within=f"{key}.").items():
-            spoken = self._split(f"{key}.values.{meaning}", words)
-            values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
-            if kind not in UNWEIGHTED_KINDS:
-                self._add_concept(name, spoken)
-        lists = {
-            part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
-            for part in ("never", "after", "before", "drop", "without", "numbered")
-        }
-        for other in [word for word in lists["never"] if word.startswith("@")]:  # all that another slot reads
-            lists["never"] |= self._slots[other[1:]].values.keys() if other[1:] in self._slots else set()
-        self._slots[name] = SentenceSlot(
-            name=value.get("as", old.name),
-            kind=kind,
-            values=values,
-            never=old.never | like.never | lists["never"],
-            after=old.after | lists["after"],
-            before=old.before | like.before | lists["before"],
-            drop=old.drop | lists["drop"],
-            part=value.get("part", old.part),
-            whole=value.get("whole", old.whole) is True,
-            joins=value.get("joins", old.joins or like.joins) is True,
-            without=old.without | lists["without"],
-            numbered=old.numbered | lists["numbered"],
-        )
-
-    def _add_intent(self, key: str, name: str, value: Any) -> None:
-        self._keys(key, value, _INTENT_KEYS)
-        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, {}, [])
-        tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
-        makes = self._table("make", value, within=f"{key}.")
-        intent = Intent(
-            name=name,
-            tool=value.get("tool", old.tool),
-            arguments=old.arguments | tables["arguments"],
-            defaults=old.defaults | tables["defaults"],
-            ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
-            answer=value.get("answer", old.answer),
-            hints=value.get("hints", old.hints) is True,
-            slots=old.slots,
-            examples=old.examples
-            + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
-            acts=value.get("acts", old.acts) is True,
-            adds=value.get("adds", old.adds) is True,
-            last=value.get("last", old.last) is True,
-            exact=value.get("exact", old.exact),
-            asks=value.get("asks", old.asks),
-            polite=value.get("polite", old.polite) is True,
-            only=value.get("only", old.only) is True,
-            make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
-        )
-        self._expect(f"{key}.tool", intent.tool, str)
-        self._expect(f"{key}.answer", intent.answer, str)
-        self._expect(f"{key}.exact", intent.exact, str)
-        self._expect(f"{key}.asks", intent.asks, str)
-        if intent.tool and "{result}" not in intent.answer:
-            raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
-        self.intents[name] = intent
-        for line in self._lines(f"{key}.templates", value.get("templates", "")):
-            self._add_template(f"{key}.templates: '{line}'", intent, line)
-
-    def _add_template(self, where: str, intent: Intent, line: str) -> None:
-        template = Template(intent.name, self._parse(where, intent, line))
-        labels, empty = find_first_words(template.branches)
-        if empty:
-            raise self._wrong(where, "every word may be left out", "require at least one")
-        for label in labels:
-            self.starts.setdefault(label, []).append(template)
-
-    def _parse(self, where: str, intent: Intent, line: str) -> Branches:
-        """The alternatives of a template; a bracket within is a tuple of alternatives itself."""
-        branches: list[list[Any]] = [[]]
-        outer: list[tuple[str, list[list[Any]]]] = []
-        pieces = _TEMPLATE_TOKEN.findall(line.lower())
-        self.keys.update(pieces)
-        for piece in pieces:
-            if piece[0] not in _TEMPLATE_MARKS:
-                branches[-1].append(intern(piece))
-            elif piece == "|":
-                branches.append([])
-            elif piece in {"(", "["}:
-                outer.append((piece, branches))
-                branches = [[]]
-            elif piece in {")", "]"}:
-                opened, around = outer.pop() if outer else ("", [])
-                if opened + piece not in {"()", "[]"}:
-                    raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
-                around[-1].append(_freeze([*branches, []] if piece == "]" else branches))
-                branches = around
-            else:
-                read = self._phrase if piece[0] == "<" else self._slot
-                branches[-1].append(read(where, intent, piece[1:-1]))
-        if outer:
-            raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
-        return _freeze(branches)
-
-    def _phrase(self, where: str, intent: Intent, name: str) -> Branches:
-        """A phrase's alternatives, parsed once and shared."""
-        text = self.phrases.get(name)
-        if text is None:
-            raise self._wrong(
-                where, f"unknown phrase '{name}'", f"define it in [phrases], or use {', '.join(self.phrases)}"
-            )
-        if text not in self._parsed:
-            inner = intent._replace(slots={})
-            self.phrases[name] = ""  # a phrase within itself is nothing
-            self._parsed[text] = (self._parse(where, inner, text.lower()), inner.slots)
-            self.phrases[name] = text
-        branches, slots = self._parsed[text]
-        intent.slots.update({slot: kind for slot, kind in slots.items() if slot not in intent.slots})
+    def branches(self, phrase: str) -> Branches:
+        branches = self._phrases[phrase[1:-1]]
+        if isinstance(branches, int):
+            branches = self._phrases[phrase[1:-1]] = json.loads(self.rows[branches])
         return branches
-
-    def _slot(self, where: str, intent: Intent, name: str) -> SentenceSlot:
-        slot = self._slots.get(name)
-        if slot is None:
-            raise self._wrong(
-                where, f"unknown slot '{name}'", f"define [slots.{name}], or use {', '.join(self._slots)}"
-            )
-        return intent.slots.setdefault(name, slot)
-
-
-def _freeze(branches: Iterable[Sequence[Any]]) -> Branches:
-    """Tuples take a third of the memory of lists that have grown, and there are thousands."""
-    return tuple(map(tuple, branches))
 
 
 # What a sentence was understood as, and how its slots become the arguments of a tool.
 
 EXACT_SCORE = 0.79  # as good as an example's own words
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = pattern(r"\{(\w+)\}")
 
 
 class IntentMatch(NamedTuple):

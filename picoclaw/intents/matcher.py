@@ -93,34 +93,34 @@ def add_value(found: SlotValues, slot: SentenceSlot, value: Any) -> SlotValues:
 class IntentMatcher:
     """Tables of data, ready to understand sentences."""
 
-    def __init__(self, data: Sequence[Mapping[str, Any]], sources: Sequence[str] = ()) -> None:
+    def __init__(self, data: Sequence[Mapping[str, Any]] | Grammar, sources: Sequence[str] = ()) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages. Raises ConfigError."""
-        self._book = Grammar()
-        for number, table in enumerate(data):
-            self._book.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
-        self.say, self.tools, self.intents = self._book.say, self._book.tools, self._book.intents
-        self.words = self._book.words
-        self._reader = SlotReader(self._book.words)
-        words = self._book.words
+        if not isinstance(data, Grammar):
+            from picoclaw.intents.compiler import compile_grammar  # a start reads what was compiled before
+
+            data = Grammar(compile_grammar(data, sources))
+        self._book = data
+        self.say, self.tools, self.intents, self.words = data.say, data.tools, data.intents, data.words
+        self._reader = SlotReader(data.words)
+        words = data.words
         self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(
-            self._book.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
+            data.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
         )
         self._acts = frozenset(map(stem_word, words["acts"]))
-        self._keys = self._book.keys.union(self._book.concepts, *words.values())
 
     @cached_property
     def _nearest(self) -> ExampleClassifier:
         """Weighed when the first sentence comes that no template fits."""
-        intents = self._book.intents
-        examples = {name: intent.examples for name, intent in intents.items() if intent.examples}
-        return ExampleClassifier(self._vocabulary, examples, {name: intent.tool for name, intent in intents.items()})
+        examples = {name: lines for name, lines in self._book.examples.items() if lines}
+        tools = {name: intent.tool for name, intent in self.intents.items()}
+        return ExampleClassifier(self._vocabulary, examples, tools)
 
     @cached_property
     def _speller(self) -> SpellingCorrector:
         """Made when the first unknown word comes."""
         words = self._book.words
-        lines = chain.from_iterable(intent.examples for intent in self._book.intents.values())
+        lines = chain.from_iterable(self._book.examples.values())
         known = words["ordinary"].keys() | set(chain.from_iterable(map(str.split, lines)))
         return SpellingCorrector(words["mend"], self._vocabulary, known)
 
@@ -135,7 +135,7 @@ class IntentMatcher:
         s = Sentence(text, self._book.words)
         if not s.words:
             return None
-        s.respell(self._keys, self._mended)
+        s.respell(self._book.keys, self._mended)
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
@@ -196,12 +196,15 @@ class IntentMatcher:
                 intent = self._book.intents[template.intent]
                 if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
-                if (not whole or (intent.tool and not _has_text_slot(intent))) and (
+                if (not whole or (intent.tool and not self._has_text_slot(intent))) and (
                     fit := walk.fit(template.edges, i, {})
                 ):
                     match = self._planned(make_match(intent, fit[1], 1.0, "template"))
                     found += [(match, fit[0] + ("request" in fit[1]))] if match else []
         return found
+
+    def _has_text_slot(self, intent: Intent) -> bool:
+        return any(slot.kind == "text" for slot in self._book.slots(intent))
 
     def _planned(self, match: IntentMatch) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
@@ -219,7 +222,7 @@ class IntentMatcher:
         word = s.words[i]
         words = (word, "@" + self._vocabulary.names[self._vocabulary[word]])
         keys = words if not bare and self._after(s, self._book.words["negations"], i) else (*words, "")
-        return chain.from_iterable(self._book.starts.get(key, ()) for key in keys)
+        return chain.from_iterable(map(self._book.starting, keys))
 
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
         """Where the sentence may begin and end, with and without its polite words."""
@@ -264,12 +267,12 @@ class IntentMatcher:
         words = self._book.words
         if mood in {"acts", "general"} or (score < EXACT_SCORE and (mood == "vague" or end - begin == 1)):
             return False
-        texts = _has_text_slot(intent)
+        texts = self._has_text_slot(intent)
         if mood == "tells" and not (
             intent.hints and score >= MIN_STATEMENT_SCORE and (texts or not s.holds(words["past"]))
         ):
             return False
-        if any(slot.kind == "name" for slot in intent.slots.values()) and s.holds(words["calendar"]):
+        if any(slot.kind == "name" for slot in self._book.slots(intent)) and s.holds(words["calendar"]):
             return False  # a sensor knows only the present
         if score < EXACT_SCORE and self._is_of_another(s, begin, end, intent.tool):
             return False
@@ -304,7 +307,7 @@ class IntentMatcher:
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        slots = (slot for intent in self._book.intents.values() for slot in intent.slots.values())
+        slots = (slot for intent in self._book.intents.values() for slot in self._book.slots(intent))
         return {phrase: name for slot in slots if slot.kind == "name" for phrase, name in slot.values.items()}
 
     def _ours(self, s: Sentence, begin: int) -> bool:
@@ -318,7 +321,7 @@ class IntentMatcher:
         """The slots of a sentence without a template: each where it first reads well, free text last."""
         found: SlotValues = {}
         left = set(range(begin, end))
-        for slot in sorted(intent.slots.values(), key=lambda slot: slot.kind == "text"):
+        for slot in sorted(self._book.slots(intent), key=lambda slot: slot.kind == "text"):
             if slot.name in found:
                 continue
             if slot.kind == "text":
@@ -371,7 +374,3 @@ class IntentMatcher:
 def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
     match, score = fit
     return not match.missing, score, not match.tool
-
-
-def _has_text_slot(intent: Intent) -> bool:
-    return any(slot.kind == "text" for slot in intent.slots.values())

@@ -14,7 +14,7 @@ ONBOARDING_TOOL = "first_run"
 _GREETING_INTENT = "hello"
 """The intent that begins the meeting, or goes on with it."""
 
-_QUESTION = re.compile(r"^([A-Z][a-z]*(?: [a-z]+)*): [^\n]*\?\Z", re.MULTILINE)
+_QUESTION = pattern(r"^([A-Z][a-z]*(?: [a-z]+)*): [^\n]*\?\Z", re.MULTILINE)
 _MAX_WORDS = {"name": 4, "time_zone": 6}
 """Words in an answer; other questions may be answered at length."""
 _MAX_UNCLEAR_WORDS = 12

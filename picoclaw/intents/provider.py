@@ -7,15 +7,16 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents import onboarding
-from picoclaw.intents.grammar import IntentMatch, fill_fields
+from picoclaw.intents.grammar import Grammar, IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
+from picoclaw.text import pattern
 from picoclaw.window import remove_hints
 
-_JOB_NUMBER = re.compile(r" as number (\d+) ")
-_SEARCH_HIT = re.compile(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
+_JOB_NUMBER = pattern(r" as number (\d+) ")
+_SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 
@@ -27,7 +28,7 @@ class IntentProvider:
 
     def __init__(
         self,
-        data: Sequence[Mapping[str, Any]],
+        data: Sequence[Mapping[str, Any]] | Grammar,
         *,
         configured_model: str = "",
         sources: Sequence[str] = (),

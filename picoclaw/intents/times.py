@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from picoclaw.intents.classifier import parse_amount
@@ -12,6 +13,9 @@ from picoclaw.times import CRON_WEEKDAYS
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
+_FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
+_PAST_TABLES = ("since", "recent", "joins", "numbers")
+_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago"}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
@@ -46,39 +50,80 @@ class TimeReader:
 
     def __init__(self, words: WordTables) -> None:
         self._words = words
-        numbers = words["numbers"]
-        any_of = {name: _make_alternatives(table) for name, table in words.items()}
-        whole = _make_alternatives({word: value for word, value in numbers.items() if isinstance(value, int)})
-        days = {phrase: day for phrase, day in {**words["days"], **words["repeats"]}.items() if day in CRON_WEEKDAYS}
-        tables = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
-        self._first_words = frozenset(phrase.split()[0] for table in tables for phrase in words[table])
-        # what may stand between two times of day, besides a comma
-        self._and = pattern(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
-        self._span = pattern(
+
+    @cached_property
+    def _any_of(self) -> dict[str, str]:
+        any_of = {name: _make_alternatives(table) for name, table in self._words.items() if name in _TABLES}
+        numbers = {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
+        return any_of | {"whole": _make_alternatives(numbers)}
+
+    @cached_property
+    def _first_words(self) -> frozenset[str]:
+        return frozenset(phrase.split()[0] for table in _FUTURE_TABLES for phrase in self._words[table])
+
+    @cached_property
+    def _first_past_words(self) -> frozenset[str]:
+        return frozenset(phrase.split()[0] for table in _PAST_TABLES for phrase in self._words[table])
+
+    # what may stand between two times of day, besides a comma
+    _and = pattern(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
+
+    @cached_property
+    def _span(self) -> re.Pattern[str]:
+        any_of = self._any_of
+        return pattern(
             rf"(?:(?:{any_of['joins']}) )*(?P<n>\d{{1,6}}(?:\.\d{{1,3}})?|(?:{any_of['numbers']})"
             rf"(?: (?:{any_of['numbers']}))?)(?P<before> (?:{any_of['halves']}))? (?P<unit>{any_of['units']})"
             rf"(?P<after> (?:{any_of['halves']}))?(?: (?:{any_of['from_now']}))?{_END}",
             re.ASCII,
         )
-        self._bare = pattern(
-            rf"(?:{any_of['within']}) (?P<n>\d{{1,3}}|{whole})(?=$| (?:{any_of['to']})(?: |$))", re.ASCII
+
+    @cached_property
+    def _bare(self) -> re.Pattern[str]:
+        any_of = self._any_of
+        return pattern(
+            rf"(?:{any_of['within']}) (?P<n>\d{{1,3}}|{any_of['whole']})(?=$| (?:{any_of['to']})(?: |$))", re.ASCII
         )
-        self._moment = pattern(
+
+    @cached_property
+    def _moment(self) -> re.Pattern[str]:
+        any_of = self._any_of
+        return pattern(
             rf"(?:(?:{any_of['on']}) )*(?P<at>(?:{any_of['at']}) )*"
             rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d)|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
-            rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{whole})(?P<minute>[:.][0-5]\d)?"
+            rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
             rf"(?! (?:{any_of['units']})(?: |$)))"
             rf"(?P<oclock> (?:{any_of['oclock']})|(?= (?:{any_of['parts']})(?: |$)))?){_END}",
             re.ASCII,
         )
-        self._every = pattern(rf"(?:{any_of['every']}) ")
-        self._recent = pattern(rf"(?:{any_of['recent']}) ")
-        self._since = pattern(rf"(?:{any_of['since']}) ")
-        self._ago = pattern(rf"(?:{any_of['ago']}){_END}")
-        self._repeats = pattern(rf"(?P<days>{any_of['repeats']}){_END}")
-        # a weekday behind another one
-        self._another = pattern(rf"(?:(?:{any_of['joins']}) )?(?P<day>{_make_alternatives(days)}){_END}")
+
+    @cached_property
+    def _every(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['every']}) ")
+
+    @cached_property
+    def _recent(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['recent']}) ")
+
+    @cached_property
+    def _since(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['since']}) ")
+
+    @cached_property
+    def _ago(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['ago']}){_END}")
+
+    @cached_property
+    def _repeats(self) -> re.Pattern[str]:
+        return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
+
+    @cached_property
+    def _another(self) -> re.Pattern[str]:
+        """A weekday behind another one."""
+        words = self._words
+        days = {phrase: day for phrase, day in {**words["days"], **words["repeats"]}.items() if day in CRON_WEEKDAYS}
+        return pattern(rf"(?:(?:{self._any_of['joins']}) )?(?P<day>{_make_alternatives(days)}){_END}")
 
     def _may_begin(self, near: Sequence[str]) -> bool:
         return near[0] in self._first_words or near[0][0].isdigit()
@@ -128,6 +173,8 @@ class TimeReader:
 
     def past(self, near: Sequence[str]) -> Iterator[tuple[str, int]]:
         """A time that is past and needs arithmetic: "last 24 hours", "3 days ago", "since 6:00"."""
+        if near[0] not in self._first_past_words and not near[0][0].isdigit():
+            return
         tail = " ".join(near)
         if since := self._since.match(tail):
             value, end = self._clock(tail[since.end() :], "")

@@ -1,6 +1,6 @@
 """The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +105,20 @@ def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
     return changed
 
 
-def load_intent_tables(home: Path) -> dict[str, dict[str, Any]]:
-    """Read what the matcher knows: the shipped files, then the owner's in the home's `intents/`, by their path."""
+def list_intent_files(home: Path) -> list[Path]:
+    """List what the matcher knows: the shipped files, then the owner's in the home's `intents/`. Raises ConfigError."""
+    folders = (find_shipped("templates") / "intents", home / "intents")
+    return [path for folder in folders for path in _list_toml_files(folder)]
+
+
+def read_intent_tables(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Read the tables in files for the matcher. Raises ConfigError."""
     import tomllib
 
-    folders = (find_shipped("templates") / "intents", home / "intents")
-    tables = {}
-    for path in (path for folder in folders for path in _list_toml_files(folder)):
+    tables = []
+    for path in files:
         try:
-            tables[str(path)] = tomllib.loads((read_bytes(path, _MAX_TABLE_BYTES) or b"").decode())
+            tables.append(tomllib.loads((read_bytes(path, _MAX_TABLE_BYTES) or b"").decode()))
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {explain_syntax(error)}") from None
     return tables

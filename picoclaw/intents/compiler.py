@@ -1,0 +1,316 @@
+"""Reads the data of the intents (words, slots, concepts, templates and examples), checks it, and makes of it what a
+grammar is loaded from: plain values for JSON.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from sys import intern
+from typing import Any
+
+from picoclaw.errors import ConfigError
+from picoclaw.intents.grammar import Branches, GrammarData, GrammarTables, Intent
+from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot
+from picoclaw.text import stem_word
+
+_TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
+_TEMPLATE_MARKS = frozenset("()[]{}<|")
+_TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
+_INTENT_KEY_TEXT = (
+    "tool arguments defaults ask answer hints acts adds last exact asks polite only make templates examples"
+)
+_INTENT_KEYS = _INTENT_KEY_TEXT.split()
+_SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
+_SAY_KEY_TEXT = "no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired"
+_SAY_KEYS = _SAY_KEY_TEXT.split()
+_NUMBER_TABLES = ("numbers", "units", "offsets", "hours")
+_OTHER_TABLES = ("expand", "days", "parts", "measures", "repeats")
+_LIST_TEXT = """
+    ignore lead wonder tail negations filenames mend ordinary
+    polite questions acts ends tells verbs past here general requests
+    calendar at on joins within to halves from_now oclock
+    every bounds recent since ago
+    undo preferences wired skips nods later opens introduces wants fetches whether halts
+"""
+_LISTS = _LIST_TEXT.split()
+_WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
+
+
+def compile_grammar(data: Sequence[GrammarData], sources: Sequence[str] = ()) -> GrammarTables:
+    """Compile tables of data, a later one added to those before; `sources` names their files. Raises ConfigError."""
+    compiler = GrammarCompiler()
+    for number, table in enumerate(data):
+        compiler.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
+    return compiler.tables()
+
+
+class GrammarCompiler:
+    """All data read so far. A later table adds to an earlier one; its wording replaces."""
+
+    def __init__(self) -> None:
+        self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
+        self.tools: dict[str, GrammarData] = {}
+        self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
+        self.phrases: dict[str, str] = {}
+        self.concepts: dict[str, str] = {}
+        self.intents: dict[str, Intent] = {}
+        self.keys: set[str] = set()
+        self._templates: list[tuple[str, str, Branches]] = []
+        self._parsed: dict[str, tuple[Branches, dict[str, None]]] = {}
+        self._slots: dict[str, SentenceSlot] = {}
+        self._used: dict[str, dict[str, None]] = {}  # the slots of each intent
+        self._open: set[str] = set()
+        self._source = ""
+
+    def tables(self) -> GrammarTables:
+        starts: dict[str, list[int]] = {}
+        for number, (where, _, branches) in enumerate(self._templates):
+            labels, empty = self._find_first_words(branches)
+            if empty:
+                raise ConfigError(f"{where}: every word may be left out; require at least one")
+            for label in sorted(labels):
+                starts.setdefault(label, []).append(number)
+        slots = {
+            name: [sorted(part) if isinstance(part, frozenset) else part for part in slot]
+            for name, slot in self._slots.items()
+        }
+        phrases = {name: branches for name, (branches, _) in self._parsed.items()}
+        rows = [*slots.values(), *phrases.values(), *(branches for _, _, branches in self._templates)]
+        head = {
+            "say": self.say,
+            "tools": self.tools,
+            "words": self.words,
+            "concepts": self.concepts,
+            "keys": sorted(self.keys.difference(self.concepts, *self.words.values())),
+            "intents": [
+                list(one._replace(slots=list(self._used[one.name]), examples=[])) for one in self.intents.values()
+            ],
+            "slots": list(slots),
+            "phrases": list(phrases),
+            "templates": [intent for _, intent, _ in self._templates],
+            "starts": starts,
+        }
+        examples = {name: intent.examples for name, intent in self.intents.items()}
+        return [json.dumps(row, separators=(",", ":")).encode() for row in (head, examples, *rows)]
+
+    def _find_first_words(self, branches: Branches) -> tuple[set[str], bool]:
+        """Return the words that may come first, "" for a slot; and whether there may be none."""
+        labels, empty = set[str](), False
+        for branch in branches:
+            for node in branch:
+                inner = self._parsed[node[1:-1]][0] if node[:1] == "<" else node
+                if isinstance(inner, tuple):
+                    more, none = self._find_first_words(inner)
+                else:
+                    more, none = {"" if node[:1] == "{" else node}, False
+                labels |= more
+                if not none:
+                    break
+            else:
+                empty = True
+        return labels, empty
+
+    def add(self, data: GrammarData, source: str) -> None:
+        """Read one file's table; `source` names it in messages."""
+        self._source = source
+        self._keys("the file", data, _TOP_KEYS)
+        self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
+        for tool, wording in self._table("tools", data).items():
+            self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
+        for name, value in self._table("words", data, _WORD_TABLES).items():
+            self.words[name] |= self._word_table(f"words.{name}", name, value)
+        phrases = self._texts("phrases", data.get("phrases", {}), ())
+        if phrases.keys() & self._parsed.keys():
+            self._parsed.clear()
+        self.phrases |= phrases
+        for name, value in self._table("slots", data).items():
+            self._add_slot(f"slots.{name}", name, value)
+        for name, value in self._table("concepts", data).items():
+            self._add_concept(name, self._split(f"concepts.{name}", value))
+        for name, value in self._table("intents", data).items():
+            self._add_intent(f"intents.{name}", name, value)
+
+    def _wrong(self, key: str, what: str, advice: str) -> ConfigError:
+        return ConfigError(f"{self._source}: {key}: {what}; {advice}")
+
+    def _keys(self, key: str, value: Any, known: Collection[str] = ()) -> None:
+        if not isinstance(value, Mapping):
+            raise self._wrong(key, "this is not a table", "write it as the shipped file does")
+        for name in value:
+            if known and name not in known:
+                raise self._wrong(key, f"unknown key '{name}'", f"known are {', '.join(known)}")
+
+    def _table(self, name: str, data: GrammarData, known: Collection[str] = (), within: str = "") -> dict[str, Any]:
+        value = data.get(name, {})
+        self._keys(f"{within}{name}", value, known)
+        return dict(value)
+
+    def _texts(self, key: str, value: Any, known: Collection[str]) -> dict[str, str]:
+        self._keys(key, value, known)
+        for name, text in value.items():
+            self._expect(f"{key}.{name}", text, str)
+        return dict(value)
+
+    def _expect(self, key: str, value: Any, kind: type) -> None:
+        if not isinstance(value, kind):
+            raise self._wrong(key, f"this is no {kind.__name__}", "write it as the shipped file does")
+
+    def _lines(self, key: str, value: Any) -> list[str]:
+        """Sentences: a list, or a text with one on each line."""
+        lines = value.splitlines() if isinstance(value, str) else value
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise self._wrong(key, "these are not sentences", "write one on each line of a text, or a list of texts")
+        return [line.strip() for line in lines if line.strip()]
+
+    def _split(self, key: str, value: Any) -> list[str]:
+        """Words: parted by spaces, with "_" for a space within a phrase."""
+        return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
+
+    def _word_table(self, key: str, name: str, value: Any) -> GrammarData:
+        if name in _LISTS:
+            return dict.fromkeys(self._split(key, value), True)
+        self._keys(key, value)
+        if name == "repeats":
+            return {spoken: days for days, text in value.items() for spoken in self._split(f"{key}.{days}", text)}
+        for phrase, meaning in value.items():
+            good = isinstance(meaning, int | float) if name in _NUMBER_TABLES else isinstance(meaning, str)
+            if name == "parts":
+                good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
+            if not good:
+                raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
+        return dict(value)
+
+    def _add_concept(self, name: str, words: list[str]) -> None:
+        for word in words:
+            self.concepts[word] = name
+            if " " not in word:
+                self.concepts.setdefault(stem_word(word), name)
+
+    def _add_slot(self, key: str, name: str, value: Any) -> None:
+        self._keys(key, value, _SLOT_KEYS)
+        old = self._slots.get(name) or SentenceSlot(name, "", {})
+        kind = value.get("kind", old.kind)
+        if kind not in SLOT_KINDS:
+            raise self._wrong(key, f"unknown kind '{kind}'", f"use one of {', '.join(sorted(SLOT_KINDS))}")
+        like = self._slots.get(value.get("like", ""), old)
+        values = {**like.values, **old.values}
+        for meaning, words in self._table("values", value, within=f"{key}.").items():
+            spoken = self._split(f"{key}.values.{meaning}", words)
+            values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
+            if kind not in UNWEIGHTED_KINDS:
+                self._add_concept(name, spoken)
+        lists = {
+            part: frozenset(self._split(f"{key}.{part}", value.get(part, "")))
+            for part in ("never", "after", "before", "drop", "without", "numbered")
+        }
+        for other in [word for word in lists["never"] if word.startswith("@")]:  # all that another slot reads
+            lists["never"] |= self._slots[other[1:]].values.keys() if other[1:] in self._slots else set()
+        self._slots[name] = SentenceSlot(
+            name=value.get("as", old.name),
+            kind=kind,
+            values=values,
+            never=old.never | like.never | lists["never"],
+            after=old.after | lists["after"],
+            before=old.before | like.before | lists["before"],
+            drop=old.drop | lists["drop"],
+            part=value.get("part", old.part),
+            whole=value.get("whole", old.whole) is True,
+            joins=value.get("joins", old.joins or like.joins) is True,
+            without=old.without | lists["without"],
+            numbered=old.numbered | lists["numbered"],
+        )
+
+    def _add_intent(self, key: str, name: str, value: Any) -> None:
+        self._keys(key, value, _INTENT_KEYS)
+        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, (), [])
+        tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
+        makes = self._table("make", value, within=f"{key}.")
+        intent = Intent(
+            name=name,
+            tool=value.get("tool", old.tool),
+            arguments=old.arguments | tables["arguments"],
+            defaults=old.defaults | tables["defaults"],
+            ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
+            answer=value.get("answer", old.answer),
+            hints=value.get("hints", old.hints) is True,
+            slots=(),
+            examples=old.examples
+            + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
+            acts=value.get("acts", old.acts) is True,
+            adds=value.get("adds", old.adds) is True,
+            last=value.get("last", old.last) is True,
+            exact=value.get("exact", old.exact),
+            asks=value.get("asks", old.asks),
+            polite=value.get("polite", old.polite) is True,
+            only=value.get("only", old.only) is True,
+            make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
+        )
+        self._expect(f"{key}.tool", intent.tool, str)
+        self._expect(f"{key}.answer", intent.answer, str)
+        self._expect(f"{key}.exact", intent.exact, str)
+        self._expect(f"{key}.asks", intent.asks, str)
+        if intent.tool and "{result}" not in intent.answer:
+            raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
+        self.intents[name] = intent
+        self._used.setdefault(name, {})
+        for line in self._lines(f"{key}.templates", value.get("templates", "")):
+            self._add_template(f"{key}.templates: '{line}'", intent, line)
+
+    def _add_template(self, where: str, intent: Intent, line: str) -> None:
+        branches = self._parse(where, self._used[intent.name], line)
+        self._templates.append((f"{self._source}: {where}", intent.name, branches))
+
+    def _parse(self, where: str, slots: dict[str, None], line: str) -> Branches:
+        """The alternatives of a template; a bracket within is a tuple of alternatives itself."""
+        branches: list[list[Any]] = [[]]
+        outer: list[tuple[str, list[list[Any]]]] = []
+        pieces = _TEMPLATE_TOKEN.findall(line.lower())
+        self.keys.update(pieces)
+        for piece in pieces:
+            if piece[0] not in _TEMPLATE_MARKS:
+                branches[-1].append(intern(piece))
+            elif piece == "|":
+                branches.append([])
+            elif piece in {"(", "["}:
+                outer.append((piece, branches))
+                branches = [[]]
+            elif piece in {")", "]"}:
+                opened, around = outer.pop() if outer else ("", [])
+                if opened + piece not in {"()", "[]"}:
+                    raise self._wrong(where, f"'{piece}' closes nothing", "open that bracket, or remove it")
+                around[-1].append(_freeze([*branches, []] if piece == "]" else branches))
+                branches = around
+            else:
+                name = piece[1:-1]
+                slots |= self._phrase_slots(where, name) if piece[0] == "<" else self._slot(where, name)
+                branches[-1].append(((),) if piece[0] == "<" and name in self._open else piece)
+        if outer:
+            raise self._wrong(where, f"'{outer[-1][0]}' is not closed", "close it")
+        return _freeze(branches)
+
+    def _phrase_slots(self, where: str, name: str) -> dict[str, None]:
+        """Parse a phrase once, and return the slots in it."""
+        text = self.phrases.get(name)
+        if text is None:
+            raise self._wrong(
+                where, f"unknown phrase '{name}'", f"define it in [phrases], or use {', '.join(self.phrases)}"
+            )
+        if name in self._open:
+            return {}
+        if name not in self._parsed:
+            slots: dict[str, None] = {}
+            self._open.add(name)  # a phrase within itself is nothing
+            self._parsed[name] = (self._parse(where, slots, text), slots)
+            self._open.discard(name)
+        return self._parsed[name][1]
+
+    def _slot(self, where: str, name: str) -> dict[str, None]:
+        if name not in self._slots:
+            raise self._wrong(
+                where, f"unknown slot '{name}'", f"define [slots.{name}], or use {', '.join(self._slots)}"
+            )
+        return {name: None}
+
+
+def _freeze(branches: Iterable[Sequence[Any]]) -> Branches:
+    return tuple(map(tuple, branches))
