@@ -54,7 +54,7 @@ class CircuitOpen(KnownDown):
 
 
 class OverBudget(Unavailable):
-    """What the owner allows for a day is used, so no server was asked: nothing is wrong with it or to be mended."""
+    """What the owner allows for a day is used, so no server was asked: nothing is wrong with it or to be corrected."""
 
 
 class Refused(ProviderError):

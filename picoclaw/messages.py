@@ -166,7 +166,7 @@ class End(NamedTuple):
 class Notice(NamedTuple):
     """Something the person should know about how the answer came about; not part of the answer.
 
-    `failed` when the owner has to mend something.
+    `failed` when the owner has to correct something.
     """
 
     text: str

@@ -506,14 +506,14 @@ def test_it_is_verified_with_the_outputs(home, capsys):
     assert code == 0
     newest = AuditLog(home).head()
     assert out.splitlines() == [
-        f"{LOG_NAME}: 2 records follow from each other; the newest is {newest}",
-        "outputs.audit: 1 records follow from each other",
+        f"good   {LOG_NAME}: 2 records, none changed or missing; the newest is {newest}",
+        "good   outputs.audit: 1 record, none changed or missing",
     ]
     assert audited(capsys, "--verify", "--head", str(newest))[1] == 0
     assert "record 2 is another one" in audited(capsys, "--verify", "--head", f"2:{'0' * 16}")[0]
     (home / outputs.AUDIT_FILE).write_text("{\n")
     out, code = audited(capsys, "--verify")
-    assert (code, "but: " in out) == (1, True)
+    assert (code, "bad    outputs.audit: " in out) == (1, True)
     (home / LOG_NAME).unlink()
     out, code = audited(capsys, "--verify")
     assert (code, "2 was the last record, and after 0 they are gone" in out) == (1, True)

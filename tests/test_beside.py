@@ -57,7 +57,7 @@ def pump(daemon):
         ("rules check", 0, "no mistakes"),
         ("rules log", 0, "no rule"),
         ("outputs", 0, "pump"),
-        ("outputs audit --verify", 0, "follow from each other"),
+        ("outputs audit --verify", 0, "none changed or missing"),
         ("page status", 0, "the page is off"),
         ("telegram status", 1, "no Telegram bot"),
         ("init --keep", 0, "nothing is new"),

@@ -349,7 +349,7 @@ def test_a_display_is_never_taken_for_the_header(tree):
 def judged(board, what, now=NOON, home="/"):
     """Mark and words of one thing."""
     return next(
-        ((row.mark, row.how) for row in health.check_health(board, now, home) if row.what == what), (None, None)
+        ((row.status, row.detail) for row in health.check_health(board, now, home) if row.name == what), (None, None)
     )
 
 
@@ -438,7 +438,7 @@ def test_an_odd_meminfo_leaves_memory_out(tree, meminfo):
 @pytest.mark.parametrize("file", ["/proc/uptime", "/proc/loadavg", "/proc/meminfo", f"{ZONE}0/temp"])
 def test_garbled_files_of_the_kernel_lose_no_other_row(tree, file, content):
     left_out = {"/proc/uptime": "uptime", "/proc/loadavg": "load", "/proc/meminfo": "memory"}.get(file)
-    rows = [row.what for row in health.check_health(tree(PI | {file: content}), NOON, "/")]
+    rows = [row.name for row in health.check_health(tree(PI | {file: content}), NOON, "/")]
     assert set(rows) >= {"board", "processor temperature", "uptime", "load", "memory", "clock"} - {left_out}
 
 

@@ -531,7 +531,7 @@ esac
 
 
 def row(what, mark="bad"):
-    return json.dumps({"mark": mark, "what": what, "how": "", "mend": ""})
+    return json.dumps({"status": mark, "name": what, "detail": "", "fix": ""})
 
 
 @pytest.fixture

@@ -943,16 +943,20 @@ def test_the_doctor_asks_each_model(tmp_path, clean):
         further = [f"[models.{name}]\nbase_url = '{server.url}'\nname = '{name}-model'" for name in ("lan", "spare")]
         text = f"[model]\nbase_url = '{server.url}'\nname = 'big'\nthen = ['lan']\n" + "\n".join(further)
         rows = list(examine_models(write(tmp_path / "home", text)))
-    assert [(row.mark, row.what) for row in rows] == [("good", "model"), ("bad", "model lan"), ("good", "model spare")]
-    assert "PICOCLAW_API_KEY_LAN or [keys] lan" in rows[1].mend
-    assert rows[2].how.endswith("it is asked only where it is chosen ('then' under [model] does not name it)")
+    assert [(row.status, row.name) for row in rows] == [
+        ("good", "model"),
+        ("bad", "model lan"),
+        ("good", "model spare"),
+    ]
+    assert "PICOCLAW_API_KEY_LAN or [keys] lan" in rows[1].fix
+    assert rows[2].detail.endswith("it is asked only where it is chosen ('then' under [model] does not name it)")
 
 
 def test_a_key_that_goes_over_an_open_line_is_bad(tmp_path):
     far = ModelConfig(base_url="http://models.example/v1")
     config = Config(tmp_path, models={"lan": far, "keyless": far}, model_keys={"lan": "sk-1", "keyless": ""})
     rows = list(doctor.examine_exposure(SimBoard(), config))
-    assert [(row.mark, row.what) for row in rows] == [("bad", "model lan")]
+    assert [(row.status, row.name) for row in rows] == [("bad", "model lan")]
 
 
 # --- what a daemon tells of it
@@ -997,7 +1001,7 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
         with closing(Chain(ModelLink("", chosen.provider, 0), None, then=then)) as chain:
             assert text_of(asked_of(chain)) == "ok"
             rows = describe_links((chosen, *then))
-    assert [(row["name"], row["model"], row["chosen"], row["mend"]) for row in rows] == [
+    assert [(row["name"], row["model"], row["chosen"], row["needs_owner"]) for row in rows] == [
         ("", "big", True, True),
         ("lan", "small", True, False),
         ("spare", "tiny", False, False),

@@ -1,4 +1,4 @@
-"""`picoclaw check`: what is spoilt is found, what can be mended is mended, and a home that is whole is left alone."""
+"""`picoclaw check`: what is spoilt is found, what can be repaired is repaired, and a home that is whole is left alone."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def home(tmp_path, monkeypatch):
 
 
 def bad(home):
-    return {finding.what: finding.how for finding in check.check_home(home) if finding.mark == "bad"}
+    return {finding.name: finding.detail for finding in check.check_home(home) if finding.status == "bad"}
 
 
 def picture(home):
@@ -47,14 +47,14 @@ def picture(home):
 def test_a_whole_home_has_nothing_to_mend_and_is_not_changed(home):
     before = picture(home)
     found = list(check.check_home(home))
-    assert {finding.mark for finding in found} == {"good"}
-    assert {"state.db", "history.db", "audit.log", "outputs.audit", "reminders", "notes"} <= {f.what for f in found}
+    assert {finding.status for finding in found} == {"good"}
+    assert {"state.db", "history.db", "audit.log", "outputs.audit", "reminders", "notes"} <= {f.name for f in found}
     assert check.repair_findings(home) == []
     assert picture(home) == before
 
 
 def test_a_home_that_is_not_there_is_no_fault(tmp_path):
-    assert [finding.mark for finding in check.check_home(tmp_path / "nowhere")] == ["note"]
+    assert [finding.status for finding in check.check_home(tmp_path / "nowhere")] == ["note"]
 
 
 def leaf(home):
@@ -115,7 +115,7 @@ def open_database(home):
     (home / "state.db").chmod(0o644)
 
 
-MENDED = {
+REPAIRED = {
     leaf: "state.db",
     index_of_a_table: "state.db",
     orphans: "state.db",
@@ -131,13 +131,13 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("harm", MENDED, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("harm", REPAIRED, ids=lambda harm: harm.__name__)
 def test_what_is_spoilt_is_found_and_mended(home, harm):
     harm(home)
-    assert MENDED[harm] in bad(home)
+    assert REPAIRED[harm] in bad(home)
     done = check.repair_findings(home)
-    assert {finding.mark for finding in done} == {"mended"}
-    assert MENDED[harm] in {finding.what for finding in done}
+    assert {finding.status for finding in done} == {"repaired"}
+    assert REPAIRED[harm] in {finding.name for finding in done}
     assert bad(home) == {}
 
 
@@ -161,7 +161,7 @@ def nobodys_settings(home):
 def test_a_home_that_others_may_list_is_no_fault_and_is_closed_all_the_same(home):
     home.chmod(0o755)
     assert bad(home) == {}
-    assert [(finding.mark, finding.what) for finding in check.repair_findings(home)] == [("mended", "home")]
+    assert [(finding.status, finding.name) for finding in check.repair_findings(home)] == [("repaired", "home")]
     assert home.stat().st_mode & 0o777 == 0o700
 
 
@@ -173,8 +173,8 @@ def test_a_copy_that_cannot_be_looked_at_is_not_taken_away(home, monkeypatch, er
         raise error
 
     monkeypatch.setattr(check, "run_quick_check", fails)
-    (found,) = (finding for finding in check.check_databases(home) if finding.what == "last copy")
-    assert (found.mark, found.repair) == ("bad", None)
+    (found,) = (finding for finding in check.check_databases(home) if finding.name == "last copy")
+    assert (found.status, found.repair) == ("bad", None)
     check.repair_findings(home)
     assert (home / COPIES_FOLDER / "state.db").exists()
 
@@ -206,7 +206,7 @@ def test_what_a_cut_left_half_made_is_swept_when_it_is_old(home):
     old.write_text("x")
     os.utime(old, (1, 1))
     (home / ".keep.me").write_text("x")
-    assert [finding.what for finding in check.repair_findings(home)] == ["leftovers"]
+    assert [finding.name for finding in check.repair_findings(home)] == ["leftovers"]
     assert young.exists()
     assert not old.exists()
     assert not dead.exists()  # whoever wrote it lives no more
@@ -226,30 +226,30 @@ def test_a_database_in_use_is_not_mended_and_that_is_said(home):
     os.read(ready[0], 1)
     try:
         (done,) = check.repair_findings(home)
-        assert done.mark == "bad"
-        assert f"process {child} has it open" in done.how
+        assert done.status == "bad"
+        assert f"process {child} has it open" in done.detail
     finally:
         os.write(go[1], b"x")
         os.waitpid(child, 0)
 
 
-@pytest.mark.parametrize(("mend", "code"), [(False, 1), (True, 0)])
-def test_the_verb_tells_and_its_exit_code_says_whether_all_is_well(home, capsys, mend, code):
+@pytest.mark.parametrize(("fix", "code"), [(False, 1), (True, 0)])
+def test_the_verb_tells_and_its_exit_code_says_whether_all_is_well(home, capsys, fix, code):
     leaf(home)
-    assert verb.run_check(SimpleNamespace(mend=mend, json=False)) == code
+    assert verb.run_check(SimpleNamespace(repair=fix, json=False)) == code
     told = capsys.readouterr().out
-    assert ("mended state.db: state.db was damaged" in told) is mend
-    assert ("→ picoclaw check --mend" in told) is not mend
+    assert ("repaired state.db: state.db was damaged" in told) is fix
+    assert ("→ picoclaw check --repair" in told) is not fix
 
 
 def test_programs_are_told_the_same(home, capsys):
     leaf(home)
-    assert verb.run_check(SimpleNamespace(mend=False, json=True)) == 1
-    rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["state.db"]["mark"] == "bad"
-    assert rows["state.db"]["mend"] == "picoclaw check --mend"
-    assert rows["audit.log"]["mark"] == "good"
-    assert rows["audit.log"]["mend"] == ""
+    assert verb.run_check(SimpleNamespace(repair=False, json=True)) == 1
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["state.db"]["status"] == "bad"
+    assert rows["state.db"]["fix"] == "picoclaw check --repair"
+    assert rows["audit.log"]["status"] == "good"
+    assert rows["audit.log"]["fix"] == ""
 
 
 @pytest.mark.parametrize("name", ["memory.db", "state.db", "history.db", "skills.cache", "memory-feedback.json"])

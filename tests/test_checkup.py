@@ -114,7 +114,7 @@ def look(tmp_path):
 
 
 def of(rows, what):
-    return [row for row in rows if row.what == what]
+    return [row for row in rows if row.name == what]
 
 
 I2C_1 = {"/dev/i2c-1": "", "/sys/class/i2c-dev/i2c-1/name": "bcm2835 (i2c@7e804000)\n"}
@@ -210,7 +210,7 @@ CONFIG = "/boot/firmware/config.txt"
 )
 def test_what_config_txt_has_already_needs_a_reboot(look, line, what, switch, module):
     (row,) = of(look(PI_4 | {CONFIG: f"[all]\narm_64bit=1\n{line}\n"}), what)
-    assert row.mend == f"{CONFIG} has {switch}: reboot{f', or sudo modprobe {module}' if module else ''}"
+    assert row.fix == f"{CONFIG} has {switch}: reboot{f', or sudo modprobe {module}' if module else ''}"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_what_config_txt_has_already_needs_a_reboot(look, line, what, switch, mo
 )
 def test_what_config_txt_does_not_have_is_to_be_put_there(look, text):
     (row,) = of(look(PI_4 | {CONFIG: f"{text}\n"}), "I2C")
-    assert row.mend == on_a_pi(CONFIG)[0]
+    assert row.fix == on_a_pi(CONFIG)[0]
 
 
 def test_the_buses_of_a_pi_5s_hdmi_ports_are_not_the_headers(look):
@@ -267,16 +267,16 @@ def test_a_onewire_bus_without_a_part_says_what_to_check(look):
 
 
 @pytest.mark.parametrize(
-    ("board", "mend"),
+    ("board", "fix"),
     [
         (PI_4, "sudo raspi-config nonint do_serial_cons 1   (then reboot)"),
         (ORANGE_PI, "take console=ttyS0 out of the kernel's command line"),
     ],
 )
 @pytest.mark.parametrize("console", ["ttyS0", "serial0"])
-def test_the_console_on_a_port(look, board, mend, console):
+def test_the_console_on_a_port(look, board, fix, console):
     rows = look(board | SERIAL | {"/proc/cmdline": f"console={console},115200 console=tty1 root=/dev/sda\n"})
-    assert of(rows, "serial") == [CheckResult("note", "serial", "/dev/ttyS0 is used by the Linux console", mend)]
+    assert of(rows, "serial") == [CheckResult("note", "serial", "/dev/ttyS0 is used by the Linux console", fix)]
 
 
 LOGIN = "/sys/fs/cgroup/system.slice/system-serial\\x2dgetty.slice/serial-getty@ttyS0.service/cgroup.procs"
@@ -295,8 +295,8 @@ def test_a_login_prompt_on_a_port_of_a_pi(look):
 
 def test_a_login_prompt_is_ended_where_no_kernel_option_began_it(look):
     (row,) = of(look(ORANGE_PI | SERIAL | {LOGIN: ""}), "serial")
-    assert row.how == "/dev/ttyS0 is used by a login prompt"
-    assert "systemctl disable --now serial-getty@ttyS0" in row.mend
+    assert row.detail == "/dev/ttyS0 is used by a login prompt"
+    assert "systemctl disable --now serial-getty@ttyS0" in row.fix
 
 
 def test_a_link_to_a_chip_is_not_another_chip(look):
@@ -307,7 +307,7 @@ def test_a_link_to_a_chip_is_not_another_chip(look):
 
 def test_the_last_of_two_settings_counts(look):
     (row,) = of(look(PI_4 | {CONFIG: "dtparam=i2c_arm=on\ndtparam=i2c_arm=off\n"}), "I2C")
-    assert row.mend == on_a_pi(CONFIG)[0]
+    assert row.fix == on_a_pi(CONFIG)[0]
 
 
 def test_a_board_with_another_root_is_asked_about_that(tmp_path):
@@ -320,7 +320,7 @@ def test_a_board_with_another_root_is_asked_about_that(tmp_path):
 def test_a_port_beside_the_console_can_be_used(look):
     usb = {"/dev/ttyUSB0": "", "/sys/class/tty/ttyUSB0/device/uevent": ""}
     rows = look(PI_4 | SERIAL | usb | {"/proc/cmdline": "console=ttyS0,115200\n"})
-    assert [(row.mark, row.how) for row in of(rows, "serial")] == [
+    assert [(row.status, row.detail) for row in of(rows, "serial")] == [
         ("note", "/dev/ttyS0 is used by the Linux console"),
         ("good", "/dev/ttyUSB0"),
     ]
@@ -356,17 +356,17 @@ CLOSED = [
 def test_a_closed_device_names_the_group_that_owns_it(look, path, what, usual, group):
     rows = of(look(PI_4 | I2C_1 | SPI | SERIAL | GPIO, closed=[path], group=group), what)
     owner = group or usual  # a group that no name is known of
-    mend = f"sudo usermod -aG {owner} $USER   (then log in again)"
+    fix = f"sudo usermod -aG {owner} $USER   (then log in again)"
     if owner == "root":
-        mend = f"only root may open it: give it the group {usual} with a rule in /etc/udev/rules.d"
-    assert rows[0] == CheckResult("bad", what, f"{path} may not be opened by this user", mend)
+        fix = f"only root may open it: give it the group {usual} with a rule in /etc/udev/rules.d"
+    assert rows[0] == CheckResult("bad", what, f"{path} may not be opened by this user", fix)
     rest = [CheckResult("good", "SPI", "/dev/spidev0.0")] if what == "SPI" else []
     assert rows[1:] == rest
 
 
 def test_every_closed_device_has_a_line(look):
     rows = look(PI_4 | SPI, closed=list(SPI), group="spi")
-    assert [row.how for row in of(rows, "SPI")] == [f"{path} may not be opened by this user" for path in SPI]
+    assert [row.detail for row in of(rows, "SPI")] == [f"{path} may not be opened by this user" for path in SPI]
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ def test_gpio_chips_that_may_not_be_opened_cost_only_their_tool(tmp_path, powerl
     for path in closed:
         (root / path.lstrip("/")).chmod(0)
     config = Config(home=tmp_path)
-    assert [r.how for r in of(powerless(lambda: list(examine_board(LinuxBoard(root), config))), "GPIO")] == [
+    assert [r.detail for r in of(powerless(lambda: list(examine_board(LinuxBoard(root), config))), "GPIO")] == [
         f"{path} may not be opened by this user" for path in closed
     ]
     tools = {definition.name for definition in powerless(lambda: App(config, LinuxBoard(root)).toolset)._tools.values()}
@@ -407,7 +407,7 @@ def test_a_gpio_chip_that_refuses_to_be_asked_ends_no_doctor(tmp_path):
     """As under a device policy of systemd's or a container's, of which access(2) knows nothing."""
     grown(tmp_path, PI_4 | GPIO)
     rows = of(examine_board(LinuxBoard(tmp_path), Config(home=tmp_path)), "GPIO")
-    assert [row.mark for row in rows] == ["bad"]
+    assert [row.status for row in rows] == ["bad"]
 
 
 def test_a_gpio_chip_that_refuses_to_be_asked_costs_only_its_tool(tmp_path):
@@ -448,7 +448,7 @@ ABSENT = "does not answer: check power (3V3), SDA and SCL not swapped, pull-ups,
 
 
 @pytest.mark.parametrize(
-    ("answering", "sensors", "mend"),
+    ("answering", "sensors", "fix"),
     [
         ([], {}, "nothing at all answers on i2c-1: check 3V3 and ground, SDA and SCL swapped, pull-ups"),
         (range(0x08, 0x78), {}, "every address answers on i2c-1: SDA is held low; check for a short circuit"),
@@ -460,12 +460,12 @@ ABSENT = "does not answer: check power (3V3), SDA and SCL not swapped, pull-ups,
         ([0x20, 0x21, 0x40], {}, "on i2c-1 answer: 0x20, 0x21, 0x40"),
     ],
 )
-def test_who_else_answers_says_what_a_silent_part_may_mean(tmp_path, answering, sensors, mend):
+def test_who_else_answers_says_what_a_silent_part_may_mean(tmp_path, answering, sensors, fix):
     board = SimBoard(script=Script({}, {}))
     board.i2c(1).parts |= {address: Refuser() for address in answering}
     found = list(examine_board(board, Config(home=tmp_path, sensors={"porch": UPPER, **sensors})))
     assert of(found, "porch") == [
-        CheckResult("bad", "porch", f"temperature not available: 0x77 on /dev/i2c-1 {ABSENT}", mend)
+        CheckResult("bad", "porch", f"temperature not available: 0x77 on /dev/i2c-1 {ABSENT}", fix)
     ]
 
 
@@ -480,7 +480,7 @@ def test_a_part_that_is_another_is_not_called_silent(tmp_path):
     board = SimBoard(script=Script({}, {}))
     board.i2c(1).parts[0x77] = Recorder(fill=0x11)
     (row,) = of(examine_board(board, Config(home=tmp_path, sensors={"porch": UPPER})), "porch")
-    assert (row.mark, row.mend) == ("bad", "")
+    assert (row.status, row.fix) == ("bad", "")
 
 
 # --- the declared outputs ---
@@ -501,16 +501,16 @@ def test_a_declaration_that_is_broken(tmp_path):
     path = tmp_path / "outputs.toml"
     path.write_text(PUMP.replace("pump", "heater") + LAMP)
     bad, dry = outputs(tmp_path)
-    assert (bad.mark, bad.mend) == ("bad", f"mend {path}; until then nothing can be switched on")
-    assert bad.how.startswith(f"{path}: [outputs.heater]: kind heater needs independent_cutoff = true")
+    assert (bad.status, bad.fix) == ("bad", f"correct {path}; until then nothing can be switched on")
+    assert bad.detail.startswith(f"{path}: [outputs.heater]: kind heater needs independent_cutoff = true")
     assert dry == CheckResult("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp")
 
 
 def test_a_file_of_outputs_that_is_no_toml(tmp_path):
     (tmp_path / "outputs.toml").write_text("[outputs.pump\n")
     (row,) = outputs(tmp_path)
-    assert row.mark == "bad"
-    assert "outputs.toml is not valid TOML" in row.how
+    assert row.status == "bad"
+    assert "outputs.toml is not valid TOML" in row.detail
 
 
 @pytest.mark.parametrize(
@@ -539,4 +539,4 @@ def test_what_was_changed_since_it_was_armed_is_a_dry_run_again(tmp_path):
     path.write_text(PUMP)
     config.save_armed(tmp_path, {"pump": config.load_outputs(path).outputs["pump"].digest})
     path.write_text(PUMP.replace("10", "11"))
-    assert [row.mark for row in outputs(tmp_path)] == ["note"]
+    assert [row.status for row in outputs(tmp_path)] == ["note"]

@@ -255,7 +255,7 @@ def test_a_damaged_database_is_mended_before_the_answer_is_given(tmp_path):
     (home / "state.db").write_bytes(b"not a database at all, but long enough to look at" * 40)
     done = picoclaw(tmp_path, "cron", "list")
     assert done.returncode == 1
-    assert all(word in one_line(done) for word in ("state.db", "damaged", "nothing was changed", "check --mend"))
+    assert all(word in one_line(done) for word in ("state.db", "damaged", "nothing was changed", "check --repair"))
     done = chat(tmp_path, "hello")
     assert done.returncode == 0
     assert "is kept as state.db.damaged-" in one_line(done)
@@ -311,8 +311,8 @@ def test_doctor_finds_what_is_wrong(tmp_path):
     (tmp_path / "picoclaw").chmod(0o755)
     done = picoclaw(tmp_path, "doctor", "--json", "--board", "sim")
     assert done.returncode == 1
-    [bad] = [f for f in json.loads(done.stdout) if f["mark"] == "bad"]
-    assert bad["mend"] == f"chmod 700 {tmp_path / 'picoclaw'}"
+    [bad] = [f for f in json.loads(done.stdout) if f["status"] == "bad"]
+    assert bad["fix"] == f"chmod 700 {tmp_path / 'picoclaw'}"
 
 
 # ---- a terminal

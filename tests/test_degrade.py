@@ -359,7 +359,7 @@ def test_a_daemon_whose_database_is_damaged_while_it_lives_begins_afresh_and_men
         spoil(folder / "state.db", *leaves)
         asking = daemon.line()
         asking.say({"do": "chat", "session": "home", "text": "how warm is it?"})
-        assert "begins afresh, to mend it" in daemon.says("begins afresh")
+        assert "restarts to repair it" in daemon.says("restarts to repair it")
         daemon.says("was damaged (")
         daemon.ready()
         assert daemon.asked("status")["problems"] == []

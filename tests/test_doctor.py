@@ -1,4 +1,4 @@
-"""`picoclaw doctor`: what is wrong is found, marked and mended, and nothing that is wrong ends it."""
+"""`picoclaw doctor`: what is wrong is found, marked and repaired, and nothing that is wrong ends it."""
 
 import json
 import os
@@ -39,36 +39,36 @@ def look(tmp_path):
         for name, content in (drivers or {}).items():
             (tmp_path / "hw").mkdir(exist_ok=True)
             (tmp_path / f"hw/{name}.py").write_text(content)
-        return {f.what: f for f in examine_board(board, Config(home=tmp_path, sensors=sensors))}
+        return {f.name: f for f in examine_board(board, Config(home=tmp_path, sensors=sensors))}
 
     return examined
 
 
 @pytest.mark.parametrize(
-    ("word", "mark", "mended"),
+    ("word", "mark", "repaired"),
     [("0", "good", False), ("1", "bad", True), ("4", "bad", True), ("50000", "note", False), ("odd", "note", False)],
 )
-def test_power(look, word, mark, mended):
+def test_power(look, word, mark, repaired):
     found = look({THROTTLED: word})["power and throttling"]
-    assert (found.mark, "power supply" in found.mend) == (mark, mended)
+    assert (found.status, "power supply" in found.fix) == (mark, repaired)
 
 
 @pytest.mark.parametrize("file", ["uptime", "loadavg", "meminfo"])
 @pytest.mark.parametrize("content", ["", "garbled", "nan", "9" * 5000, "\x1b[2J"])
 def test_garbled_files_end_nothing(look, file, content):
-    assert look({f"/proc/{file}": content})["I2C"].mark == "note"
+    assert look({f"/proc/{file}": content})["I2C"].status == "note"
 
 
 def test_a_board_without_anything_is_no_failure(look):
     found = look({})
-    assert (found["sensors"].mark, found["I2C"].mark) == ("note", "note")
-    assert not [f for f in found.values() if f.mark == "bad"]
+    assert (found["sensors"].status, found["I2C"].status) == ("note", "note")
+    assert not [f for f in found.values() if f.status == "bad"]
 
 
 def test_what_works_is_said_in_one_line(look):
     found = look()
-    assert found["sensors"].mark == "good"
-    assert found["sensors"].how == "greenhouse, cpu can be read"
+    assert found["sensors"].status == "good"
+    assert found["sensors"].detail == "greenhouse, cpu can be read"
 
 
 FAULTY = "ADDRESSES = (0x76,)\nimport struct\ndef read(part):\n    struct.unpack('<H', b'')\n"
@@ -88,17 +88,17 @@ FAULTY = "ADDRESSES = (0x76,)\nimport struct\ndef read(part):\n    struct.unpack
 )
 def test_a_configured_sensor_that_cannot_be_read_is_bad(look, sensor, said):
     found = look(drivers={"broken_part": "raise SystemExit(4)", "faulty_part": FAULTY}, porch=sensor)
-    assert found["porch"].mark == "bad"
-    assert said in found["porch"].how
-    assert found["sensors"].how == "greenhouse, cpu can be read"
+    assert found["porch"].status == "bad"
+    assert said in found["porch"].detail
+    assert found["sensors"].detail == "greenhouse, cpu can be read"
 
 
 def test_a_part_of_the_boards_own_that_does_not_answer_is_bad():
     board = SimBoard()
     board.i2c(1).parts.clear()
-    found = {f.what: f for f in examine_board(board, Config(home=Path("/")))}
-    assert found["greenhouse"].mark == "bad"
-    assert "does not answer" in found["greenhouse"].how
+    found = {f.name: f for f in examine_board(board, Config(home=Path("/")))}
+    assert found["greenhouse"].status == "bad"
+    assert "does not answer" in found["greenhouse"].detail
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_a_part_of_the_boards_own_that_does_not_answer_is_bad():
 )
 def test_a_sensor_of_the_kernels_that_cannot_be_read_is_bad(look, files, what, said):
     found = look(files)
-    assert found[what].mark == "bad"
-    assert said in found[what].how
+    assert found[what].status == "bad"
+    assert said in found[what].detail
 
 
 # --- the command ---
@@ -123,10 +123,10 @@ def test_every_configured_sensor_is_read(tmp_path):
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("[sensors.porch]\npart = 'bme280'\naddress = 0x77\n")
     done = picoclaw(tmp_path, "doctor", "--board", "sim", "--json")
-    found = {f["what"]: f for f in json.loads(done.stdout)}
+    found = {f["name"]: f for f in json.loads(done.stdout)}
     assert (done.returncode, done.stderr) == (1, "")
-    assert found["porch"]["mark"] == "bad"
-    assert found["sensors"]["how"] == "greenhouse, cpu can be read"
+    assert found["porch"]["status"] == "bad"
+    assert found["sensors"]["detail"] == "greenhouse, cpu can be read"
 
 
 def test_the_history_and_the_rules_are_looked_at(tmp_path):
@@ -135,7 +135,7 @@ def test_the_history_and_the_rules_are_looked_at(tmp_path):
     (home / "history.db").write_bytes(b"garbage" * 1000)
     (home / "rules.toml").write_text('[rules.hot]\nwhen = "every hour"\nnotify = "x"\n[rules.bad]\nwhen = 3\n')
     found = json.loads(picoclaw(tmp_path, "doctor", "--board", "sim", "--json").stdout)
-    rows = [(f["what"], f["mark"], f["how"]) for f in found if f["what"] in {"history.db", "rules.toml"}]
+    rows = [(f["name"], f["status"], f["detail"]) for f in found if f["name"] in {"history.db", "rules.toml"}]
     assert [row[:2] for row in rows] == [("history.db", "bad"), ("rules.toml", "bad"), ("rules.toml", "good")]
     assert "is damaged" in rows[0][2]
     assert "line 5: [rules.bad]" in rows[1][2]

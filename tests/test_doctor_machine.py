@@ -43,7 +43,7 @@ def look(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         rows = doctor.examine_machine(LinuxBoard(tmp_path / "root"), tmp_path.__class__(place))
-        return {row.what: row for row in rows if row.what != "disk space"}
+        return {row.name: row for row in rows if row.name != "disk space"}
 
     return examined
 
@@ -121,12 +121,12 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_trouble_is_marked_and_mended(look, trouble):
-    files, (what, mark, how, mend) = TROUBLES[trouble]
+    files, (what, mark, how, fix) = TROUBLES[trouble]
     found = look(files)
     assert list(found) == [what]
-    assert found[what].mark == mark
-    assert how in found[what].how
-    assert mend in found[what].mend
+    assert found[what].status == mark
+    assert how in found[what].detail
+    assert fix in found[what].fix
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_machine_without_a_clock_says_so(tmp_path):
     board = LinuxBoard(tmp_path)
     board.clock_synchronised = lambda: False
     (row,) = doctor._examine_clock(board)
-    assert "no clock with a battery" in row.how
+    assert "no clock with a battery" in row.detail
     board.clock_synchronised = lambda: True
     assert not list(doctor._examine_clock(board))
 
@@ -160,7 +160,7 @@ def test_a_group_that_was_given_after_the_login_is_named(look):
     found = look(
         {"/etc/group": f"i2c:x:64001:pi,{user}\nspi:x:{mine}:{user}\nwheel:x:64002:{user}\nodd\ngpio:x:64003:pi\n"}
     )
-    assert found["groups"].how == f"{user} is in i2c, but not yet in this login"
+    assert found["groups"].detail == f"{user} is in i2c, but not yet in this login"
 
 
 # --- who can reach what ---
@@ -224,7 +224,7 @@ def test_a_server_that_others_can_use_or_hear(tmp_path, url, key, marks):
     (tmp_path / "proc/net/tcp").write_text(TCP)
     (tmp_path / "proc/net/tcp6").write_text(TCP6)
     config = Config(home=tmp_path, model=ModelConfig(base_url=url), api_key=key)
-    assert [row.mark for row in doctor.examine_exposure(LinuxBoard(tmp_path), config)] == marks
+    assert [row.status for row in doctor.examine_exposure(LinuxBoard(tmp_path), config)] == marks
 
 
 def test_the_real_kernels_table_is_understood():
@@ -246,7 +246,7 @@ def test_the_real_kernels_table_is_understood():
 )
 def test_a_page_that_the_network_sees_is_noted(tmp_path, page, marks):
     rows = list(doctor.examine_channels(Config(home=tmp_path, page=page), offline=True))
-    assert [row.mark for row in rows if row.what == "page"] == marks
+    assert [row.status for row in rows if row.name == "page"] == marks
 
 
 # --- secrets ---
@@ -261,7 +261,7 @@ def test_a_key_in_the_workspace_is_found(tmp_path):
     (workspace / "big.bin").write_bytes(b"x" * 2_000_000)
     (workspace / "loop").symlink_to(workspace)
     (row,) = doctor.find_leaked_secrets((KEY, "", "none"), workspace, ())
-    assert (row.mark, str(workspace / "memory/MEMORY.md") in row.how, KEY in row.how) == ("bad", True, False)
+    assert (row.status, str(workspace / "memory/MEMORY.md") in row.detail, KEY in row.detail) == ("bad", True, False)
     assert not list(doctor.find_leaked_secrets(("none",), workspace, ()))
 
 
@@ -280,7 +280,7 @@ def test_a_key_that_others_can_read_is_found(tmp_path, text, mode, found):
     path.write_text(text)
     path.chmod(mode)
     rows = list(doctor.find_leaked_secrets((), tmp_path / "none", (str(path),)))
-    assert [(row.mark, row.mend) for row in rows] == ([("bad", f"chmod 600 {path}")] if found else [])
+    assert [(row.status, row.fix) for row in rows] == ([("bad", f"chmod 600 {path}")] if found else [])
 
 
 def test_a_folder_that_cannot_be_listed_ends_nothing(tmp_path):
@@ -295,9 +295,9 @@ def test_a_folder_that_cannot_be_listed_ends_nothing(tmp_path):
 def test_a_name_that_is_unknown_is_told_from_a_server_that_is_silent(tmp_path):
     config = Config(home=tmp_path, model=ModelConfig(base_url="http://no-such-name.invalid/v1"))
     (row,) = doctor.examine_models(config)
-    assert row.mark == "bad"
-    assert "the name no-such-name.invalid is not known here" in row.how
-    assert "resolvectl" in row.mend
+    assert row.status == "bad"
+    assert "the name no-such-name.invalid is not known here" in row.detail
+    assert "resolvectl" in row.fix
 
 
 def test_a_name_server_that_hangs_is_not_waited_for(monkeypatch):
@@ -325,8 +325,8 @@ def test_a_unit_from_another_version_is_noted(tmp_path, monkeypatch, text, said)
     monkeypatch.setattr(service, "find_installed_unit", lambda: unit)
     if text is not None:
         unit.write_text(text)
-    found = [row for row in doctor.examine_installation() if row.mark == "note"]
-    assert [words in row.how for words, row in zip(said, found, strict=True)] == [True] * len(said)
+    found = [row for row in doctor.examine_installation() if row.status == "note"]
+    assert [words in row.detail for words, row in zip(said, found, strict=True)] == [True] * len(said)
 
 
 # --- the channels ---
@@ -335,19 +335,19 @@ def test_a_unit_from_another_version_is_noted(tmp_path, monkeypatch, text, said)
 def of_telegram(tmp_path, url, *, token=TOKEN, allow=(), offline=False):
     telegram = TelegramConfig(allow=list(allow), api_url=url)
     config = Config(home=tmp_path, telegram=telegram, telegram_token=token)
-    return [row for row in doctor.examine_channels(config, offline=offline) if row.what == "telegram"]
+    return [row for row in doctor.examine_channels(config, offline=offline) if row.name == "telegram"]
 
 
 def test_a_bot_is_asked_and_its_faults_told_apart(tmp_path):
     with TelegramServer() as server:
         (row,) = of_telegram(tmp_path, server.url, allow=[7])
-        assert (row.mark, row.how[0], row.how.endswith(" answers")) == ("good", "@", True)
+        assert (row.status, row.detail[0], row.detail.endswith(" answers")) == ("good", "@", True)
         first, second = of_telegram(tmp_path, server.url, token=TOKEN[:-1] + "x")
-        assert (first.mark, first.mend) == ("note", "picoclaw telegram pair")
-        assert (second.mark, "@BotFather" in second.mend) == ("bad", True)
-        assert [row.mark for row in of_telegram(tmp_path, server.url, allow=[7], offline=True)] == []
+        assert (first.status, first.fix) == ("note", "picoclaw telegram pair")
+        assert (second.status, "@BotFather" in second.fix) == ("bad", True)
+        assert [row.status for row in of_telegram(tmp_path, server.url, allow=[7], offline=True)] == []
     (row,) = of_telegram(tmp_path, server.url, allow=[7])
-    assert (row.mark, "network" in row.mend, TOKEN in row.how) == ("bad", True, False)
+    assert (row.status, "network" in row.fix, TOKEN in row.detail) == ("bad", True, False)
 
 
 @pytest.mark.parametrize(
@@ -375,23 +375,23 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
 
         threading.Thread(target=answer, daemon=True).start()
         rows = doctor.examine_channels(Config(home=tmp_path), offline=True)
-        assert [(row.mark, row.how) for row in rows if row.what == "daemon"] == found
+        assert [(row.status, row.detail) for row in rows if row.name == "daemon"] == found
     absent = doctor.examine_channels(Config(home=tmp_path), offline=True)
-    assert [(row.mark, row.how) for row in absent] == [("note", "picoclaw does not run on this home")]
+    assert [(row.status, row.detail) for row in absent] == [("note", "picoclaw does not run on this home")]
 
 
 # --- the service ---
 
 
 @pytest.mark.parametrize(
-    ("unit", "mend"),
+    ("unit", "fix"),
     [
         ("/etc/systemd/system/picoclaw.service", "sudo systemctl start picoclaw"),
         ("/home/pi/.config/systemd/user/picoclaw.service", "; systemctl --user start picoclaw"),
     ],
 )
-def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, mend):
+def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, fix):
     monkeypatch.setattr(service, "find_installed_unit", lambda: Path(unit))
     monkeypatch.setattr(service, "find_running_service", lambda: None)
-    found = {row.mark: row for row in doctor.examine_installation()}
-    assert found["bad"].mend.endswith(mend)
+    found = {row.status: row for row in doctor.examine_installation()}
+    assert found["bad"].fix.endswith(fix)

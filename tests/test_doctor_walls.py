@@ -20,7 +20,7 @@ def config(tmp_path):
 @needs_walls
 def test_walls_that_can_be_made(config):
     [row] = doctor.examine_sandbox(config)
-    assert (row.mark, row.what) == ("good", "commands")
+    assert (row.status, row.name) == ("good", "commands")
 
 
 def test_silence_where_commands_are_off(config):
@@ -30,8 +30,8 @@ def test_silence_where_commands_are_off(config):
 def test_the_program_that_is_missing_is_named_with_what_installs_it(config, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     [row] = doctor.examine_sandbox(config, tmp_path)
-    assert (row.mark, row.mend) == ("bad", "sudo apt install bubblewrap")
-    assert "bubblewrap is not installed" in row.how
+    assert (row.status, row.fix) == ("bad", "sudo apt install bubblewrap")
+    assert "bubblewrap is not installed" in row.detail
 
 
 @needs_walls
@@ -42,7 +42,7 @@ def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
     def told():
         *rows, (mark, what, *_) = doctor.examine_sandbox(config)
         assert (mark, what) == ("good", "commands")
-        return [(row.mark, row.how.removeprefix(f"{tmp_path}/"), row.mend) for row in rows]
+        return [(row.status, row.detail.removeprefix(f"{tmp_path}/"), row.fix) for row in rows]
 
     install = "picoclaw service install --user"
     door, commands = tmp_path / "picoclaw-exec.socket", tmp_path / "picoclaw-exec@.service"

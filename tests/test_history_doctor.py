@@ -1,4 +1,4 @@
-"""Broken histories of every shape: mended before each request, taken by the strictest server, no person's word lost."""
+"""Broken histories of every shape: repaired before each request, taken by the strictest server, no person's word lost."""
 
 import copy
 import itertools
@@ -174,7 +174,7 @@ def test_a_strict_server_refuses_over_the_wire() -> None:
     assert server.refused
 
 
-# What is mended, and into what
+# What is repaired, and into what
 
 TWO = (ToolCall("a", "measure"), ToolCall("b", "switch"))
 FIRST, SECOND = Message("tool", "first", call_id="a"), Message("tool", "second", call_id="b")
@@ -182,7 +182,7 @@ BOTH = Message("assistant", "", TWO)
 
 
 @pytest.mark.parametrize(
-    ("broken", "mended"),
+    ("broken", "repaired"),
     [
         ((), "user …"),
         ((ANSWERED,), "user … | assistant It is 21.4 °C. | user …"),
@@ -229,8 +229,8 @@ BOTH = Message("assistant", "", TWO)
         ((ASKED._replace(calls=(READ,), call_id="c0"),), "user warm?"),
     ],
 )
-def test_treatment(broken: tuple[Message, ...], mended: str) -> None:
-    assert " | ".join(map(shown, sanitize_history(broken, "lost"))) == mended
+def test_treatment(broken: tuple[Message, ...], repaired: str) -> None:
+    assert " | ".join(map(shown, sanitize_history(broken, "lost"))) == repaired
     assert complaints(body_of(*broken, wants=frozenset(QUIRKS))) == []
 
 

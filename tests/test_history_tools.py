@@ -372,7 +372,7 @@ def test_rules_on_the_command_line(home, capsys):
     assert "above 35 °C" in capsys.readouterr().out
     assert cli("rules", "remove", "bad") == 0
     assert cli("rules", "check") == 0
-    assert "1 rules, no mistakes" in capsys.readouterr().out
+    assert "1 rule, no mistakes" in capsys.readouterr().out
     assert cli("rules", "explain", "cold") == 1
     assert "there are: hot" in capsys.readouterr().err
 

@@ -61,7 +61,7 @@ class Home:
 
     def doctor(self, **more):
         told = json.loads(self.run("doctor", "--board", "sim", "--json", **more).stdout)
-        return {row["what"]: row for row in told}
+        return {row["name"]: row for row in told}
 
 
 @pytest.fixture
@@ -81,6 +81,9 @@ def home(fresh):
 def without_numpy(tmp_path):
     """The variables of a machine whose numpy does not load, and says so in its own many lines."""
     return pretended(tmp_path, "raise ImportError('libopenblas.so.0: cannot open shared object file\\nSee the FAQ')")
+
+
+ALL_GOOD = "good   memory: the index agrees with the notes\n"
 
 
 def pretended(tmp_path, code):
@@ -274,7 +277,7 @@ def test_the_stats_name_what_was_wrong(home):
 
 
 def test_a_good_index_is_all_good(home):
-    assert home("check") == "all good\n"
+    assert home("check") == ALL_GOOD
 
 
 def test_a_damaged_index_is_mended_and_that_is_said(home):
@@ -282,15 +285,15 @@ def test_a_damaged_index_is_mended_and_that_is_said(home):
     home.index.write_bytes(os.urandom(8192))
     said = home("check")
     assert home.index.read_bytes().startswith(b"SQLite format 3\0")
-    assert home("check") == "all good\n", said
+    assert home("check") == ALL_GOOD, said
     assert home.found("boiler")
 
 
 def test_what_stays_wrong_is_named_and_ends_with_1(home):
     home.put("memory/picture.md", b"\x89PNG\0\0")
     said = home("check", code=1)
-    assert "memory/picture.md: it holds NUL bytes" in said
-    assert said.endswith("1 problem left, 0 mended\n")
+    assert said.startswith("bad    memory: memory/picture.md: it holds NUL bytes")
+    assert said.count("\n") == 1
 
 
 # --- with less than usual ---
@@ -327,7 +330,7 @@ def test_a_home_without_notes(fresh):
     assert fresh.found("anything") == []
     assert fresh("notes").startswith("0 files")
     assert fresh("index").startswith("0 files")
-    assert fresh("check") == "all good\n"
+    assert fresh("check") == ALL_GOOD
     assert "is no note: there is none yet" in fresh("get", "memory/MEMORY.md", code=1)
 
 
@@ -338,7 +341,7 @@ def test_without_numpy_words_find_everything(home, without_numpy):
     stats = home.stats(**without_numpy)
     assert stats["chunks"] > 0
     assert stats["vectors"] == 0
-    assert home("check", **without_numpy) == "all good\n"
+    assert home("check", **without_numpy) == ALL_GOOD
     said = home("--board", "sim", "-m", "what did I note about the boiler?", verb="chat", **without_numpy)
     assert "1.2 bar" in said
 
@@ -365,8 +368,8 @@ def test_an_embedding_server_that_is_away_is_no_error(home):
     )
     assert home.found("pump fuse")
     row = home.doctor()["embeddings"]
-    assert row["mark"] == "bad"
-    assert "127.0.0.1" in row["how"]
+    assert row["status"] == "bad"
+    assert "127.0.0.1" in row["detail"]
 
 
 def embedding(body):
@@ -387,7 +390,7 @@ def test_an_embedding_server_is_used_and_gets_the_key_that_is_meant_for_it(home)
         stats = home.stats()
         assert (stats["vectors"], stats["model"]) == (stats["chunks"], "long")
         assert home.found("pump fuse")
-        assert home.doctor()["embeddings"]["how"] == "long, 3 numbers a text"
+        assert home.doctor()["embeddings"]["detail"] == "long, 3 numbers a text"
     assert {request.path for request in server.requests} == {"/v1/embeddings"}
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer for-the-vectors"}
 
@@ -539,28 +542,28 @@ def test_a_note_is_not_deleted_for_one_of_its_words(home):
 
 def test_the_doctor_tells_of_the_memory_and_changes_nothing(home):
     found = home.doctor()
-    assert (found["notes"]["mark"], found["embeddings"]["mark"]) == ("good", "good")
-    assert "3 files" in found["notes"]["how"]
-    assert "not made yet" in found["notes"]["how"]
-    assert "minilm" in found["embeddings"]["how"]
+    assert (found["notes"]["status"], found["embeddings"]["status"]) == ("good", "good")
+    assert "3 files" in found["notes"]["detail"]
+    assert "not made yet" in found["notes"]["detail"]
+    assert "minilm" in found["embeddings"]["detail"]
     assert not home.index.exists()
     home("index")
     before = home.index.stat().st_mtime_ns
-    assert f"{home.stats()['chunks']} parts" in home.doctor()["notes"]["how"]
+    assert f"{home.stats()['chunks']} parts" in home.doctor()["notes"]["detail"]
     assert home.index.stat().st_mtime_ns == before
 
 
 def test_the_doctor_names_a_numpy_that_does_not_load(home, without_numpy):
     row = home.doctor(**without_numpy)["embeddings"]
-    assert row["mark"] == "bad"
-    assert row["how"].startswith("numpy cannot be loaded: libopenblas.so.0")
-    assert 'embeddings = "off"' in row["mend"]
+    assert row["status"] == "bad"
+    assert row["detail"].startswith("numpy cannot be loaded: libopenblas.so.0")
+    assert 'embeddings = "off"' in row["fix"]
 
 
 def test_the_doctor_outlives_a_numpy_for_another_processor(home, tmp_path):
     shim = pretended(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGILL)")
     row = home.doctor(**shim)["embeddings"]
-    assert (row["mark"], row["how"]) == ("bad", "loading numpy ended Python: Illegal instruction")
+    assert (row["status"], row["detail"]) == ("bad", "loading numpy ended Python: Illegal instruction")
 
 
 @pytest.mark.parametrize(
@@ -574,13 +577,13 @@ def test_the_doctor_outlives_a_numpy_for_another_processor(home, tmp_path):
 def test_the_doctor_names_what_the_settings_lack(home, settings, mark, said):
     home.settings(f"[memory]\n{settings}\n")
     row = home.doctor()["embeddings"]
-    assert row["mark"] == mark
-    assert said in row["how"]
+    assert row["status"] == mark
+    assert said in row["detail"]
 
 
 def test_the_doctor_says_that_an_index_is_damaged(home):
     home.index.write_bytes(b"no database" * 1000)
-    assert "memory.db cannot be read just now" in home.doctor()["notes"]["how"]
+    assert "memory.db cannot be read just now" in home.doctor()["notes"]["detail"]
 
 
 # --- the documents ---

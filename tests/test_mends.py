@@ -69,7 +69,7 @@ def measured(folder, text):
     where = owners(folder, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
     readings = drivers_on(board, where).measure("tank", WiredPart("gauge", 1, 0x42))
-    return {r.what: r.problem if r.value is None else r.value for r in readings}
+    return {r.label: r.problem if r.value is None else r.value for r in readings}
 
 
 FAILED = "its driver gauge.py failed: "
@@ -325,9 +325,9 @@ def test_doctor_says_why_an_added_part_cannot_be_wired(tmp_path, ghost):
     table, why = GHOSTS[ghost]
     (tmp_path / "sensors.toml").write_text(f"[sensors.ghost]\n{table}\n")
     rows = examine_board(SimBoard(), config.load_config({"PICOCLAW_HOME": str(tmp_path)}))
-    (row,) = [row for row in rows if row.what == "ghost"]
+    (row,) = [row for row in rows if row.name == "ghost"]
     assert row.mark == "bad"
-    assert why in row.how
+    assert why in row.detail
 
 
 def adder(home):

@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_read_has_everything_asked_and_is_heeded_once_mend
     file.write_text(mistake)
     file.chmod(0o600)
     assert str(file) in rights.problem()
-    assert "until it is mended, everything that changes something is asked about" in rights.problem()
+    assert "until it is corrected, everything that changes something is asked about" in rights.problem()
     assert verdicts(rights.policy()) == ASK
     file.write_text('effects = { exec = "refuse" }')
     assert (rights.problem(), set(verdicts(rights.policy()).values())) == ("", {"refuse"})

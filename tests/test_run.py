@@ -443,7 +443,9 @@ def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path):
     with Daemon(tmp_path).ready() as daemon:
         daemon.process.send_signal(signal.SIGSTOP)
         found = json.loads(picoclaw(tmp_path, "doctor", "--offline", "--json").stdout)
-    assert [(row["mark"], "no answer" in row["how"]) for row in found if row["what"] == "daemon"] == [("bad", True)]
+    assert [(row["status"], "no answer" in row["detail"]) for row in found if row["name"] == "daemon"] == [
+        ("bad", True)
+    ]
 
 
 @needs_walls

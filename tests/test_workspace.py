@@ -247,9 +247,9 @@ def test_where_nothing_can_be_written_the_templates_serve(home):
         assert problem == f"{home}/workspace/{ONBOARDING_PAGE} cannot be made: no permission: check its owner and mode"
         assert set(shown(home, "AGENTS.md", "SOUL.md")) == {"AGENTS.md", "SOUL.md"}
         assert "first_run" in find_onboarding(home)
-        [(note, mend)] = examine_workspace(home)
+        [(note, fix)] = examine_workspace(home)
     assert note == f"not made yet, so that the shipped text serves: {', '.join(TEMPLATE_PAGES)}"
-    assert mend == "picoclaw init"
+    assert fix == "picoclaw init"
     for folder in (home, home / "workspace"):
         folder.chmod(0o700)
     assert prepare_home(home).problem == ""
@@ -450,7 +450,7 @@ def bound(path):
         (lambda path, _: bound(path), "it is not a regular file; move it aside"),
         (lambda path, _: path.symlink_to("/dev/zero"), "it is a link that leads out of {}; put a copy in its place"),
         (lambda path, out: path.symlink_to(out), "it is a link that leads out of {}; put a copy in its place"),
-        (lambda path, _: path.symlink_to("gone"), "it is a link that leads nowhere; mend or remove it"),
+        (lambda path, _: path.symlink_to("gone"), "it is a link that leads nowhere; correct or remove it"),
         (lambda path, _: path.symlink_to(path.name), "too many symbolic links"),
     ],
     ids=["folder", "pipe", "socket", "device", "outside", "nowhere", "circle"],

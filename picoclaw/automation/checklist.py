@@ -736,7 +736,7 @@ class BoardEnvironment:
             names = ", ".join(found.name for found in known) or "none"
             raise DeviceMissing(f"there is no sensor {sensor!r}; there are: {names}")
         readings = [reading for found in meant for reading in sensors.read_sensor(self.board, self.drivers, found)]
-        return {reading.what: reading.value for reading in readings if reading.value is not None}
+        return {reading.label: reading.value for reading in readings if reading.value is not None}
 
     def measures(self, sensor: str) -> Sequence[str]:
         """Name what it measures, by quantity and channel; none where that is not known."""

@@ -315,7 +315,7 @@ class RuleEngine:
 
     def heard(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
         """Look at every rule after sensors were read; they are read about every `every_s` seconds."""
-        samples = {Series(r.sensor, r.what): _make_sample(r) for r in readings}
+        samples = {Series(r.sensor, r.label): _make_sample(r) for r in readings}
         failed = {series.sensor: sample for series, sample in samples.items() if sample.value is None}
         for rule in self._book.values():
             if not isinstance(rule.condition, Calendar):

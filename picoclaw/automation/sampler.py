@@ -124,7 +124,7 @@ class Sampler:
                 sensors.setdefault(reading.sensor, []).append(reading)
         for sensor, group in sensors.items():
             followed = self._followed.setdefault(sensor, set())
-            values = {Series(sensor, reading.what): reading.value for reading in group}
+            values = {Series(sensor, reading.label): reading.value for reading in group}
             if not any(value is not None for value in values.values()) and followed:
                 values = dict.fromkeys(followed)  # a sensor that fails as a whole names one quantity of it
             followed.update(values)

@@ -2,12 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from picoclaw.cli.common import print_safe
+from picoclaw.cli.common import print_results, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit as outputs
@@ -17,6 +17,9 @@ from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditHead, verify_audi
 from picoclaw.text import pattern
 from picoclaw.times import parse_range
 from picoclaw.workspace.pages import get_owner_time
+
+if TYPE_CHECKING:
+    from picoclaw.hw.health import CheckResult
 
 _DEFAULT_RECORDS = 20
 _HEAD_FORMAT = pattern(r"([1-9][0-9]{0,11}):([0-9a-f]{8,64})")
@@ -32,7 +35,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", metavar="RECORDS", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
     )
-    parser.add_argument("--json", action="store_true", help="print the records as they are kept")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: the records as they are kept, or with --verify the findings"
+    )
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or is missing")
     head_help = "with --verify: one noted earlier"
     parser.add_argument("--head", type=_parse_head, action="append", default=[], metavar="N:SUM", help=head_help)
@@ -43,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
     home = get_home(os.environ)
     try:
         if given.verify:
-            return _print_verification(home, given.head)
+            return print_results(_verify_logs(home, given.head), as_json=given.json)
         now = get_owner_time(home)
         files = hash_chain.list_chain_files(home / LOG_NAME, KEPT_FILES)
         if given.since:
@@ -70,17 +75,16 @@ def _parse_head(text: str) -> AuditHead:
     return AuditHead(int(found[1]), found[2])
 
 
-def _print_verification(home: Path, noted: list[AuditHead]) -> int:
+def _verify_logs(home: Path, noted: list[AuditHead]) -> "Iterator[CheckResult]":
+    from picoclaw.hw.health import bad, good
+
     found = verify_audit(home, noted)
     if found.fault:  # a record may just have been in the writing
         found = verify_audit(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""
-    print_safe(f"{LOG_NAME}: {found.good} records follow from each other{newest}")
-    of_outputs, fault = outputs.verify(home)
-    print(f"{outputs.AUDIT_FILE}: {of_outputs} records follow from each other")
-    for each in filter(None, (found.fault, fault)):
-        print_safe(f"but: {each}")
-    return 1 if found.fault or fault else 0
+    count, fault = outputs.verify(home)
+    yield bad(LOG_NAME, found.fault) if found.fault else good(LOG_NAME, hash_chain.describe_intact(found.good) + newest)
+    yield bad(outputs.AUDIT_FILE, fault) if fault else good(outputs.AUDIT_FILE, hash_chain.describe_intact(count))
 
 
 def _parse_since(text: str, now: datetime) -> float:

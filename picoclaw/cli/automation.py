@@ -18,9 +18,11 @@ from picoclaw.cli.common import (
     add_subcommands,
     call_tool,
     check_chat,
+    format_count,
     open_app,
     parse_count,
     print_note,
+    print_results,
     print_safe,
 )
 from picoclaw.daemon.signals import block_signals, handle_signals
@@ -210,15 +212,13 @@ def _list_doubts(app: App, rule: rules.Rule) -> list[str]:
 
 
 def _check_rules(app: App, _: argparse.Namespace) -> int:
+    from picoclaw.hw.health import bad, good
+
     found = _load_rules(app)
-    bad = _print_problems(found.problems.values())
+    rows = [bad(name, problem) for name, problem in found.problems.items()]
     for rule in found.rules.values():
-        for doubt in _list_doubts(app, rule):
-            bad = 1
-            print_safe(f"{rule.name}: {doubt}")
-    if not bad:
-        print(f"{len(found.rules)} rules, no mistakes")
-    return bad
+        rows += [bad(rule.name, doubt) for doubt in _list_doubts(app, rule)]
+    return print_results(rows or [good("rules", f"{format_count(len(found.rules), 'rule')}, no mistakes")])
 
 
 def _remove_rule(app: App, given: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ def print_safe(*lines: str) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print each in one line, whatever it holds."""
     for line in lines:
-        print(escape_unprintable(line).replace("\n", "\\n"))
+        print(escape_unprintable(line).replace("\n", "\\n"), flush=True)
 
 
 def print_note(text: str) -> None:
@@ -40,13 +40,16 @@ def print_note(text: str) -> None:
     print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
 
 
-def print_results(rows: "Iterable[CheckResult]", *, as_json: bool) -> None:
-    """Print what was looked at, each with what puts it right."""
-    if as_json:
-        print(format_json([{name: value for name, value in row._asdict().items() if name != "repair"} for row in rows]))
-        return
+def print_results(rows: "Iterable[CheckResult]", *, as_json: bool = False) -> int:
+    """Print what was checked, each with its fix; returns the exit code, 1 when something is bad."""
+    found = []
     for row in rows:
-        print_safe(f"{row.mark:6} {row.what}: {row.how}", *([f"       → {row.mend}"] if row.mend else []))
+        found.append({name: value for name, value in row._asdict().items() if name != "repair"})
+        if not as_json:
+            print_lines([f"{row.status:6} {row.name}: {row.detail}", *([f"       → {row.fix}"] if row.fix else [])])
+    if as_json:
+        print(format_json(found))
+    return int(any(row["status"] == "bad" for row in found))
 
 
 def format_minute(home: Path, at: float) -> str:
@@ -170,7 +173,7 @@ def detect_board_kind() -> str:
 
 
 def retry_after_repair(act: Callable[[], int]) -> int:
-    """Do what begins with looking into `state.db`, and once more when that was damaged and could be mended."""
+    """Do what begins with looking into `state.db`, and once more when that was damaged and could be repaired."""
     try:
         return act()
     except StoreDamaged:

@@ -18,23 +18,22 @@ def run_doctor(given: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when one is bad."""
     from picoclaw.maintenance import doctor
 
-    rows = list(doctor.run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline))
-    print_results(rows, as_json=given.json)
-    return 1 if any(row.mark == "bad" for row in rows) else 0
+    rows = doctor.run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline)
+    return print_results(rows, as_json=given.json)
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--mend", action="store_true", help="mend what can be mended, and say what was done")
+    parser.add_argument("--repair", action="store_true", help="repair what can be repaired, and say what was done")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run_check(given: argparse.Namespace) -> int:
-    """Print the findings; exit code 1 when something is wrong, with --mend when it still is."""
+    """Print the findings; exit code 1 when something is wrong, with --repair when it still is."""
     from picoclaw.maintenance import check
 
     home = get_home(os.environ)
-    done = check.repair_findings(home) if given.mend else []
+    done = check.repair_findings(home) if given.repair else []
     rows = list(check.check_home(home))
     print_results([*done, *rows], as_json=given.json)
-    return 1 if any(row.mark == "bad" for row in rows) else 0
+    return int(any(row.status == "bad" for row in rows))

@@ -51,8 +51,8 @@ def run(given: argparse.Namespace) -> int:
         print(f"made {path}")
     if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
-    for what, mend in workspace.examine_workspace(home):
-        print_safe(f"note: {what}\n      → {mend}" if mend else f"note: {what}")
+    for what, fix in workspace.examine_workspace(home):
+        print_safe(f"note: {what}\n      → {fix}" if fix else f"note: {what}")
     if problem:
         raise ConfigError(problem)
     tty = sys.stdin.isatty() and sys.stdout.isatty()

@@ -15,6 +15,7 @@ from picoclaw.cli.common import (
     parse_count,
     print_lines,
     print_note,
+    print_results,
     print_safe,
 )
 from picoclaw.config import load_config
@@ -200,14 +201,14 @@ def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
 
 
 def _check_index(stores: Stores, _: argparse.Namespace) -> int:
-    """Say what was wrong; what a second look finds again was not mended by the first."""
+    """Say what was wrong; what a second check finds again was not repaired by the first."""
+    from picoclaw.hw.health import CheckResult
+
     found = stores.memory.check()
     left = stores.memory.check() if found else []
-    print_lines(found)
-    print_lines(line for line in left if line not in found)
-    mended = len(set(found) - set(left))
-    print(f"{format_count(len(left), 'problem')} left, {mended} mended" if found else "all good")
-    return 1 if left else 0
+    rows = [CheckResult("repaired", "memory", line) for line in found if line not in left]
+    rows += [CheckResult("bad", "memory", line) for line in left]
+    return print_results(rows or [CheckResult("good", "memory", "the index agrees with the notes")])
 
 
 # --- what changes the notes: a dream now, a review now, and the way back ---
@@ -279,7 +280,7 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, argparse.Namespace], int
     "notes": (f"list the files: {ROOT_FILE} or memory.md, and {MEMORY_FOLDER}/**/*.md in the workspace", _list_notes),
     "index": ("bring the index up to the notes, and give vectors to what is new", _update_index),
     "stats": ("how much there is, and which notes cannot be read", _show_statistics),
-    "check": ("compare the index with the notes and mend it; exit code 1 when something stays wrong", _check_index),
+    "check": ("compare the index with the notes and repair it; exit code 1 when something stays wrong", _check_index),
     "dream": ("put MEMORY.md and the open tasks in order now, as is done at night", _dream),
     "review": ("compare the open tasks with the notes now, as is done every hour", _review),
     "dreams": (

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import add_subcommands, detect_board_kind, print_safe, require_terminal
+from picoclaw.cli.common import add_subcommands, detect_board_kind, print_results, print_safe, require_terminal
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error
@@ -22,6 +22,7 @@ from picoclaw.outputs.supervisor import plan
 from picoclaw.outputs.supervisor.rescue import open_board
 from picoclaw.records import asdict
 from picoclaw.resources import get_home
+from picoclaw.security import hash_chain
 from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import get_owner_time
 
@@ -154,9 +155,11 @@ def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> 
 def _show_audit(home: Path, given: argparse.Namespace) -> int:
     try:
         if given.verify:
+            from picoclaw.hw.health import bad, good
+
             count, fault = audit.verify(home)
-            print(f"{count} records follow from each other" + (f"; then: {fault}" if fault else ""))
-            return 1 if fault else 0
+            name = audit.AUDIT_FILE
+            return print_results([bad(name, fault) if fault else good(name, hash_chain.describe_intact(count))])
         lines = [pair for path in audit.list_files(home)[-2:] for pair in audit.read_records(path)]
     except OSError as error:
         raise ConfigError(f"{error.filename}: {explain_os_error(error)}") from None

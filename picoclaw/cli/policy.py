@@ -83,7 +83,7 @@ def _show_policy() -> int:
     for problem in problems:
         print_note(f"{file.name}: {problem}")
     if problems:
-        print_note("until that is mended, everything that changes something is asked about")
+        print_note("until that is corrected, everything that changes something is asked about")
     return 1 if problems else 0
 
 

@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
     except StoreDamaged as error:
         if not DAMAGE_DETECTED.is_set() or watchdog.is_crash_loop(home, time.time()):
             raise
-        print_note(f"{str(error).partition(';')[0]}: begins afresh, to mend it")
+        print_note(f"{str(error).partition(';')[0]}: restarts to repair it")
         again = True
     if again:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same words again, in the same process
@@ -63,7 +63,7 @@ def _run_daemon(given: argparse.Namespace, home: Path) -> bool:
 
                 for row in check.check_leftovers(home):
                     for said in row.repair() if row.repair else ():
-                        print_note(f"{row.what}: {said}")
+                        print_note(f"{row.name}: {said}")
             safe = watchdog.record_start(home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
             print_note(f"audit: the newest record is {app.audit.head()}")

@@ -262,7 +262,7 @@ def _show_status(given: argparse.Namespace, root: Path) -> int:
             if said.get(key, "") not in _UNSET_VALUES:
                 print(escape_unprintable(f"{what:9} {_format_property(key, said[key])}"))
         for path in stale:
-            print(f"note: {path} is not what this picoclaw would write; `picoclaw service install` mends that")
+            print(f"note: {path} is not what this picoclaw would write; `picoclaw service install` repairs that")
     return 0 if said.get("ActiveState") == "active" else 1
 
 

@@ -178,7 +178,7 @@ class DaemonBackend:
         rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
         known = {row.name for row in rows}
         board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
-        return rows + [ListRow(row.what, row.how, row.mark != "bad") for row in board if row.what not in known]
+        return rows + [ListRow(row.name, row.detail, row.status != "bad") for row in board if row.name not in known]
 
     def said(self, session: str, most: int) -> list[ChatEntry]:
         """See House.said."""
@@ -242,6 +242,6 @@ class DaemonBackend:
 
 
 def _make_value(reading: Reading) -> SensorValue:
-    text = "" if reading.value is None else format_reading(reading).removeprefix(reading.what).strip()
-    known = reading.sensor, reading.what, reading.unit, reading.value, text
+    text = "" if reading.value is None else format_reading(reading).removeprefix(reading.label).strip()
+    known = reading.sensor, reading.label, reading.unit, reading.value, text
     return SensorValue(*known, reading.problem, reading.doubt or reading.note, reading.at)

@@ -69,7 +69,7 @@ class WriteBehindQueue:
     def accept_unsaved(self, key: str, external: str, error: StoreError) -> bool:
         """Remember what is answered without being kept; tells whether it is new. '' is never the same.
 
-        Damage, which is mended by beginning afresh, is raised where the other side sends it again.
+        Damage, which a restart repairs, is raised where the other side sends it again.
         """
         with self._lock:
             self._complain(error, f"a message could not be kept, and is answered all the same: {error}")

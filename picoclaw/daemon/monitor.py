@@ -132,7 +132,7 @@ def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
         known = list_sensors(wiring.board, dict(wiring.wired))
     except ConfigError:
         return []
-    followed = (one for one in known if one.part or not one.kernel[0].inside or one.name in named)
+    followed = (one for one in known if one.part or not one.kernel[0].is_internal or one.name in named)
     return [reading for sensor in followed for reading in read_sensor(wiring.board, wiring.drivers, sensor)]
 
 

@@ -333,5 +333,5 @@ class DaemonService(MessageQueue):
             self.note(f"{', '.join(leaking)}: begins afresh at a quiet moment")
             self._restart()
         if not self._restarts and DAMAGE_DETECTED.is_set() and age > _REPAIR_DELAY_S:
-            self.note("a database is damaged: begins afresh at a quiet moment, and mends it first")
+            self.note("a database is damaged: restarts when idle to repair it")
             self._restart()

@@ -40,12 +40,12 @@ StatusDict = dict[str, Any]
 
 def collect_offline_status(board: Board, home: Path, database: Database | None, now: datetime) -> StatusDict:
     """Say what can be known without a daemon: clock, disk, jobs, what waits, the last heartbeat, the outputs."""
-    clock = next(line for line in health.check_health(board, now, str(home)) if line.what == "clock")
+    clock = next(line for line in health.check_health(board, now, str(home)) if line.name == "clock")
     out: StatusDict = {
         "version": __version__,
         "board": health.read_model(board),
         "simulated": board.simulated,
-        "clock": {"text": clock.how, "good": clock.mark == "good"},
+        "clock": {"text": clock.detail, "good": clock.status == "good"},
         "outputs": (found := get_outputs_status(home)),
         "output_lines": list(format_outputs(found)),
         "problems": [],
@@ -58,8 +58,8 @@ def collect_offline_status(board: Board, home: Path, database: Database | None, 
             out |= _get_database_status(database, now)
         except StoreError as error:
             out["problems"].append(str(error))
-    if clock.mark == "bad":
-        out["problems"].append(f"clock: {clock.how}")
+    if clock.status == "bad":
+        out["problems"].append(f"clock: {clock.detail}")
     if out.get("disk_free_mb", _MIN_FREE_BYTES) * MEGABYTE < _MIN_FREE_BYTES:
         out["problems"].append(f"disk: only {out['disk_free_mb']} MB are free")
     unsafe = [f"{one['name']} could not be brought to its safe level" for one in found["outputs"] if one["unsafe"]]
@@ -129,7 +129,7 @@ class DaemonStatus:
         now = measure_usage()
         if not failed:
             chain = model.get("chain", [])
-            failed = [f"model {one['name'] or one['model']}: {one['error']}" for one in chain if one["mend"]]
+            failed = [f"model {one['name'] or one['model']}: {one['error']}" for one in chain if one["needs_owner"]]
         return {
             "running": True,
             "pid": os.getpid(),

@@ -123,7 +123,7 @@ def _make_sensor_config(name: str, route: str, given: argparse.Namespace) -> Sen
 
 def _format_reading(reading: Reading, *, simulated: bool) -> str:
     if reading.value is None:
-        return f"{reading.sensor}: {reading.what} not available: {reading.problem}"
+        return f"{reading.sensor}: {reading.label} not available: {reading.problem}"
     notes = [f"doubtful: {reading.doubt}"] * bool(reading.doubt) + [reading.note] * bool(reading.note)
     notes += ["simulated"] * simulated
     return format_reading(reading) + (f" ({'; '.join(notes)})" if notes else "")

@@ -31,15 +31,15 @@ _OLDEST_PLAUSIBLE_YEAR = 2026
 
 
 class CheckResult(NamedTuple):
-    """One thing that was looked at: `bad` is to be mended, a `note` is good to know; `mend` is what to do about it.
+    """What was checked, and what came of it: `bad` has to be fixed, a `note` is good to know; `fix` says how.
 
     `repair` does it and says what it did, None where only a person can; it raises PicoclawError or OSError.
     """
 
-    mark: Literal["good", "note", "bad", "mended"]
-    what: str
-    how: str
-    mend: str = ""
+    status: Literal["good", "note", "bad", "repaired"]
+    name: str
+    detail: str
+    fix: str = ""
     repair: Callable[[], Sequence[str]] | None = None
 
 
@@ -60,7 +60,7 @@ def check_health(board: Board, now: datetime, home: str) -> list[CheckResult]:
         good("uptime", _format_uptime(board)),
         _check_clock(board, now),
     ]
-    return [row for row in rows if row.how]
+    return [row for row in rows if row.detail]
 
 
 def read_model(board: Board) -> str:
@@ -74,7 +74,7 @@ def read_model(board: Board) -> str:
 def _check_temperature(board: Board) -> CheckResult:
     what = "processor temperature"
     for sensor in kernel.list_kernel_sensors(board):
-        if sensor.inside and sensor.quantity == "temperature":
+        if sensor.is_internal and sensor.quantity == "temperature":
             reading = kernel.read_kernel_sensor(board, sensor)
             if reading.value is None:
                 return bad(what, reading.problem)
@@ -144,7 +144,7 @@ def _check_clock(board: Board, now: datetime) -> CheckResult:
 
 def format_results(rows: list[CheckResult]) -> Iterator[str]:
     """Format rows for reading."""
-    return (f"{row.what}: {row.how}" for row in rows)
+    return (f"{row.name}: {row.detail}" for row in rows)
 
 
 def read_text(board: Board, path: str) -> str:

@@ -32,7 +32,7 @@ class KernelSensor(NamedTuple):
     quantity: str
     path: str
     factor: float
-    inside: bool
+    is_internal: bool
     raw: bool = False
     channel: str = ""
     limits: tuple[float, float] | None = None
@@ -66,7 +66,7 @@ def read_kernel_sensor(board: Board, sensor: KernelSensor, name: str = "") -> Re
 
     `name` is the owner's, for a part that the owner has named; its channels are told apart then.
     """
-    empty = Reading(sensor.name, sensor.quantity, None, sensor.source, inside=sensor.inside)
+    empty = Reading(sensor.name, sensor.quantity, None, sensor.source, is_internal=sensor.is_internal)
     if name:
         empty = empty._replace(sensor=name, channel=sensor.channel)
     try:
@@ -136,7 +136,7 @@ def _list_thermal(board: Board) -> Iterator[KernelSensor]:
     for path in board.glob("/sys/class/thermal/thermal_zone*/temp"):
         kind = _read_label(board, path.removesuffix("temp") + "type") or "thermal"
         name = "cpu" if re.search(r"cpu|soc|x86_pkg", kind, re.IGNORECASE) else kind
-        yield KernelSensor(name, "temperature", path, 1e-3, inside=True)
+        yield KernelSensor(name, "temperature", path, 1e-3, is_internal=True)
 
 
 _HWMON_QUANTITIES = {
@@ -218,7 +218,7 @@ def _list_iio(board: Board) -> Iterator[KernelSensor]:
 def _list_onewire(board: Board) -> Iterator[KernelSensor]:
     for path in board.glob(f"{_W1_DEVICES}/*-*/temperature"):
         name = path.split("/")[-2]
-        yield KernelSensor(name, "temperature", path, 1e-3, inside=False)
+        yield KernelSensor(name, "temperature", path, 1e-3, is_internal=False)
 
 
 _LABEL = pattern(r"[^\s=,;!?<>{}|`\"']{1,32}(?: [^\s=,;!?<>{}|`\"']{1,32}){0,3}")

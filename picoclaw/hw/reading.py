@@ -82,7 +82,7 @@ class Reading(NamedTuple):
     `value` is in the unit that QUANTITIES gives for `quantity`; `channel` tells apart several of one quantity.
     `at` is when it was measured, in seconds since 1970, 0 for unknown; `doubt` says why it cannot be trusted, and no
     rule goes by it then; `note` says how exact it is, which every value may have.
-    `inside` marks a sensor of the board itself, such as its processor's temperature.
+    `is_internal` marks a sensor of the board itself, such as its processor's temperature.
     """
 
     sensor: str
@@ -90,14 +90,14 @@ class Reading(NamedTuple):
     value: float | None
     source: str
     problem: str = ""
-    inside: bool = False
+    is_internal: bool = False
     channel: str = ""
     at: float = 0.0
     doubt: str = ""
     note: str = ""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
         """The quantity, and the channel if there are several."""
         return f"{self.quantity} {self.channel}".rstrip()
 
@@ -128,5 +128,5 @@ def reject_implausible(reading: Reading, limits: tuple[float, float] | None = No
 def format_reading(reading: Reading) -> str:
     """Format a reading that has a value: quantity, channel, value, unit."""
     if reading.quantity == "time":
-        return f"{reading.what} {datetime.fromtimestamp(reading.value or 0, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{reading.what} {reading.value:.{QUANTITIES[reading.quantity].digits}f} {reading.unit}".rstrip()
+        return f"{reading.label} {datetime.fromtimestamp(reading.value or 0, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{reading.label} {reading.value:.{QUANTITIES[reading.quantity].digits}f} {reading.unit}".rstrip()

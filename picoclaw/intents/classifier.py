@@ -203,7 +203,7 @@ class SpellingCorrector:
     """Mends a word that nothing knows to the one keyword it must have been meant for."""
 
     def __init__(self, keys: Iterable[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
-        """`keys`: what may be meant; `known`: ordinary words that are never mended."""
+        """`keys`: what may be meant; `known`: ordinary words that are never corrected."""
         self._vocabulary, self._known = vocabulary, known
         self._keys: defaultdict[str, list[str]] = defaultdict(list)
         for key in keys:

@@ -171,7 +171,7 @@ class SlotReader:
 
     @staticmethod
     def _label(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """A name of the owner's, never mended: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
+        """A name of the owner's, never corrected: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             words = s.spelt[i:end]
             if words[-1] in slot.never or not words[0][0].isalpha() or not _LABEL.fullmatch(words[-1]):

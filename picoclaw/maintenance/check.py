@@ -1,6 +1,6 @@
-"""`picoclaw check`: whether everything that is kept in a home is whole, and what mends what is not.
+"""`picoclaw check`: whether everything that is kept in a home is whole, and how to repair what is not.
 
-It looks at what it can without an app, a board or a model, changes nothing unless it is to mend, and raises nothing.
+It looks at what it can without an app, a board or a model, changes nothing unless it is asked to repair, and raises nothing.
 The doctor asks whether the set-up works; this asks whether anything was lost.
 """
 
@@ -52,21 +52,21 @@ def check_home(home: Path) -> _Rows:
         check_leftovers,
     ):
         for row in check(home):
-            yield row._replace(mend="picoclaw check --mend" if row.repair else "")
+            yield row._replace(fix="picoclaw check --repair" if row.repair else "")
 
 
 def repair_findings(home: Path) -> list[CheckResult]:
-    """Mend what can be mended; returns what was done, or why it could not be."""
+    """Repair what can be repaired; returns what was done, or why it could not be."""
     done: list[CheckResult] = []
     for row in list(check_home(home)):
         if row.repair is None:
             continue
         try:
-            done += [CheckResult("mended", row.what, said) for said in row.repair()]
+            done += [CheckResult("repaired", row.name, said) for said in row.repair()]
         except PicoclawError as error:
-            done.append(bad(row.what, f"cannot be mended: {error}"))
+            done.append(bad(row.name, f"cannot be repaired: {error}"))
         except OSError as error:
-            done.append(bad(row.what, f"cannot be mended: {error.filename}: {explain_os_error(error)}"))
+            done.append(bad(row.name, f"cannot be repaired: {error.filename}: {explain_os_error(error)}"))
     return done
 
 
@@ -97,7 +97,7 @@ def check_databases(home: Path) -> _Rows:
 
 
 def _check_database(path: Path) -> CheckResult:
-    mend = partial(_repair_database_file, path)
+    fix = partial(_repair_database_file, path)
     try:
         run_quick_check(path, repair.DATABASE_MIGRATIONS[path.name])
         with (
@@ -107,10 +107,10 @@ def _check_database(path: Path) -> CheckResult:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             faults = [str(row) for (row,) in connection.execute(f"PRAGMA integrity_check({_MAX_SHOWN_FAULTS})")]
             if faults != ["ok"]:
-                return bad(path.name, "; ".join(faults), repair=mend)
+                return bad(path.name, "; ".join(faults), repair=fix)
             orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
     except StoreDamaged as error:
-        return bad(path.name, str(error).partition(";")[0], repair=mend)
+        return bad(path.name, str(error).partition(";")[0], repair=fix)
     except StoreError as error:
         return bad(path.name, str(error))
     if orphans:
@@ -180,12 +180,12 @@ def _check_permissions(home: Path) -> _Rows:
     wrong = [path for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
     for path in wrong:
         yield bad(path.name, f"{path} can be read by others", repair=partial(_restrict_permissions, path, 0o600))
-    mend = partial(_restrict_permissions, home, 0o700)
+    fix = partial(_restrict_permissions, home, 0o700)
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o022:  # whoever writes to it can replace any file
-        yield bad("home", f"{home} can be written by others", repair=mend)
+        yield bad("home", f"{home} can be written by others", repair=fix)
     elif mode & 0o077:
-        yield note("home", f"{home} can be listed by others", repair=mend)
+        yield note("home", f"{home} can be listed by others", repair=fix)
     elif not wrong:
         yield good("permissions", f"{home} and what is private in it are the owner's alone")
 
@@ -199,11 +199,11 @@ def _check_settings(home: Path) -> _Rows:
     """Read the settings, and look for damage in the small files."""
     torn = [name for name in repair.COPIED_FILES if repair.is_damaged(home, name)]
     for name in torn:
-        how = "damaged, as a failing card leaves files"
+        detail = "damaged, as a failing card leaves files"
         if (home / COPIES_FOLDER / name).exists() or name.endswith(".json"):
-            yield bad(name, how, repair=partial(repair.repair_home, home))
+            yield bad(name, detail, repair=partial(repair.repair_home, home))
         else:
-            yield bad(name, f"{how}; there is no copy of it: write it anew")
+            yield bad(name, f"{detail}; there is no copy of it: write it anew")
     if torn:
         return
     try:
@@ -238,8 +238,8 @@ def check_leftovers(home: Path) -> _Rows:
         if (m := _TEMPORARY_NAME.fullmatch(p.name)) and (_is_process_gone(m[1]) or p.lstat().st_mtime < old)
     ]
     if left:
-        how = f"{len(left)} of writing that was cut off: {', '.join(path.name for path in left[:3])}"
-        yield note("leftovers", how, repair=partial(_delete_leftovers, left))
+        detail = f"{len(left)} of writing that was cut off: {', '.join(path.name for path in left[:3])}"
+        yield note("leftovers", detail, repair=partial(_delete_leftovers, left))
     if aside := sorted(p.name for p in home.glob(f"*{DAMAGED_INFIX}*") if not p.name.endswith(WAL_SUFFIXES)):
         yield note("damaged files", f"kept to be looked at, and yours to delete: {', '.join(aside)}")
 
@@ -276,7 +276,7 @@ def _check_audit_logs(home: Path) -> _Rows:
             yield bad(path.name, f"cannot be read: {explain_os_error(error)}")
             continue
         if not fault:
-            yield good(path.name, f"{count} records follow from each other")
+            yield good(path.name, hash_chain.describe_intact(count))
         elif is_torn:
             yield bad(path.name, "its last record was torn by a cut", repair=partial(_close_torn_record, path))
         else:

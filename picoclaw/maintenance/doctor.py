@@ -1,4 +1,4 @@
-"""`picoclaw doctor`: looks at the set-up, the machine and the board, and says what is wrong and what mends it.
+"""`picoclaw doctor`: looks at the set-up, the machine and the board, and says what is wrong and how to fix it.
 
 Nothing is made or changed, and nothing that is wrong ends it. Sources: kernel documents networking/proc_net_tcp.rst,
 admin-guide/cgroup-v2.rst, block/stat.rst, filesystems/proc.rst (mounts, swaps) and watchdog/watchdog-api.rst; proc(5);
@@ -73,7 +73,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
         yield from _examine_home(get_home(os.environ))
         config = load_config()
     except ConfigError as error:
-        yield bad("settings", str(error), "mend the file named here, or move it aside")
+        yield bad("settings", str(error), "correct the file named here, or move it aside")
         return
     yield good("settings", "config.toml, secrets and environment fit")
     yield from _examine_database(config.home / "state.db", "the first chat makes it")
@@ -93,7 +93,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     try:
         board = boards.choose_board(kind, config)
     except ConfigError as error:
-        yield bad("sim.toml", str(error), "mend it, or move it aside")
+        yield bad("sim.toml", str(error), "correct it, or move it aside")
         return
     with closing(board):
         yield from examine_board(board, config)
@@ -145,8 +145,8 @@ def find_leaked_secrets(
         for path in (Path(folder, name) for name in names):
             content = _read_content(path)
             if any(secret in content for secret in wanted):
-                mend = "take it out, and have the server make a new one: the model has been told it"
-                yield bad("secrets", f"{path} holds a key of secrets.toml, and a model reads that folder", mend)
+                fix = "take it out, and have the server make a new one: the model has been told it"
+                yield bad("secrets", f"{path} holds a key of secrets.toml, and a model reads that folder", fix)
     for path in map(Path, environments):
         try:
             open_to_all = path.stat().st_mode & 0o044
@@ -185,7 +185,7 @@ def _examine_database(path: Path, made: str) -> _Rows:
     try:
         found = run_quick_check(path, history_migrations.HISTORY_MIGRATIONS if is_history else MIGRATIONS)
     except StoreError as error:
-        yield bad(path.name, str(error), "picoclaw check --mend, or picoclaw restore FILE")
+        yield bad(path.name, str(error), "picoclaw check --repair, or picoclaw restore FILE")
         return
     yield CheckResult("good" if found == "ok" else "bad", path.name, found)
 
@@ -217,19 +217,19 @@ def _examine_memory(config: Config) -> _Rows:
     if config.memory.embeddings == "off":
         yield good("embeddings", 'off: notes are found by their words (embeddings = "local" finds meanings too)')
         return
-    mend = 'or write embeddings = "off" under [memory] in config.toml; until then words alone find notes'
+    fix = 'or write embeddings = "off" under [memory] in config.toml; until then words alone find notes'
     try:  # in a process of its own: a numpy that was built for another processor ends the one that loads it
         tried = subprocess.run(
             [sys.executable, "-c", _EMBEDDINGS_TRIAL], capture_output=True, text=True, timeout=90, check=False
         )
     except subprocess.TimeoutExpired:
-        yield bad("embeddings", "they took longer than 90 s", mend)
+        yield bad("embeddings", "they took longer than 90 s", fix)
         return
     said = (tried.stderr if tried.returncode else tried.stdout).strip().rpartition("\n")[2]
     if tried.returncode < 0:
-        yield bad("embeddings", f"loading numpy ended Python: {signal.strsignal(-tried.returncode)}", mend)
+        yield bad("embeddings", f"loading numpy ended Python: {signal.strsignal(-tried.returncode)}", fix)
     elif tried.returncode:
-        yield bad("embeddings", said, mend)
+        yield bad("embeddings", said, fix)
     else:
         yield good("embeddings", said)
 
@@ -245,7 +245,9 @@ def _describe_index(path: Path) -> str:
             count = connection.execute("SELECT count(*) FROM chunks").get
             return f"{count} parts of them are in the index"
     except apsw.Error as error:
-        return f"memory.db cannot be read just now ({error}); the next search mends it, or `picoclaw memory check`"
+        return (
+            f"memory.db cannot be read just now ({error}); the next search repairs it, or `picoclaw memory check` does"
+        )
 
 
 # The models: whether their servers can be found, and answer; what is wrong with the way there is told apart from it.
@@ -257,22 +259,22 @@ def examine_models(config: Config) -> _Rows:
     """Ask each server for a word: nothing less shows that address, key and model's name are right."""
     if not config.model.base_url:
         named = [name for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY") if os.environ.get(name)]
-        mend = "set base_url and name under [model] in config.toml, or PICOCLAW_BASE_URL and PICOCLAW_MODEL"
+        fix = "set base_url and name under [model] in config.toml, or PICOCLAW_BASE_URL and PICOCLAW_MODEL"
         if named:
-            mend = f"{named[0]} is set: set PICOCLAW_MODEL as well to use it"
-        yield note("model", "none is configured; the built-in matcher answers", mend)
+            fix = f"{named[0]} is set: set PICOCLAW_MODEL as well to use it"
+        yield note("model", "none is configured; the built-in matcher answers", fix)
         return
     text = Prompts(config.workspace)["doctor"]
-    mend = "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY"
-    yield _examine_model("model", config.model, config.api_key, text, mend)
+    fix = "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY"
+    yield _examine_model("model", config.model, config.api_key, text, fix)
     for name, model in config.models.items():
-        mend = f"check [models.{name}] in config.toml, and its key: PICOCLAW_API_KEY_{name.upper()} or [keys] {name}"
-        found = _examine_model(f"model {name}", model, config.model_keys.get(name, ""), text, mend)
+        fix = f"check [models.{name}] in config.toml, and its key: PICOCLAW_API_KEY_{name.upper()} or [keys] {name}"
+        found = _examine_model(f"model {name}", model, config.model_keys.get(name, ""), text, fix)
         unused = "; it is asked only where it is chosen ('then' under [model] does not name it)"
-        yield found if name in config.model.then else found._replace(how=found.how + unused)
+        yield found if name in config.model.then else found._replace(detail=found.detail + unused)
 
 
-def _examine_model(what: str, model: ModelConfig, key: str, text: str, mend: str) -> CheckResult:
+def _examine_model(what: str, model: ModelConfig, key: str, text: str, fix: str) -> CheckResult:
     if problem := _explain_unresolved_host(urlsplit(model.base_url).hostname or "", _DNS_TIMEOUT_S):
         return bad(what, f"{model.shown_url}: {problem}", "ip route; resolvectl status; or check base_url")
     from picoclaw.providers.model import ModelProvider
@@ -285,7 +287,7 @@ def _examine_model(what: str, model: ModelConfig, key: str, text: str, mend: str
                 pass
     except ProviderError as error:
         is_clock_wrong = "certificate" in str(error) and "valid" in str(error)
-        return bad(what, str(error), "set the clock: sudo timedatectl set-ntp true" if is_clock_wrong else mend)
+        return bad(what, str(error), "set the clock: sudo timedatectl set-ntp true" if is_clock_wrong else fix)
     took = time.monotonic() - began
     return good(what, f"{model.name or 'default'} at {model.shown_url} answers in {took:.1f} s")
 
@@ -333,8 +335,8 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
 def _examine_daemon(home: Path) -> _Rows:
     said = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S) or {}
     if not said and is_daemon_silent(home, _STATUS_TIMEOUT_S):
-        how = f"picoclaw runs on this home and gives no answer within {_STATUS_TIMEOUT_S:.0f} s"
-        yield bad("daemon", how, "sudo systemctl restart picoclaw; without the service: picoclaw stop, and kill it")
+        detail = f"picoclaw runs on this home and gives no answer within {_STATUS_TIMEOUT_S:.0f} s"
+        yield bad("daemon", detail, "sudo systemctl restart picoclaw; without the service: picoclaw stop, and kill it")
     elif not said.get("running"):
         yield note("daemon", "picoclaw does not run on this home", "picoclaw run, or picoclaw service install")
     else:
@@ -351,16 +353,16 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         try:
             probe.bind((host, 0))  # nothing is sent
         except OSError:
-            how = f"no interface has the address {host} now: nobody reaches the page until one has"
-            return bad("page", how, "ip addr shows what there is; then host under [page]")
+            detail = f"no interface has the address {host} now: nobody reaches the page until one has"
+            return bad("page", detail, "ip addr shows what there is; then host under [page]")
     if address.is_loopback:
         return good("page", f"on this machine alone, at {host}:{port}")
-    how = f"it listens at {host}:{port}: the network sees its door, and can read what goes through"
-    return note("page", how, 'host = "127.0.0.1" under [page] keeps it to this machine')
+    detail = f"it listens at {host}:{port}: the network sees its door, and can read what goes through"
+    return note("page", detail, 'host = "127.0.0.1" under [page] keeps it to this machine')
 
 
 def _examine_telegram_bot(config: Config) -> CheckResult:
-    mends: dict[type[Exception], str] = {
+    fixes: dict[type[Exception], str] = {
         BadToken: "ask @BotFather for the token (/token), and put it into secrets.toml as telegram_token",
         Conflict: "stop the other program, or: picoclaw telegram unhook",
     }
@@ -368,7 +370,7 @@ def _examine_telegram_bot(config: Config) -> CheckResult:
         with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
             return good("telegram", f"@{identify_bot(api, _TELEGRAM_TIMEOUT_S).name} answers")
     except (ChannelDown, ChannelError) as error:
-        return bad("telegram", str(error), mends.get(type(error), "look at the network: ip route; resolvectl status"))
+        return bad("telegram", str(error), fixes.get(type(error), "look at the network: ip route; resolvectl status"))
 
 
 # How picoclaw is installed, whether it is there after the next restart of the machine, and whether commands can be run.
@@ -385,8 +387,8 @@ def examine_installation() -> _Rows:
     """Look at an update that was cut off, at the unit's file and at whether it runs."""
     place = find_installation()
     if place and (trial := place.trial()):
-        how = f"{trial.new} is on trial since an update that was cut off; before it was {trial.old}"
-        yield note("update", how, "picoclaw update --keep, or picoclaw update --back")
+        detail = f"{trial.new} is on trial since an update that was cut off; before it was {trial.old}"
+        yield note("update", detail, "picoclaw update --keep, or picoclaw update --back")
     unit = service.find_installed_unit()
     if unit is None:
         yield note("service", "picoclaw does not start with this machine", "sudo picoclaw service install")
@@ -423,8 +425,8 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
         yield bad("commands", str(error), suggest_sandbox_fix(root))
         return
     if said == "[exit code 0]":
-        how = "they run within walls of their own; without `write` or `network` they change nothing"
-        yield good("commands", how)
+        detail = "they run within walls of their own; without `write` or `network` they change nothing"
+        yield good("commands", detail)
     else:
         yield bad("commands", f"`true` did not do well within the walls: {said}", suggest_sandbox_fix(root))
 
@@ -464,7 +466,7 @@ _BOARD_REMEDIES = {
 def examine_board(board: Board, config: Config) -> _Rows:
     """Look at the board: how it is, its sensors, read once each, its buses and its outputs."""
     for row in health.check_health(board, get_owner_time(config.home), _find_existing_folder(config.home)):
-        yield row._replace(mend=_BOARD_REMEDIES.get(row.what, "") if row.mark == "bad" else "")
+        yield row._replace(fix=_BOARD_REMEDIES.get(row.name, "") if row.status == "bad" else "")
     yield from _examine_sensors(board, config)
     yield from checkup.check_buses(board)
     path = find_outputs_file(config.home)
@@ -472,7 +474,7 @@ def examine_board(board: Board, config: Config) -> _Rows:
         return
     found = outputs.load_outputs(path)
     for problem in found.problems:
-        yield bad("outputs", problem, f"mend {path}; until then nothing can be switched on")
+        yield bad("outputs", problem, f"correct {path}; until then nothing can be switched on")
     digests = outputs.load_armed(config.home)
     dry = [name for name, output in found.outputs.items() if digests.get(name) != output.digest]
     if dry:
@@ -489,7 +491,7 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
             wired[name] = hw_drivers.resolve_part(sensor, where)
         except ConfigError as error:
             wired.pop(name, None)
-            yield bad(name, f"[sensors.{name}]: {error}", "mend that table, or the driver")
+            yield bad(name, f"[sensors.{name}]: {error}", "correct that table, or the driver")
     drivers = hw_drivers.Drivers(board, lambda part: hw_drivers.load_driver(part, where))
     working: dict[str, None] = {}
     listed = sensors.list_sensors(board, wired)
@@ -499,13 +501,13 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
             working[found.name] = None
             continue
         first = readings[0]
-        mend = _explain_silence(board, found, first.problem, where, wired)
-        yield bad(first.sensor, f"{first.what} not available: {first.problem}", mend)
+        fix = _explain_silence(board, found, first.problem, where, wired)
+        yield bad(first.sensor, f"{first.label} not available: {first.problem}", fix)
     if working:
         yield good("sensors", f"{', '.join(working)} can be read")
     if not listed and not config.sensors:
-        mend = "name a part in config.toml under [sensors.NAME], or try `picoclaw chat --board sim`"
-        yield note("sensors", "the kernel knows none and none is configured", mend)
+        fix = "name a part in config.toml under [sensors.NAME], or try `picoclaw chat --board sim`"
+        yield note("sensors", "the kernel knows none and none is configured", fix)
 
 
 def _explain_silence(
@@ -551,37 +553,39 @@ def examine_machine(board: Board, home: Path) -> _Rows:
     if not board.simulated:
         yield from _examine_groups(board)
     if board.glob("/run/log/journal") and not board.glob("/var/log/journal"):
-        how = "it is kept in memory: what was said before a power cut is gone"
-        mend = "to keep it: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
-        yield note("system log", how, mend)
+        detail = "it is kept in memory: what was said before a power cut is gone"
+        fix = "to keep it: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
+        yield note("system log", detail, fix)
     watchdogs = board.glob("/sys/class/watchdog/watchdog[0-9]*/state")
     if any(health.read_text(board, path) == "inactive" for path in watchdogs):
-        mend = "RuntimeWatchdogSec=14 under [Manager] in /etc/systemd/system.conf, and reboot"
-        yield note("hardware watchdog", "it is there and nobody uses it: a board that hangs stays so", mend)
+        fix = "RuntimeWatchdogSec=14 under [Manager] in /etc/systemd/system.conf, and reboot"
+        yield note("hardware watchdog", "it is there and nobody uses it: a board that hangs stays so", fix)
 
 
 def _examine_ram(board: Board) -> _Rows:
     controllers = health.read_text(board, "/sys/fs/cgroup/cgroup.controllers").split()
     if controllers and "memory" not in controllers:
         files = board.glob("/boot/firmware/cmdline.txt") or board.glob("/boot/cmdline.txt")
-        how = "this kernel takes systemd's MemoryMax= and does not enforce it; picoclaw's own limits hold all the same"
+        detail = (
+            "this kernel takes systemd's MemoryMax= and does not enforce it; picoclaw's own limits hold all the same"
+        )
         line = files[0] if files else "the kernel's command line"
-        yield note("memory limits", how, f"add cgroup_enable=memory to the line in {line}, and reboot")
+        yield note("memory limits", detail, f"add cgroup_enable=memory to the line in {line}, and reboot")
     found = re.search(r"^MemAvailable:\s+([0-9]{1,12}) kB", health.read_text(board, "/proc/meminfo"), re.MULTILINE)
     if found and int(found[1]) < _MIN_MEMORY_KB:
-        mend = "stop what is not needed (a desktop takes most): sudo systemctl set-default multi-user.target"
-        yield bad("memory", f"only {int(found[1]) // 1000} MB are left", mend)
+        fix = "stop what is not needed (a desktop takes most): sudo systemctl set-default multi-user.target"
+        yield bad("memory", f"only {int(found[1]) // 1000} MB are left", fix)
     for line in health.read_text(board, "/proc/swaps").splitlines()[1:]:
         name = next(iter(line.split()), "")
         if name and not name.startswith("/dev/zram"):
-            how = f"{name} is on the disk: it wears a card out, and what was in memory (keys too) lies there"
-            mend = f"swap in compressed memory instead: sudo apt install zram-tools, then sudo swapoff {name}"
-            yield note("swap", how, mend)
+            detail = f"{name} is on the disk: it wears a card out, and what was in memory (keys too) lies there"
+            fix = f"swap in compressed memory instead: sudo apt install zram-tools, then sudo swapoff {name}"
+            yield note("swap", detail, fix)
     for path in board.glob("/sys/block/zram[0-9]*/backing_dev"):
         if (behind := health.read_text(board, path)) not in {"", "none"}:
             name = path.split("/")[3]
-            how = f"{name} writes what it holds to {behind}: if that is on the card, memory (keys too) lies there"
-            yield note("swap", how, "Mechanism=zram under [Main] in /etc/rpi/swap.conf, and reboot")
+            detail = f"{name} writes what it holds to {behind}: if that is on the card, memory (keys too) lies there"
+            yield note("swap", detail, "Mechanism=zram under [Main] in /etc/rpi/swap.conf, and reboot")
 
 
 def _examine_disk(board: Board, home: Path) -> _Rows:
@@ -590,18 +594,18 @@ def _examine_disk(board: Board, home: Path) -> _Rows:
     except HardwareError:
         space = None
     if space and space.total and space.free < max(_MIN_FREE_BYTES, _MIN_FREE_SHARE * space.total):
-        mend = "sudo apt clean; sudo journalctl --vacuum-size=50M; picoclaw sessions prune --help"
-        yield bad("disk space", f"only {space.free // _MEGABYTE} MB are free", mend)
+        fix = "sudo apt clean; sudo journalctl --vacuum-size=50M; picoclaw sessions prune --help"
+        yield bad("disk space", f"only {space.free // _MEGABYTE} MB are free", fix)
     kind, flags, point = _find_mount(health.read_text(board, "/proc/self/mounts"), str(home))
     if "ro" in flags:
-        mend = f"look why (dmesg), then sudo mount -o remount,rw {point}; after an error, check the card"
-        yield bad("file system", f"{point} is read-only: nothing can be kept", mend)
+        fix = f"look why (dmesg), then sudo mount -o remount,rw {point}; after an error, check the card"
+        yield bad("file system", f"{point} is read-only: nothing can be kept", fix)
     if kind in _VOLATILE_FILE_SYSTEMS:
-        mend = "sudo raspi-config nonint disable_overlayfs, or set PICOCLAW_HOME to a folder on a disk"
-        yield bad("file system", f"{home} is in {_VOLATILE_FILE_SYSTEMS[kind]}; nothing outlasts a power cut", mend)
+        fix = "sudo raspi-config nonint disable_overlayfs, or set PICOCLAW_HOME to a folder on a disk"
+        yield bad("file system", f"{home} is in {_VOLATILE_FILE_SYSTEMS[kind]}; nothing outlasts a power cut", fix)
     if kind in _UNSAFE_FILE_SYSTEMS:
-        mend = "set PICOCLAW_HOME to a folder on a disk of this machine's (ext4)"
-        yield bad("file system", f"{home} is on {kind}, on which SQLite's logs and locks do not hold", mend)
+        fix = "set PICOCLAW_HOME to a folder on a disk of this machine's (ext4)"
+        yield bad("file system", f"{home} is on {kind}, on which SQLite's logs and locks do not hold", fix)
 
 
 def _find_mount(mounts: str, path: str) -> tuple[str, list[str], str]:
@@ -624,24 +628,26 @@ def _examine_disk_wear(board: Board) -> _Rows:
         name, fields = path.split("/")[3], health.read_text(board, path).split()
         if len(fields) > 6 and fields[6].isdigit() and uptime >= _MIN_UPTIME_S:
             a_day = int(fields[6]) * _SECTOR_BYTES * _DAY_S / uptime
-            how = f"{name} is written {a_day / _MEGABYTE:.0f} MB a day, by all programs"
-            mend = "see who writes: sudo apt install iotop, sudo iotop -aoP"
+            detail = f"{name} is written {a_day / _MEGABYTE:.0f} MB a day, by all programs"
+            fix = "see who writes: sudo apt install iotop, sudo iotop -aoP"
             if a_day > _HIGH_WRITES_PER_DAY:
-                yield CheckResult("bad" if a_day > _MAX_WRITES_PER_DAY else "note", "disk wear", how, mend)
+                yield CheckResult("bad" if a_day > _MAX_WRITES_PER_DAY else "note", "disk wear", detail, fix)
             else:
-                yield good("disk wear", how)
+                yield good("disk wear", detail)
     for path in board.glob("/sys/block/mmcblk[0-9]/device/life_time"):
         words = health.read_text(board, path).lower().split()
         if used := [_EMMC_LIFE_USED[word] for word in words if word in _EMMC_LIFE_USED]:
-            how = f"{path.split('/')[3]} says that {used[-1]} of its life is used up"
-            yield bad("disk wear", how, "picoclaw backup, and change it")
+            detail = f"{path.split('/')[3]} says that {used[-1]} of its life is used up"
+            yield bad("disk wear", detail, "picoclaw backup, and change it")
 
 
 def _examine_clock(board: Board) -> _Rows:
     if not board.simulated and not board.glob("/sys/class/rtc/rtc[0-9]*") and not board.clock_synchronised():
-        how = "there is no clock with a battery: after a power cut the date is wrong until a time server has answered"
-        mend = "nothing is done at a wrong time meanwhile; a DS3231 (dtoverlay=i2c-rtc,ds3231) does without a network"
-        yield note("clock", how, mend)
+        detail = (
+            "there is no clock with a battery: after a power cut the date is wrong until a time server has answered"
+        )
+        fix = "nothing is done at a wrong time meanwhile; a DS3231 (dtoverlay=i2c-rtc,ds3231) does without a network"
+        yield note("clock", detail, fix)
     try:
         ZoneInfo("Europe/Berlin")
     except (ZoneInfoNotFoundError, OSError, ValueError):
@@ -673,8 +679,8 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
     for what, model, key in (("model", config.model, config.api_key), *further):
         address = urlsplit(model.base_url)
         if address.scheme == "http" and key and address.hostname and not is_local_network(address.hostname):
-            how = f"{model.shown_url} is asked without encryption: the key can be read on the way"
-            yield bad(what, how, "write https:// in base_url")
+            detail = f"{model.shown_url} is asked without encryption: the key can be read on the way"
+            yield bad(what, detail, "write https:// in base_url")
     address = urlsplit(config.model.base_url)
     try:
         port = address.port or _DEFAULT_PORTS.get(address.scheme)
@@ -683,8 +689,8 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
     if is_loopback(address.hostname or "") and any(
         heard == port and bound.is_unspecified for bound, heard in list_listeners(board)
     ):
-        how = f"its server answers the whole network at port {port}, and asks nobody for a password"
-        yield note("model", how, "start it with --host 127.0.0.1 (Ollama: OLLAMA_HOST=127.0.0.1)")
+        detail = f"its server answers the whole network at port {port}, and asks nobody for a password"
+        yield note("model", detail, "start it with --host 127.0.0.1 (Ollama: OLLAMA_HOST=127.0.0.1)")
 
 
 def is_loopback(host: str) -> bool:

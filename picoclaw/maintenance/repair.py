@@ -1,9 +1,9 @@
-"""Keeps the last good copies, in `last/` of the home, and mends with them what a failing card or a cut has left.
+"""Keeps the last good copies, in `last/` of the home, and repairs with them what a failing card or a cut has left.
 
 `state.db` is copied once a day or less, settings when they change.
 
 Damage is what a failing card leaves: zeros in a text, bytes that are no text, nothing at all where something was. What
-its owner has mistyped is no damage, and is theirs to mend. Keys have no copy, and notes have none: what was forgotten
+its owner has mistyped is no damage, and is theirs to correct. Keys have no copy, and notes have none: what was forgotten
 is to be forgotten.
 """
 
@@ -196,7 +196,7 @@ def _read_content(path: Path) -> bytes:
 # A damaged database gets a second name, NAME.damaged-DATE, and its log with it. What can be read of it is brought into
 # the last copy, or into a new one, under a third name; with it the letter that tells so. Then the log goes, and the new
 # file takes the place of the damaged one in one step. A cut anywhere leaves a mark beside the file, by which the next
-# start begins again from the same damaged file: nothing is mended twice, and nothing is told twice.
+# start begins again from the same damaged file: nothing is repaired twice, and nothing is told twice.
 
 DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
     "state.db": MIGRATIONS,
@@ -232,17 +232,17 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
         finally:
             os.close(lock)
     except OSError as error:
-        raise StoreError(f"{error.filename or home} cannot be mended: {explain_os_error(error)}") from None
+        raise StoreError(f"{error.filename or home} cannot be repaired: {explain_os_error(error)}") from None
     except MaintenanceError as error:
         raise StoreError(str(error)) from None
     return [*said, *files]
 
 
 def _repair_if_damaged(path: Path, stamp: str, *, tell: bool) -> Iterator[str]:
-    """Look at one database as whoever opens it does, and mend it if it is damaged."""
+    """Look at one database as whoever opens it does, and repair it if it is damaged."""
     if not os.path.lexists(path):
         return
-    if why := "its mending was cut off" if find_interrupted_repair(path) else _describe_damage(path):
+    if why := "its repair was cut off" if find_interrupted_repair(path) else _describe_damage(path):
         if pid := database_copy.find_opener(path.with_name(f"{path.name}-shm")):
             raise StoreError(f"{path} is damaged ({why}), and process {pid} has it open: end that first")
         yield _repair_database(path, stamp, why, tell=tell)
@@ -276,13 +276,13 @@ def _repair_database(path: Path, stamp: str, why: str, *, tell: bool) -> str:
 
 
 def find_interrupted_repair(path: Path) -> Path | None:
-    """Return the second name of a file whose mending was cut off."""
+    """Return the second name of a file whose repair was cut off."""
     names = path.parent.glob(f"{path.name}{DAMAGED_INFIX}*")
     return next((known for known in names if known.samefile(path)), None)
 
 
 def _set_aside_database(path: Path, stamp: str) -> Path:
-    """Give the damaged file and its log a second name; a mending that was cut off has done so already."""
+    """Give the damaged file and its log a second name; a repair that was cut off has done so already."""
     if known := find_interrupted_repair(path):
         return known
     for log in path.parent.glob(f"{path.name}{DAMAGED_INFIX}*-wal"):  # a cut came before its file had the second name
@@ -314,7 +314,7 @@ def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: b
         if tell and path.name == "state.db":
             Outbox(database).put(Heartbeats(database).last_chat(), said, time.time())
     if (found := run_quick_check(young, DATABASE_MIGRATIONS[path.name])) != "ok":
-        raise StoreError(f"{path} cannot be mended: {found}; {aside.name} is what was there")
+        raise StoreError(f"{path} cannot be repaired: {found}; {aside.name} is what was there")
     return said
 
 

@@ -293,7 +293,7 @@ def _describe_hardware() -> Iterator[str]:
         yield str(error)
         return
     with closing(board):
-        outside = [sensor.name for sensor in kernel.list_kernel_sensors(board) if not sensor.inside]
+        outside = [sensor.name for sensor in kernel.list_kernel_sensors(board) if not sensor.is_internal]
         if outside:
             yield f"The kernel reads: {', '.join(outside)}"
         yield from _describe_i2c_buses(board, config.home)

@@ -153,8 +153,9 @@ def _list_bad_findings(python: Path, home: Path) -> set[str]:
     words = ("doctor", "--offline", "--json", "--board", "sim")
     try:
         rows = json.loads(_run_version(python, home, *words, codes=(0, 1)))
-        return {row["what"] for row in rows if row["mark"] == "bad" and row["what"] in _RELEVANT_FINDINGS}
-    except (ValueError, KeyError, TypeError):
+        found = [(row.get("status", row.get("mark")), row.get("name", row.get("what"))) for row in rows]  # as in 0.1
+        return {name for status, name in found if status == "bad" and name in _RELEVANT_FINDINGS}
+    except (ValueError, AttributeError, TypeError):
         raise MaintenanceError(f"the doctor of {python} gave no findings; nothing was changed") from None
 
 

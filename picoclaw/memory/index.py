@@ -72,7 +72,7 @@ def _write_boosts(path: Path, kept: Mapping[str, float]) -> None:
 
 # The tables of `memory.db`: made when they are not there, thrown away when they are not right.
 #
-# Nothing in the index is the only copy of anything, so damage is not mended. It is a write-ahead log that is synced only
+# Nothing in the index is the only copy of anything, so damage is not repaired. It is a write-ahead log that is synced only
 # when it is folded in: a power cut can lose the last changes, which the next look at the files brings back, but tears
 # nothing; a search does not wait for the card after a note was changed, and two processes do not wait for each other.
 # The words are indexed with external content, so that the text is there once, and can be compared with them.
@@ -619,7 +619,7 @@ class MemoryRow(NamedTuple):
 
 
 class IndexFile:
-    """The index of one workspace. Every method raises StoreError when the file cannot be used; damage is mended."""
+    """The index of one workspace. Every method raises StoreError when the file cannot be used; damage is repaired."""
 
     def __init__(
         self,
@@ -830,7 +830,7 @@ class IndexFile:
 
         found = list(self.sync().problems)
         try:
-            self._run(check_integrity, mend=False)
+            self._run(check_integrity, repair=False)
         except StoreDamaged as error:
             self._rebuild()
             found.append(f"{error}; it has been built again")
@@ -841,8 +841,8 @@ class IndexFile:
     def _select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return self._run(lambda connection: _fetch(connection, sql, *values))
 
-    def _run(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True, mend: bool = True) -> _T:
-        """Do something with the index, to `mend` after building it again if it is not there or damaged."""
+    def _run(self, work: Callable[[apsw.Connection], _T], *, fill: bool = True, repair: bool = True) -> _T:
+        """Do something with the index, to `repair` after building it again if it is not there or damaged."""
         try:
             with explain_errors(self._path):
                 try:
@@ -852,10 +852,10 @@ class IndexFile:
                         raise
                     raise StoreDamaged(str(error)) from None  # a table is gone
         except StoreDamaged:
-            if not mend:
+            if not repair:
                 raise
             self._rebuild()
-            return self._run(work, fill=fill, mend=False)
+            return self._run(work, fill=fill, repair=False)
 
     def _open(self, *, fill: bool = True) -> apsw.Connection:
         identity = "st_dev", "st_ino"  # nobody has the file that was deleted

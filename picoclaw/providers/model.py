@@ -42,13 +42,13 @@ _BUSY_STATUS = pattern(r"\((?:408|429|503|529)\)")
 class ModelState:
     """How it stands with a model.
 
-    `error` is why its newest request failed, '' when it was answered, and `at` when that was, 0 for never; to `mend`
-    when nothing but its owner's doing helps. It `rests` when it was not asked last because of a cap.
+    `error` is why its newest request failed, '' when it was answered, and `at` when that was, 0 for never; it
+    `needs_owner` when nothing but its owner's doing helps. It `rests` when it was not asked last because of a cap.
     """
 
     error: str = ""
     at: float = 0.0
-    mend: bool = False
+    needs_owner: bool = False
     rests: bool = False
 
 

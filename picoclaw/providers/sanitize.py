@@ -20,7 +20,7 @@ FILLER_TEXT = "…"
 
 
 def sanitize_history(messages: Iterable[Message], lost: str = "") -> list[Message]:
-    """Mend whatever the strictest server would refuse.
+    """Repair whatever the strictest server would refuse.
 
     A person has the first word; a person or a tool the last; user and assistant take turns, and each call is followed
     by its result, which is `lost` where there is none. Ids are nine letters and digits, each there only once.

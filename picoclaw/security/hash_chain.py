@@ -190,10 +190,14 @@ def list_chain_files(path: Path, kept: int) -> list[Path]:
 
 
 class ChainCheck(NamedTuple):
-    """How many records follow from each other, and the first fault ('' for none)."""
+    """How many records are intact, and the first fault ('' for none)."""
 
     good: int = 0
     fault: str = ""
+
+
+def describe_intact(count: int) -> str:
+    return f"{count} record{'s' * (count != 1)}, none changed or missing"
 
 
 def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] | None = None) -> ChainCheck:

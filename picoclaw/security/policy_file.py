@@ -86,7 +86,7 @@ def _format_problems(file: Path, problems: tuple[str, ...]) -> str:
         return ""
     first = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
     more = f" (and {len(problems) - 1} more: see `picoclaw policy`)" if len(problems) > 1 else ""
-    return f"{first}{more}; until it is mended, everything that changes something is asked about"
+    return f"{first}{more}; until it is corrected, everything that changes something is asked about"
 
 
 class _StandingApprovals(Mapping[str, int]):

@@ -26,7 +26,9 @@ from picoclaw.store.migrations import MIGRATIONS
 _BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
 _FILES_PER_DATABASE = 3
 Migration = Callable[[apsw.Connection], None]
-DAMAGE_ADVICE = "nothing was changed; `picoclaw check --mend` saves what can be read, or move it aside to start afresh"
+DAMAGE_ADVICE = (
+    "nothing was changed; `picoclaw check --repair` saves what can be read, or move it aside to start afresh"
+)
 COPIES_FOLDER = "last"
 """The folder beside a database that holds its last good copy."""
 SUSPECT_SUFFIX = ".suspect"

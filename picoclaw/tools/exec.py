@@ -541,7 +541,9 @@ def _checksum(path: Path) -> str:
 
 def _format_result(request: SandboxCommand, said: str, code: int, *, finished: bool) -> str:
     if code == LOST_EXIT_CODE:
-        raise SandboxMissing("the service that runs commands ended without a word: `picoclaw service install` mends it")
+        raise SandboxMissing(
+            "the service that runs commands ended without a word: `picoclaw service install` repairs it"
+        )
     if said.startswith("bwrap: ") and code:
         raise SandboxMissing(f"the sandbox could not be made: {said.splitlines()[0]}; `picoclaw doctor` says more")
     if not finished:

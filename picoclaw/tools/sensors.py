@@ -60,7 +60,7 @@ class SensorTools:
         name, wanted = self._parse_request(sensor or named, wanted)
         readings = [r for r in self._read(name, wanted) if not wanted or r.quantity in wanted]
         if not name:
-            readings = [r for r in readings if not r.inside] or readings
+            readings = [r for r in readings if not r.is_internal] or readings
         if not readings:
             raise ToolError(self._explain_missing(name, wanted))
         rows = "\n".join(_format_readings(readings, time.time()))
@@ -190,7 +190,7 @@ def _format_readings(readings: Iterable[Reading], now: float) -> Iterable[str]:
         by_sensor.setdefault(reading.sensor, []).append(reading)
     for name, group in by_sensor.items():
         values = ", ".join(
-            format_reading(r) if r.value is not None else f"{r.what} not available: {r.problem}" for r in group
+            format_reading(r) if r.value is not None else f"{r.label} not available: {r.problem}" for r in group
         )
         doubts = "; ".join(dict.fromkeys(r.doubt for r in group if r.quality == "doubtful"))
         notes = "".join(f"; {note}" for note in dict.fromkeys(r.note for r in group if r.value is not None and r.note))

@@ -232,8 +232,8 @@ class SkillTools:
     def _make_unknown_error(self, name: str, shared: Skill | None) -> ToolError:
         folder = self._workspace / "skills" / name
         if problem := next((broken.problem for broken in self._library.broken if broken.folder == folder), ""):
-            mended = f"write_file skills/{name}/{SKILL_FILE} with overwrite=true replaces it"
-            return ToolError(f"the skill {name} cannot be used: {problem}; {mended}")
+            fix = f"write_file skills/{name}/{SKILL_FILE} with overwrite=true replaces it"
+            return ToolError(f"the skill {name} cannot be used: {problem}; {fix}")
         if shared:
             return ToolError(f"{name} is a {shared.tier} skill; copy it under another name with skill_create")
         return ToolError(f"there is no skill {name!r}; skill_create adds one")

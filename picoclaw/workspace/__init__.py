@@ -67,7 +67,7 @@ def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
 
 
 def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Say what the owner should know of the workspace, and what mends it; nothing is made or changed."""
+    """Say what the owner should know of the workspace, and how to fix it; nothing is made or changed."""
     seeds, pages, prompts = _open_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)

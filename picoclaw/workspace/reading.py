@@ -107,7 +107,7 @@ def _stat_target(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         if not linked:
             return None
-        raise _make_read_error(path, "it is a link that leads nowhere; mend or remove it") from None
+        raise _make_read_error(path, "it is a link that leads nowhere; correct or remove it") from None
     except OSError as error:
         raise _make_read_error(path, explain_os_error(error)) from None
 

@@ -288,7 +288,7 @@ class Port:
 def measured(board, drivers=None, **options):
     wired = hw_drivers.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [find_shipped("tools/hw")])
     drivers = drivers or hw_drivers.Drivers(board, lambda part: gps)
-    return drivers, {reading.what: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
+    return drivers, {reading.label: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
 
 
 @pytest.mark.parametrize("baud", [4800, 9600, 38_400, 57_600, 115_200])

@@ -51,7 +51,7 @@ class Busy(ChatBusy):
 
 
 class BadToken(ChannelDown):
-    """Telegram does not know the token; the owner has to mend it."""
+    """Telegram does not know the token; the owner has to correct it."""
 
 
 class Conflict(ChannelDown):
@@ -279,7 +279,9 @@ def _parse_result(answer: _ApiAnswer) -> Any:
     more: dict[str, Any] = told["parameters"] if isinstance(told.get("parameters"), dict) else {}
     match code:
         case 401 | 404:
-            raise BadToken(f"Telegram does not know the token ({said}): ask @BotFather, then mend secrets.toml")
+            raise BadToken(
+                f"Telegram does not know the token ({said}): ask @BotFather, then correct it in secrets.toml"
+            )
         case 409 if "webhook" in said.lower():
             raise Conflict("this bot's messages go to a webhook: `picoclaw telegram unhook` takes it off")
         case 409:

@@ -376,7 +376,7 @@ class Sender:
                     raise
 
     def _put(self, place: ChatPlace, method: str, fields: dict[str, Any], upload: Upload | None = None) -> Any:
-        """Make one call at its time, mended as long as Telegram's refusal says how. Raises ChannelError."""
+        """Make one call at its time, corrected as long as Telegram's refusal says how. Raises ChannelError."""
         whole = place.fields | fields
         while True:
             try:

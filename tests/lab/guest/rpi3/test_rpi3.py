@@ -120,7 +120,7 @@ def test_a_barometer_by_the_kernel_and_by_its_registers(bus, board, bound):
 def test_the_processor_is_warm(board):
     sensors = [s for s in kernel.list_kernel_sensors(board) if s.name == "cpu"]
     assert [kernel.read_kernel_sensor(board, s).value for s in sensors] == [pytest.approx(25, abs=1)]
-    assert sensors[0].inside
+    assert sensors[0].is_internal
 
 
 def test_lines_have_their_names_on_the_header(board):
