@@ -304,7 +304,7 @@ def describe_plan(plan: Plan) -> str:
         return f"{_describe_expression(plan.text) or f'cron {plan.text}'}{where}"
     if plan.kind == "at":
         return "once"
-    return f"every {format_duration(plan.seconds) if plan.seconds % 60 == 0 else f'{plan.seconds:g} s'}"
+    return f"every {format_duration(plan.seconds, exact=True)}"
 
 
 class JobTime(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from picoclaw.records import NamedTuple
+from picoclaw.text import truncate
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 _TYPE_NAMES = {
@@ -251,4 +252,4 @@ def _format_value(value: Any) -> str:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except (ValueError, RecursionError):
         return "something too large to show"
-    return text if len(text) <= 60 else text[:57] + "..."
+    return truncate(text, 60)

@@ -143,6 +143,11 @@ def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> 
     return scores
 
 
+def truncate(text: str, limit: int) -> str:
+    """Cut a text to at most `limit` characters; the last of them is … then."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
 _UNPRINTABLE = pattern(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e0fff]"

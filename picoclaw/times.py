@@ -9,7 +9,7 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
 DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
@@ -61,7 +61,7 @@ def parse_duration(text: str) -> float:
     words = " ".join(text[:_MAX_CHARS].lower().replace(" and ", " ").split())
     found = _parse_bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _parse_sum(words)
     if len(text) > _MAX_CHARS or found is None or not 0 < found <= _MAX_DURATION_S:
-        raise ValueError(f"{_shorten(text)!r} is no length of time; write it like {DURATION_FORMS}")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is no length of time; write it like {DURATION_FORMS}")
     return found
 
 
@@ -84,18 +84,6 @@ def _parse_part(match: re.Match[str]) -> float:
     return (_NUMBER_WORDS[count] if count in _NUMBER_WORDS else float(count)) * _UNITS[unit]
 
 
-def format_exact_duration(length: float) -> str:
-    """Say a length of time as a person would, exactly."""
-    for unit in ("week", "day", "hour", "minute"):
-        if length >= _UNITS[unit] and length % _UNITS[unit] == 0:
-            return _format_count(length / _UNITS[unit], unit)
-    return _format_count(length, "second")
-
-
-def _format_count(number: float, unit: str) -> str:
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
-
-
 def parse_range(text: str, now: datetime) -> TimeRange:
     """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
     words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_MAX_CHARS].lower())
@@ -105,10 +93,10 @@ def parse_range(text: str, now: datetime) -> TimeRange:
     except (ValueError, OverflowError):
         found = None
     if found is None:
-        raise ValueError(f"{_shorten(text)!r} is no time picoclaw knows; write it like {RANGE_FORMS}")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is no time picoclaw knows; write it like {RANGE_FORMS}")
     found = TimeRange(found.begin, min(found.end, now, key=datetime.timestamp))
     if found.seconds <= 0:
-        raise ValueError(f"{_shorten(text)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
     return found
 
 
@@ -208,10 +196,6 @@ def _get_midnight(day: date, now: datetime) -> datetime:
     return start.replace(tzinfo=now.tzinfo) if named else start.astimezone()
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
-
-
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
@@ -244,7 +228,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     accepted forms.
     """
     words = " ".join(text.lower().split())
-    text = _shorten(text)
+    text = truncate(text, _MAX_QUOTED)
     if moment := _parse_iso(words):
         return _localize(moment, now)
     if words.endswith(" o'clock"):
@@ -346,15 +330,14 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
 
 
-def format_duration(seconds: float) -> str:
-    """Say a time span in its two largest units."""
-    parts = [
-        (int(seconds // 86_400), "d"),
-        (int(seconds // 3600 % 24), "h"),
-        (int(seconds // 60 % 60), "min"),
-    ]
-    shown = [f"{amount} {unit}" for amount, unit in parts if amount][:2]
-    return " ".join(shown) or f"{int(seconds)} s"
+def format_duration(seconds: float, *, exact: bool = False) -> str:
+    """Format a length of time, such as 1 h 30 min: in its two largest units from minutes on, or whole if `exact`."""
+    seconds = round(seconds, 3)
+    parts = ((seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s"))
+    shown = [f"{amount:g} {unit}" for amount, unit in parts if amount]
+    if not exact:
+        shown = [part for part in shown if not part.endswith(" s")][:2] or [f"{int(seconds)} s"]
+    return " ".join(shown) or "0 s"
 
 
 _OFFSET = pattern(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
@@ -451,11 +434,11 @@ def _find_in_database(text: str) -> tzinfo:
     found = _find_names(text, zones, TZPATH)
     if not found:
         raise ValueError(
-            f"{_shorten(text)!r} is not a time zone picoclaw knows{_suggest_city(text, zones)}; write {ZONE_FORMS}"
+            f"{truncate(text, _MAX_QUOTED)!r} is not a time zone picoclaw knows{_suggest_city(text, zones)}; write {ZONE_FORMS}"
         )
     if any(_compute_offsets(name) != _compute_offsets(found[0]) for name in found[1:]):
         which = f"may be {' or '.join(found)}" if len(found) <= _MAX_NAMED else "has several time zones"
-        raise ValueError(f"{_shorten(text)!r} {which}; write {ZONE_FORMS}")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} {which}; write {ZONE_FORMS}")
     return ZoneInfo(found[0])
 
 

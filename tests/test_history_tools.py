@@ -159,12 +159,12 @@ HOT = {"action": "add", "name": "hot", "when": "greenhouse.temperature > 35 for 
 def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
     said = call(rules, "rule", **HOT)
     assert said == (
-        "the rule is kept: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you 'Too hot'."
-        " Never twice within 10 minutes."
+        "the rule is kept: hot: when the temperature of greenhouse is above 35 °C for 10 min: tell you 'Too hot'."
+        " Never twice within 10 min."
     )
     (shown,) = rules.asked.shown
     assert "when: greenhouse.temperature > 35 for 10 minutes" in shown
-    assert "which means: hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you" in shown
+    assert "which means: hot: when the temperature of greenhouse is above 35 °C for 10 min: tell you" in shown
     assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["hot"]
     assert call(rules, "rule", action="list").startswith("1. hot: when the temperature")
     assert call(rules, "rule", action="remove", name="hot") == "rule hot is removed"
@@ -250,7 +250,7 @@ def test_what_keeps_a_rule_from_working_is_said_at_once(rules, arguments, toml, 
 
 def test_a_quantity_alone_means_the_only_sensor_that_measures_it(rules, tmp_path):
     told = call(rules, "rule", action="add", when="the humidity is above 80 for 5 minutes", notify="Damp")
-    assert "when the humidity of greenhouse is above 80 % for 5 minutes" in told
+    assert "when the humidity of greenhouse is above 80 % for 5 min" in told
     assert "when the temperature of greenhouse falls by 3 °C" in call(
         rules, "rule", action="add", when="temperature drops by 3 in 1 hour", notify="Colder"
     )
@@ -267,7 +267,7 @@ def test_a_channel_that_is_there_is_no_mistake(rules):
 def test_watering_in_one_call(rules):
     options = {"lasts": "5 minutes", "instead": "10 minutes if greenhouse.temperature max yesterday > 37"}
     said = call(rules, "rule", action="add", name="water", when="every day at 6:00", output="valve1", options=options)
-    assert "switch valve1 on for 5 minutes (10 minutes if the highest value of greenhouse's temperature" in said
+    assert "switch valve1 on for 5 min (10 min if the highest value of greenhouse's temperature" in said
 
 
 # --- the command line ---

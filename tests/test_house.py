@@ -13,8 +13,8 @@ HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
 CODE = PACKAGE + HARDWARE
 
 FLOORS = [
-    {"records"},
-    {"automation.clock", "chart", "errors", "files", "http_client", "messages", "schema", "text"},
+    {"records", "text"},
+    {"automation.clock", "chart", "errors", "files", "http_client", "messages", "schema"},
     {
         "claims",
         "markdown",

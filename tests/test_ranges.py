@@ -75,19 +75,20 @@ def test_the_day_on_which_the_clocks_change_has_its_own_length(now, hours):
 @pytest.mark.parametrize(
     ("text", "seconds", "shown"),
     [
-        ("10 minutes", 600, "10 minutes"),
-        ("1 h 30 min", 5400, "90 minutes"),
-        ("1 hour and 1 second", 3601, "3601 seconds"),
-        ("90", 90, "90 seconds"),
-        ("half an hour", 1800, "30 minutes"),
-        ("5min", 300, "5 minutes"),
-        ("an hour", 3600, "1 hour"),
-        ("2 weeks", 1_209_600, "2 weeks"),
+        ("10 minutes", 600, "10 min"),
+        ("1 h 30 min", 5400, "1 h 30 min"),
+        ("1 hour and 1 second", 3601, "1 h 1 s"),
+        ("90", 90, "1 min 30 s"),
+        ("0.5 s", 0.5, "0.5 s"),
+        ("half an hour", 1800, "30 min"),
+        ("5min", 300, "5 min"),
+        ("an hour", 3600, "1 h"),
+        ("2 weeks", 1_209_600, "14 d"),
     ],
 )
 def test_lengths_of_time(text, seconds, shown):
     assert times.parse_duration(text) == seconds
-    assert times.format_exact_duration(seconds) == shown
+    assert times.format_duration(seconds, exact=True) == shown
 
 
 @pytest.mark.parametrize(

@@ -31,21 +31,21 @@ WARM = Series("greenhouse", "temperature")
 @pytest.mark.parametrize(
     ("text", "means"),
     [
-        ("greenhouse.temperature > 35 for 10 minutes", "the temperature of greenhouse is above 35 °C for 10 minutes"),
-        ("if the greenhouse temperature is above 35°C for more than 10 min", "is above 35 °C for 10 minutes"),
+        ("greenhouse.temperature > 35 for 10 minutes", "the temperature of greenhouse is above 35 °C for 10 min"),
+        ("if the greenhouse temperature is above 35°C for more than 10 min", "is above 35 °C for 10 min"),
         ("temperature of the greenhouse below 5", "the temperature of greenhouse is below 5 °C"),
         ("soil.voltage a0 < 1.2 V", "the voltage a0 of soil is below 1.2 V"),
         ("voltage a0 of soil at most 1.2", "the voltage a0 of soil is at most 1.2 V"),
         ("door.level >= 1", "the level of door is at least 1"),
         ("28-00000a1b2c3d.temperature<=-3.5", "the temperature of 28-00000a1b2c3d is at most -3.5 °C"),
-        ("greenhouse.humidity falls by 20 % in 1 hour", "the humidity of greenhouse falls by 20 % within 1 hour"),
-        ("tank.distance rises by 0.2 within 30 min", "the distance of tank rises by 0.2 m within 30 minutes"),
-        ("greenhouse.temperature is missing for 15 min", "gives no value to be believed for 15 minutes"),
+        ("greenhouse.humidity falls by 20 % in 1 hour", "the humidity of greenhouse falls by 20 % within 1 h"),
+        ("tank.distance rises by 0.2 within 30 min", "the distance of tank rises by 0.2 m within 30 min"),
+        ("greenhouse.temperature is missing for 15 min", "gives no value to be believed for 15 min"),
         ("every day at 6", "every day at 6"),
         ("greenhouse.temperature rises above 35", "the temperature of greenhouse is above 35 °C"),
         (
             "the temperature in the greenhouse falls below 5 for 1 h",
-            "the temperature of greenhouse is below 5 °C for 1 hour",
+            "the temperature of greenhouse is below 5 °C for 1 h",
         ),
         ("greenhouse.temperature stays > 30", "the temperature of greenhouse is above 30 °C"),
     ],
@@ -396,11 +396,11 @@ def test_a_rule_in_plain_words(tmp_path):
     assert found.problems == {}
     hot, water = map(explain_rule, found.rules.values())
     assert hot == (
-        "hot: when the temperature of greenhouse is above 35 °C for 10 minutes: tell you 'The greenhouse is hot'."
-        " Never twice within 10 minutes."
+        "hot: when the temperature of greenhouse is above 35 °C for 10 min: tell you 'The greenhouse is hot'."
+        " Never twice within 10 min."
     )
     assert water == (
-        "water: every day at 6:00: switch valve1 on for 5 minutes (10 minutes if the highest value of greenhouse's"
+        "water: every day at 6:00: switch valve1 on for 5 min (10 min if the highest value of greenhouse's"
         " temperature yesterday was above 37 °C). Not done late when the board was off."
     )
 

@@ -22,7 +22,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo
 from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 from picoclaw.times import format_duration
 from picoclaw.window import count_request_bytes, split_window
 
@@ -70,12 +70,6 @@ class CommandContext:
 def describe_conversation(info: ConversationInfo) -> str:
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
     return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'all of it was taken back'}"
-
-
-def shorten_line(text: str, most: int = 300) -> str:
-    """Put a text into one line that is no longer than so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def parse_number(text: str) -> int:
@@ -237,7 +231,9 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
         line = f"{chat.model}{here if chat.model != chat.usual else ''}."
         return CommandResult("\n".join([line, *_list_model_order(chat)]))
     if len(rest) > _MAX_MODEL_NAME or len(rest.split()) > 1 or not rest.isprintable():
-        return CommandResult(f"{shorten_line(rest, 40)!r} is no name of a model: that is one word.", good=False)
+        return CommandResult(
+            f"{truncate(' '.join(rest.split()), 40)!r} is no name of a model: that is one word.", good=False
+        )
     name = "" if rest in {DEFAULT_MODEL, chat.usual} else rest
     if name or chat.model != chat.usual:
         chat.stores.sessions.set_model(chat.key, name)
@@ -259,7 +255,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
         return CommandResult("\n".join(rows) or "No sub-agent was given anything to do in this chat.")
     word, _, given = rest.partition(" ")
     if word.lower() != _CANCEL_WORD or not (number := parse_number(given)):
-        what = f"{shorten_line(rest, 40)!r} is not understood"
+        what = f"{truncate(' '.join(rest.split()), 40)!r} is not understood"
         return CommandResult(f"{what}; /tasks cancel NUMBER cancels one.", good=False)
     tasks = chat.app.subagent_tasks
     ours = {task.number for task in tasks.unfinished(chat.key)}
@@ -324,7 +320,7 @@ def undo_turn(chat: CommandContext, _rest: str) -> CommandResult:
     turn = chat.stores.sessions.undo(chat.key)
     if turn is None:
         return CommandResult("There is nothing to take back: a model is shown no earlier turn.", good=False)
-    done, said = _describe_acts(chat, turn), shorten_line(_get_user_text(chat, turn))
+    done, said = _describe_acts(chat, turn), truncate(" ".join(_get_user_text(chat, turn).split()), 300)
     return CommandResult("\n".join(filter(None, [f"Taken back: {said or 'what cannot be read'}", done])))
 
 
@@ -373,7 +369,9 @@ def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
     if wanted is None or not chat.stores.sessions.reopen(chat.key, number):
         numbers = ", ".join(str(info.number) for info in found[:_MAX_LISTED])
         has = f"it has {numbers}" if found else "it has none yet"
-        return CommandResult(f"{shorten_line(rest, 40)} is no conversation of this chat; {has}.", good=False)
+        return CommandResult(
+            f"{truncate(' '.join(rest.split()), 40)} is no conversation of this chat; {has}.", good=False
+        )
     return CommandResult(f"Conversation {number} goes on. {describe_conversation(wanted)}")
 
 

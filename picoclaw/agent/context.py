@@ -34,7 +34,7 @@ from picoclaw.skills.skill import (
 )
 from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone
 from picoclaw.tools.registry import Toolset
 from picoclaw.window import count_tool_bytes
@@ -317,7 +317,7 @@ class ContextBuilder:
                 notes.append(prompts.fill_template(self.prompts["condense"], {"parts": parts}, "parts"))
         if self.limits and mode != "minimal":
             notes.append(prompts.fill_template(self.prompts["subagent"], {"content": self.limits}, "content"))
-        cut = (prompts.escape_closing(act if len(act) <= _LONGEST_ACT else f"{act[:_LONGEST_ACT]}…") for act in acts)
+        cut = (prompts.escape_closing(truncate(act, _LONGEST_ACT)) for act in acts)
         notes += [prompts.fill_template(self.prompts["cut_off"], {"act": act}, "act") for act in cut]
         if only is not None:
             notes.append(

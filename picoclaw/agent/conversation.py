@@ -12,6 +12,7 @@ from picoclaw.messages import NO_THOUGHT, Image, Message, Thought, ToolCall
 from picoclaw.prompts import BYTES_A_TOKEN, add_header, estimate_tokens, fill_template
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import OWN_TEXT_MARK
+from picoclaw.text import truncate
 from picoclaw.window import READ_ON_TOOL, count_request_bytes, cut_result, find_result_number, format_rest_hint
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
@@ -162,7 +163,7 @@ def _shorten_calls(message: Message) -> Message:
     calls = []
     for call in message.calls:
         long = {k: v for k, v in call.arguments.items() if isinstance(v, str) and len(v) > _LONG_ARGUMENT}
-        short = {name: f"{value[:_LONG_ARGUMENT]}…" for name, value in long.items()}
+        short = {name: truncate(value, _LONG_ARGUMENT) for name, value in long.items()}
         calls.append(replace(call, arguments=call.arguments | short))
     return message._replace(calls=tuple(calls))
 

@@ -18,7 +18,7 @@ from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.store.samples import Series
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 
 CONDITION_EXAMPLES = (
     "'greenhouse.temperature > 35 for 10 minutes', 'soil.voltage a0 below 1.2', 'tank.distance rises by 0.2 in 1 hour',"
@@ -124,7 +124,9 @@ def parse_condition(text: str, zone: str = "") -> Condition:
         return found
     if plan := _parse_calendar(words, zone):
         return Calendar(words, plan)
-    raise ValueError(f"{_truncate(text)!r} is no condition picoclaw knows; write it like {CONDITION_EXAMPLES}")
+    raise ValueError(
+        f"{truncate(text, _MAX_SHOWN)!r} is no condition picoclaw knows; write it like {CONDITION_EXAMPLES}"
+    )
 
 
 def parse_check(text: str) -> SensorCondition | FileCondition:
@@ -134,7 +136,7 @@ def parse_check(text: str) -> SensorCondition | FileCondition:
         return FileCondition(found["path"].strip('"`'), _FILE_STATES[found["state"].lower()])
     if condition := _parse_sensor_condition(normalize_condition(words)):
         return condition
-    raise ValueError(f"{_truncate(words)!r} is no condition picoclaw knows; write it like {CHECK_EXAMPLES}")
+    raise ValueError(f"{truncate(words, _MAX_SHOWN)!r} is no condition picoclaw knows; write it like {CHECK_EXAMPLES}")
 
 
 def _parse_sensor_condition(words: str) -> SensorCondition | None:
@@ -156,7 +158,9 @@ def parse_gate(text: str, now: datetime) -> Gate:
     """Read the words of something that was so, such as 'greenhouse.temperature max yesterday > 37'."""
     match = _GATE.fullmatch(normalize_condition(text))
     if match is None:
-        raise ValueError(f"{_truncate(text)!r} is no comparison with the past; write it like {GATE_EXAMPLES}")
+        raise ValueError(
+            f"{truncate(text, _MAX_SHOWN)!r} is no comparison with the past; write it like {GATE_EXAMPLES}"
+        )
     series = parse_series(match["what"])
     times.parse_range(match["when"], now)
     return Gate(series, _FIGURES[match["figure"]], match["when"], _find_operator(match), _parse_number(match, series))
@@ -230,7 +234,9 @@ def parse_series(text: str) -> Series:
     if match and not _NO_NAME.search(text):
         return Series(match["sensor"], match["quantity"].lower())
     hint = find_nearest(re.split(r"[. ]", text.strip())[-1], QUANTITIES)
-    raise ValueError(f"{_truncate(text)!r} names no sensor with a quantity, such as greenhouse.temperature{hint}")
+    raise ValueError(
+        f"{truncate(text, _MAX_SHOWN)!r} names no sensor with a quantity, such as greenhouse.temperature{hint}"
+    )
 
 
 def find_bare_quantity(text: str) -> str:
@@ -267,10 +273,6 @@ def _make_interval_cron(text: str, seconds: int) -> str:
 _MAX_SHOWN = 60
 
 
-def _truncate(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-
-
 _OPERATOR_NAMES: dict[Comparison, str] = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 
 
@@ -280,7 +282,7 @@ def format_condition(found: Condition) -> str:
         return found.text
     what = f"the {found.series.quantity} of {found.series.sensor}"
     held = (
-        f" for {times.format_exact_duration(found.hold_s)}"
+        f" for {times.format_duration(found.hold_s, exact=True)}"
         if not isinstance(found, ValueChange) and found.hold_s
         else ""
     )
@@ -288,7 +290,7 @@ def format_condition(found: Condition) -> str:
         return f"{what} is {_OPERATOR_NAMES[found.op]} {format_amount(found.limit, found.series)}{held}"
     if isinstance(found, ValueChange):
         way = "rises" if found.rises else "falls"
-        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_exact_duration(found.within_s)}"
+        return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_duration(found.within_s, exact=True)}"
     return f"{what} gives no value to be believed{held}"
 
 

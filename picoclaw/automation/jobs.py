@@ -13,6 +13,7 @@ from picoclaw.occurrences import add_done, find_due, find_next
 from picoclaw.records import NamedTuple
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.text import truncate
 from picoclaw.times import format_duration
 
 GRACE_S = 60.0
@@ -116,8 +117,7 @@ def _record_failure(job: Job, status: str, why: str, wall: float) -> JobDecision
 
 
 def _describe_job(job: Job) -> str:
-    text = " ".join(job.payload.split())
-    return f"Job {job.number} ({text if len(text) <= _LONGEST_NAME else f'{text[:_LONGEST_NAME]}…'})"
+    return f"Job {job.number} ({truncate(' '.join(job.payload.split()), _LONGEST_NAME)})"
 
 
 def _check_at(job: Job, now: JobContext) -> tuple[Job, _Occurrence | None]:

@@ -31,7 +31,7 @@ from picoclaw.records import NamedTuple, asdict, dataclass, replace
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, SampleSpan, Series
 from picoclaw.text import pattern
-from picoclaw.times import format_duration, format_exact_duration
+from picoclaw.times import format_duration
 
 _GRACE_S = 120.0
 _DAY_S = 86_400.0
@@ -240,7 +240,7 @@ def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
     if state.held:
         return f"{fired}, and it is still so"
     if state.since is not None and state.boot == now.boot:
-        return f"{fired}; it has been so for {format_exact_duration(round(state.seen - state.since))}"
+        return f"{fired}; it has been so for {format_duration(round(state.seen - state.since), exact=True)}"
     return fired
 
 
@@ -449,6 +449,6 @@ def _make_sample(reading: Reading) -> RuleSample:
 
 def _format_actions(rule: Rule, seconds: float | None) -> str:
     written = rule.written
-    lasts = f" for {times.format_exact_duration(seconds)}" if seconds else ""
+    lasts = f" for {times.format_duration(seconds, exact=True)}" if seconds else ""
     switch = [f"switch {written.output} {written.level}{lasts}"] if written.output else []
     return ", ".join([*switch, *(["tell"] if written.notify else []), *(["ask the model"] if written.ask else [])])

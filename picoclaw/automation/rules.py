@@ -144,9 +144,9 @@ def describe_actions(rule: Rule) -> Iterator[str]:
     """Name what a rule does when it fires."""
     written = rule.written
     if written.output:
-        lasts = f"for {times.format_exact_duration(rule.lasts_s)}" if rule.lasts_s else "for as long as it may be"
+        lasts = f"for {times.format_duration(rule.lasts_s, exact=True)}" if rule.lasts_s else "for as long as it may be"
         other = (
-            f" ({times.format_exact_duration(rule.instead[0])} if {format_gate(rule.instead[1])})"
+            f" ({times.format_duration(rule.instead[0], exact=True)} if {format_gate(rule.instead[1])})"
             if rule.instead
             else ""
         )
@@ -163,9 +163,9 @@ def _describe_limits(rule: Rule) -> Iterator[str]:
         back = found.limit + (-rule.written.margin if found.op[0] == ">" else rule.written.margin)
         yield f"Fires anew once it has come back to {format_amount(back, found.series)}"
     if rule.again_s:
-        yield f"While it stays so, again every {times.format_exact_duration(max(rule.again_s, rule.cooldown_s))}"
+        yield f"While it stays so, again every {times.format_duration(max(rule.again_s, rule.cooldown_s), exact=True)}"
     if rule.cooldown_s:
-        yield f"Never twice within {times.format_exact_duration(rule.cooldown_s)}"
+        yield f"Never twice within {times.format_duration(rule.cooldown_s, exact=True)}"
     if isinstance(found, Calendar) and not rule.late_ok:
         yield "Not done late when the board was off"
 

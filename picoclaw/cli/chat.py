@@ -31,7 +31,7 @@ from picoclaw.daemon.signals import handle_signals, ignore_signals
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.resources import get_home
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.text import escape_unprintable, format_json, truncate
 
 if TYPE_CHECKING:
     from picoclaw.cli.remote import RemoteDaemon
@@ -370,8 +370,7 @@ class Terminal:
 
     def _dim(self, text: str) -> None:
         width = max(20, shutil.get_terminal_size().columns - 1)
-        line = " ".join(escape_unprintable(text).split())
-        print(f"{_DIM_CODE}{line if len(line) <= width else line[: width - 1] + '…'}{_RESET_CODE}")
+        print(f"{_DIM_CODE}{truncate(' '.join(escape_unprintable(text).split()), width)}{_RESET_CODE}")
 
 
 class KeyboardReader:

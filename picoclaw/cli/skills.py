@@ -14,7 +14,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
-from picoclaw.text import escape_unprintable, format_json
+from picoclaw.text import escape_unprintable, format_json, truncate
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +164,7 @@ def _to_line(text: str) -> str:
 def _truncate_line(line: str) -> str:
     """As much as fits the terminal; a file or a pipe gets it whole."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+    return truncate(line, width)
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, argparse.Namespace], int]]] = {

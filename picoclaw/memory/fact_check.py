@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from picoclaw.memory.entries import MemoryEntry, parse_entries
 from picoclaw.records import NamedTuple
-from picoclaw.text import list_terms, pattern
+from picoclaw.text import list_terms, pattern, truncate
 from picoclaw.times import MONTHS
 
 _MIN_LENGTH_RATIO = 0.5
@@ -349,7 +349,7 @@ def find_fault(old: str, new: str, longest: int) -> str:
 def quote_lines(lines: Iterable[str]) -> str:
     """Name some of the lines, shortened."""
     every = list(lines)
-    shown = [line if len(line) <= MAX_QUOTED_CHARS else f"{line[:MAX_QUOTED_CHARS]}…" for line in every[:_MAX_QUOTED]]
+    shown = [truncate(line, MAX_QUOTED_CHARS) for line in every[:_MAX_QUOTED]]
     return "; ".join(shown) + (f"; and {len(every) - _MAX_QUOTED} more" if len(every) > _MAX_QUOTED else "")
 
 

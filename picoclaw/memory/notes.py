@@ -26,7 +26,7 @@ from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explai
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
 from picoclaw.records import NamedTuple
-from picoclaw.text import fold_case, list_query_terms, list_terms, pattern
+from picoclaw.text import fold_case, list_query_terms, list_terms, pattern, truncate
 from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
 
@@ -215,6 +215,9 @@ _PLACE = pattern(
 )
 
 
+_MAX_QUOTED_CHARS = 80
+
+
 class UnknownNote(StoreError):
     """Nothing that is remembered is meant by a text."""
 
@@ -225,7 +228,9 @@ class AmbiguousNote(StoreError):
     def __init__(self, text: str, places: "list[EntryPlace]") -> None:
         listed = "\n".join(map(str, places[:_MAX_LISTED]))
         more = f"\nand {len(places) - _MAX_LISTED} more" if len(places) > _MAX_LISTED else ""
-        super().__init__(f"{_cut_text(text)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}")
+        super().__init__(
+            f"{truncate(text, _MAX_QUOTED_CHARS)!r} may be any of {len(places)}; name one by its path:line\n{listed}{more}"
+        )
 
 
 class EntryPlace(NamedTuple):
@@ -233,7 +238,7 @@ class EntryPlace(NamedTuple):
     entry: MemoryEntry
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.entry.first} {_cut_text(render_entry(self.entry), _MAX_SHOWN_CHARS)}"
+        return f"{self.path}:{self.entry.first} {truncate(render_entry(self.entry), _MAX_SHOWN_CHARS)}"
 
 
 class NoteChange(NamedTuple):
@@ -279,7 +284,9 @@ def restore_correction(home: Path, workspace: Path, correction: versions.Correct
         text = read_note_file(workspace, path) or ""
         found = next((entry for entry in parse_entries(text) if _read_entry(workspace, path, entry) == after), None)
         if found is None:
-            raise StoreError(f"{path} does not say {_cut_text(after)!r} any more; what it said before: {before!r}")
+            raise StoreError(
+                f"{path} does not say {truncate(after, _MAX_QUOTED_CHARS)!r} any more; what it said before: {before!r}"
+            )
         _keep_correction(home, versions.Correction(path, after, before), now)
         _rewrite_entries(workspace, path, {found: before})
 
@@ -359,11 +366,11 @@ def _find_named(workspace: Path, text: str) -> list[EntryPlace]:
         said = _get_named_words(text)
         found = [place for place in there if set(list_terms(said)) <= set(list_terms(render_entry(place.entry)))]
         if there and not found:
-            raise StoreError(f"{there[0]} does not say {_cut_text(said)!r}")
+            raise StoreError(f"{there[0]} does not say {truncate(said, _MAX_QUOTED_CHARS)!r}")
     else:
         found = _find_by_words(workspace, text)
     if not found:
-        raise UnknownNote(f"nothing that is remembered says {_cut_text(text)!r}")
+        raise UnknownNote(f"nothing that is remembered says {truncate(text, _MAX_QUOTED_CHARS)!r}")
     if len({make_comparison_key(place.entry.body) for place in found}) > 1:
         raise AmbiguousNote(text, found)
     return found
@@ -374,7 +381,7 @@ def _find_by_words(workspace: Path, named: str) -> list[EntryPlace]:
     wanted, stems = make_comparison_key(flatten(named)), {*list_query_terms(named)} - {"s"}
     if not stems:
         raise StoreError(
-            f"{_cut_text(named)!r} names nothing; give the words of the entry that is meant, or its path:line"
+            f"{truncate(named, _MAX_QUOTED_CHARS)!r} names nothing; give the words of the entry that is meant, or its path:line"
         )
     note_files = MemoryFiles(workspace)
     near: list[EntryPlace] = []
@@ -412,7 +419,7 @@ def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
         ((start, end),) = spans
         return clean_note(f"{body[:start]}{new}{body[end:]}"), not (body[:start] or body[end:])
     raise StoreError(
-        f"{place} would say no more than {_cut_text(new)!r}, or it is not certain which words of it change: give all that it"
+        f"{place} would say no more than {truncate(new, _MAX_QUOTED_CHARS)!r}, or it is not certain which words of it change: give all that it"
         f' is to say, or name just the words that are to be replaced, as in "{place.path}:{place.entry.first} WORDS"'
     )
 
@@ -495,10 +502,6 @@ def _rewrite_entries(workspace: Path, path: str, changes: dict[MemoryEntry, str 
     write_note_file(workspace, path, "".join(lines))
 
 
-def _cut_text(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
 # What was noted in the last days, as lines that a conversation is told once. Pure.
 
 _COMPACT_DAY = pattern(r"(\d{4})(\d\d)(\d\d)")
@@ -519,7 +522,7 @@ def format_note_lines(pages: Iterable[Page], most: int) -> list[str]:
         for entry in reversed(parse_entries(page.text)):
             said = " ".join("".join(lines[entry.first - 1 : entry.last]).split())
             line = escape_closing(f"{day} {said.removeprefix(entry.bullet.strip()).strip()}")
-            line = line if len(line) <= longest else f"{line[: longest - 1]}…"
+            line = truncate(line, longest)
             most -= len(line) + 1
             if most < 0:
                 return kept[::-1]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from picoclaw.markdown import remove_invisible
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import escape_closing, fill_template
-from picoclaw.text import escape_control_tokens, pattern
+from picoclaw.text import escape_control_tokens, pattern, truncate
 
 UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "subagent", "spawn_status"}
@@ -97,7 +97,7 @@ def sanitize_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
     For display names, labels of sensors and buses, titles.
     """
     line = " ".join(_NOT_IN_A_NAME.sub(" ", escape_control_tokens(strip_invisible(text))).split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+    return truncate(line, most)
 
 
 def is_plain_name(text: str) -> bool:

@@ -18,6 +18,7 @@ from picoclaw.security.policy import CallRequest, Decision, Effect, compute_dige
 from picoclaw.store import outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
+from picoclaw.text import truncate
 
 ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
 """refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
@@ -109,8 +110,7 @@ class Approval(NamedTuple):
     @property
     def shortly(self) -> str:
         """The beginning of the question, in one line."""
-        line = " ".join(self.question.split())
-        return line if len(line) <= _MAX_SUMMARY_CHARS else f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
+        return truncate(" ".join(self.question.split()), _MAX_SUMMARY_CHARS)
 
     @property
     def home(self) -> str:

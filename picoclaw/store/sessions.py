@@ -19,7 +19,7 @@ from picoclaw.store.conversations import (
 )
 from picoclaw.store.database import StoreConnection, Table, is_valid_row_id
 from picoclaw.store.retention import REFERENCE_TURNS, PruneResult, delete_turns, prune_conversations
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 
 _CONTEXT_HEADER = pattern(r"\A<moment>.*?</moment>\n?", re.DOTALL)
 _ASCII_PART = pattern(r"(?:(?!ss)[a-z0-9])+")  # where ss is asked for, ß may be written
@@ -114,9 +114,8 @@ def strip_context_header(text: str) -> str:
     return _CONTEXT_HEADER.sub("", text, count=1)
 
 
-def _shorten_first_words(text: str) -> str:
-    words = " ".join(strip_context_header(text).split())
-    return words if len(words) <= _MAX_FIRST_WORDS_CHARS else f"{words[: _MAX_FIRST_WORDS_CHARS - 1]}…"
+def _format_first_words(text: str) -> str:
+    return truncate(" ".join(strip_context_header(text).split()), _MAX_FIRST_WORDS_CHARS)
 
 
 def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
@@ -321,7 +320,7 @@ class Sessions(Table):
     def listed(self, key: str | None = None) -> list[ConversationInfo]:
         """List the conversations, or those of a chat, the last used first."""
         rows = self._database.select(_SELECT_CONVERSATIONS, key)
-        return [ConversationInfo(*row)._replace(first=_shorten_first_words(row[7] or "")) for row in rows]
+        return [ConversationInfo(*row)._replace(first=_format_first_words(row[7] or "")) for row in rows]
 
     def transcript(self, number: int) -> Iterator[TranscriptRow]:
         """Give all that was said in a conversation, also what was taken back or is not shown to a model any more."""

@@ -54,7 +54,7 @@ class SensorHistory:
             rows += format_summary(look)
             if len(found) == 1 and look.whole.good:
                 means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
-                rows.append(f"mean every {times.format_exact_duration(look.step_s)}: {', '.join(means)}")
+                rows.append(f"mean every {times.format_duration(look.step_s, exact=True)}: {', '.join(means)}")
             if compare:
                 past = before.get(look.series)
                 rows.append(_format_comparison(look, past) if past else f"nothing was measured {compare}")

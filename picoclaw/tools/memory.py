@@ -19,7 +19,7 @@ from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 from picoclaw.tools.registry import tool
 
 BOOST_STEP = 0.25
@@ -58,7 +58,7 @@ class MemoryTools:
             count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
-        asked = query if len(query) <= _MAX_NAME_CHARS else f"{query[:_MAX_NAME_CHARS]}…"
+        asked = truncate(query, _MAX_NAME_CHARS)
         return f"no note says anything about {asked!r} ({count} file{'' if count == 1 else 's'} searched)"
 
     @tool(effect="read", private=True)

@@ -26,6 +26,7 @@ from picoclaw.schema import (
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
+from picoclaw.text import truncate
 from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, remove_mark
 
 Effects = tuple[Effect, ...]
@@ -391,7 +392,7 @@ class TurnCalls:
         run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
         if run is None:
             return ""
-        shown = run.result if len(run.result) <= MAX_SHOWN_RESULT else f"{run.result[:MAX_SHOWN_RESULT]}…"
+        shown = truncate(run.result, MAX_SHOWN_RESULT)
         return fill_template(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
 
     def _count_repeats(self, call: ToolCall) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 from picoclaw.errors import ToolError
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
+from picoclaw.text import truncate
 from picoclaw.web.address import parse_url
 from picoclaw.web.fetch import WebClient, WebPage
 
@@ -105,4 +106,4 @@ def _parse_results(results: Any, snippet: str) -> Iterator[SearchResult]:
 
 def _clean_text(text: str, most: int) -> str:
     text = " ".join(html.unescape(re.sub(r"<[^<>]{0,200}>", "", text)).split())
-    return text if len(text) <= most else f"{text[:most]}…"
+    return truncate(text, most)

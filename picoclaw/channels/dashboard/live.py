@@ -15,6 +15,7 @@ from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.records import NamedTuple
 from picoclaw.store.outbox import OutboxMessage
+from picoclaw.text import truncate
 from picoclaw.window import remove_hints
 
 MAX_STREAM_CLIENTS = 5
@@ -134,8 +135,7 @@ class LiveTurn:
                 self._said.append(event.text)
             self._feed.publish("text", {"text": event.text})
         elif isinstance(event, ToolRun):
-            result = " ".join(remove_hints(event.result).split())
-            cut = result if len(result) <= _MAX_RESULT_CHARS else f"{result[:_MAX_RESULT_CHARS]}…"
+            cut = truncate(" ".join(remove_hints(event.result).split()), _MAX_RESULT_CHARS)
             self._feed.publish("tool", {"name": event.name, "arguments": str(event.arguments), "result": cut})
 
     def say(self, text: str) -> None:

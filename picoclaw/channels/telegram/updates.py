@@ -21,7 +21,7 @@ from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 
 _QUOTED_CHARS = 300
 _FILES = ("document", "voice", "audio", "video", "video_note", "animation")
@@ -233,9 +233,7 @@ def _list_quotes(message: dict[str, Any], me: BotIdentity) -> tuple[QuotedMessag
         text = text or _read_text(answered)
     elif not _as_dict(message.get("external_reply")):
         return ()
-    text = " ".join(text.split())
-    if len(text) > _QUOTED_CHARS:
-        text = f"{text[:_QUOTED_CHARS]}…"
+    text = truncate(" ".join(text.split()), _QUOTED_CHARS)
     return (QuotedMessage(whose, text, own),) if text else ()
 
 
