@@ -21,7 +21,7 @@ from picoclaw.errors import StoreError, TurnStopped, Unavailable
 from picoclaw.files import create_file
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import Chores
-from picoclaw.memory import notes, versions
+from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Inbound, Stop
@@ -429,6 +429,17 @@ def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
     assert versions.read_dream_log(home.config.home) == [
         f"{NIGHT:%F %R} written anew; dropped: [forgotten]; the pump is blue"
     ]
+
+
+@pytest.mark.parametrize(("fill", "old"), [("x", False), ("x" * 5, False), ("", True)])
+def test_forgetting_a_long_line_takes_its_beginning_out_of_the_log(home, fill, old):
+    """Also where the cut falls on a blank, and what an earlier version cut two characters later."""
+    line = f"the safe behind the {fill} clock opens with the number 1234 {'and so on ' * 9}".strip()
+    quoted = f"{line[:60]}…" if old else fact_check.quote_lines([line])
+    versions.log_dream(home.config.home, NIGHT, f"written anew; dropped: {quoted}; the pump is blue")
+    versions.forget_versions(home.config.home, line)
+    (said,) = versions.read_dream_log(home.config.home)
+    assert said.partition("dropped: ")[2] == "[forgotten]…; the pump is blue"
 
 
 def test_what_is_too_long_is_said_until_a_model_has_heard_it(tmp_path):

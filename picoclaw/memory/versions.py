@@ -14,6 +14,7 @@ from picoclaw.memory.entries import make_comparison_key, parse_entries, split_li
 from picoclaw.memory.fact_check import MAX_QUOTED_CHARS
 from picoclaw.memory.files import explain_failure
 from picoclaw.records import NamedTuple
+from picoclaw.text import truncate
 
 MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
 HISTORY_FOLDER = "memory-history"
@@ -92,7 +93,9 @@ def _forget_text(home: Path, said: str) -> None:
             except FileNotFoundError:
                 continue
             if path.name == _LOG:
-                shown = re.escape(" ".join(said.split())[:MAX_QUOTED_CHARS])
+                whole = " ".join(said.split())
+                shown = re.escape(truncate(whole, MAX_QUOTED_CHARS).removesuffix("…"))
+                shown += "[^…]{0,2}" * (len(whole) > MAX_QUOTED_CHARS)  # lines of earlier versions hold that much more
                 quoted = rf"(?<=[:;(] ){shown}(?=[…;,)]|$)|(?<=\(){shown}(?=[…;,)])"
                 new = re.sub(quoted, "[forgotten]", old, flags=re.MULTILINE)
             else:
