@@ -214,7 +214,7 @@ def ended(folder):
 
 
 def switched(folder):
-    """How often the valve was switched on, as the keeper has written down."""
+    """How often the valve was switched on, as the supervisor has written down."""
     return (folder / "outputs.audit").read_text().count('"act": "on"') if (folder / "outputs.audit").exists() else 0
 
 

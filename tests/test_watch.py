@@ -1,4 +1,4 @@
-"""Sampling and following rules: with a simulated board, a real database and a real keeper of outputs."""
+"""Sampling and following rules: with a simulated board, a real database and a real supervisor of outputs."""
 
 import subprocess
 import sys
@@ -351,7 +351,7 @@ instead = "10 minutes if greenhouse.temperature max yesterday > 37"
 
 
 class Valve:
-    """Stands where the arbiter's client stands, and remembers what was asked for."""
+    """Stands where the request handler's client stands, and remembers what was asked for."""
 
     def __init__(self):
         self.asked, self.problem = [], ""
@@ -627,7 +627,7 @@ def test_a_rule_drives_an_output_within_one_sample_of_its_condition(house):
 
 
 def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
-    """With the real clock, a real thread, a real keeper: within a sample and what a process needs to start."""
+    """With the real clock, a real thread, a real supervisor: within a sample and what a process needs to start."""
     (tmp_path / "rules.toml").write_text(FAN)
     (tmp_path / "outputs.toml").write_text(VALVE)
     outputs = config.load_outputs(tmp_path / "outputs.toml").outputs

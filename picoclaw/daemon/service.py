@@ -109,7 +109,9 @@ class DaemonService(MessageQueue):
         try:
             wakeup = Wakeup(home, "-outputs")
         except OSError as error:
-            self.note(f"what a killed keeper leaves on is not noticed: {explain_os_error(error)}")
+            self.note(
+                f"cannot watch the output supervisor; if it is killed, outputs may stay on: {explain_os_error(error)}"
+            )
             yield
             return
         watch = partial(watch_outputs, home, board, wakeup.fileno(), ended.is_set, say=self.note)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MAX_NEXT_JOBS = 3
 _SUPERVISOR_TIMEOUT_S = 0.3
-_LEFT_ON_WARNING = "something may have been left on, and no keeper looks after it: `picoclaw outputs safe`"
+_LEFT_ON_WARNING = "an output may still be on, and no supervisor controls it: run `picoclaw outputs safe`"
 _MIN_FREE_BYTES = 100 * MEGABYTE
 StatusDict = dict[str, Any]
 
@@ -88,7 +88,7 @@ def _get_database_status(database: Database, now: datetime) -> StatusDict:
 
 
 def get_outputs_status(home: Path) -> StatusDict:
-    """Ask the supervisor of the outputs, if one lives; none is started for that."""
+    """Ask the output supervisor, if one lives; none is started for that."""
     if not (home / endpoint.LOCK_FILE).exists() or not (connection := endpoint.connect(home, _SUPERVISOR_TIMEOUT_S)):
         stopped = "by a person" if (home / endpoint.STOP_FILE).exists() else ""
         problems = [_LEFT_ON_WARNING] if (home / endpoint.LIVE_FILE).exists() else []
@@ -96,7 +96,7 @@ def get_outputs_status(home: Path) -> StatusDict:
     with connection, suppress(OSError, ValueError):
         answer = endpoint.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}
-    return {"stopped": "", "outputs": [], "problems": ["the keeper of the outputs does not answer"]}
+    return {"stopped": "", "outputs": [], "problems": ["the output supervisor does not answer"]}
 
 
 class DaemonStatus:

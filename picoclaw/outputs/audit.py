@@ -92,7 +92,7 @@ def _is_valid_time(t: object) -> bool:
 
 
 def _replay_boot(history: History, acts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Add the records of one boot; returns how long each open spell may have lasted."""
+    """Add the records of one boot; returns how long each open period may have lasted."""
     asked: dict[str, float] = {}
     for said in acts:
         act, name, t = said.get("act"), str(said.get("name", "")), float(said["t"])
@@ -101,37 +101,37 @@ def _replay_boot(history: History, acts: Sequence[Mapping[str, Any]]) -> dict[st
             history.update(_parse_history(said.get("history")))
         elif act in {"on", "renew"}:
             asked[name] = float(said.get("seconds", 0))
-            spells = history.setdefault(name, [])
-            if not spells or spells[-1].ended is not None:
-                spells.append(OnPeriod(t))
+            periods = history.setdefault(name, [])
+            if not periods or periods[-1].ended is not None:
+                periods.append(OnPeriod(t))
         elif act in {"off", "safe"}:
             _close_period(history.get(name, []), t)
         elif act == "cancelled":  # it was written down, and not switched on then
             if name in history and history[name] and history[name][-1].ended is None:
                 history[name].pop()
         elif act in {"start", "rescue"}:
-            for spells in history.values():
-                _close_period(spells, t)
+            for periods in history.values():
+                _close_period(periods, t)
     return asked
 
 
-def _close_period(spells: list[OnPeriod], t: float) -> None:
-    if spells and spells[-1].ended is None:
-        spells[-1] = OnPeriod(spells[-1].began, t)
+def _close_period(periods: list[OnPeriod], t: float) -> None:
+    if periods and periods[-1].ended is None:
+        periods[-1] = OnPeriod(periods[-1].began, t)
 
 
 def _end_boot(history: History, asked: Mapping[str, float], last: float) -> None:
-    for name, spells in history.items():
-        if spells and spells[-1].ended is None:
-            spells[-1] = OnPeriod(min(spells[-1].began, last - asked.get(name, 0.0)), last)
-        spells[:] = [OnPeriod(s.began - last, None if s.ended is None else s.ended - last) for s in spells]
+    for name, periods in history.items():
+        if periods and periods[-1].ended is None:
+            periods[-1] = OnPeriod(min(periods[-1].began, last - asked.get(name, 0.0)), last)
+        periods[:] = [OnPeriod(s.began - last, None if s.ended is None else s.ended - last) for s in periods]
 
 
 def _parse_history(history: Any) -> History:
     """What a rotated file's first record says; what is not of its shape is left out."""
     found: History = {}
-    for name, spells in history.items() if isinstance(history, dict) else ():
-        pairs = spells if isinstance(spells, list) else []
+    for name, periods in history.items() if isinstance(history, dict) else ():
+        pairs = periods if isinstance(periods, list) else []
         found[name] = [OnPeriod(*pair) for pair in pairs if isinstance(pair, list) and _is_period(pair)]
     return found
 

@@ -1,4 +1,4 @@
-"""The client's side of outputs: reaches the keeper, starts one where there is none, and stops without one.
+"""The client's side of outputs: reaches the supervisor, starts one where there is none, and stops without one.
 
 Sources: posix_spawn(3), unix(7).
 """
@@ -39,10 +39,10 @@ class OutputRefused(ToolError):
 
 
 class OutputsClient:
-    """One client of the keeper. What it switches on goes off when it ends without having said `leave`."""
+    """One client of the supervisor. What it switches on goes off when it ends without having said `leave`."""
 
     def __init__(self, home: Path, board: Callable[[], str]) -> None:
-        """`board()` names the board, `sim` or `linux`, for a keeper that has to be started."""
+        """`board()` names the board, `sim` or `linux`, for a supervisor that has to be started."""
         self._home = home
         self._board = board
         self._named = ""
@@ -105,7 +105,7 @@ class OutputsClient:
         return output is not None and output.confirm
 
     def recover(self) -> None:
-        """Make safe what a keeper that was killed has left on."""
+        """Make safe what a supervisor that was killed has left on."""
         if (self._home / endpoint.LIVE_FILE).exists():
             with contextlib.suppress(OutputRefused):  # one that lives does that itself
                 self.list()
@@ -121,7 +121,7 @@ class OutputsClient:
     def close(self) -> None:
         """End; what was switched on goes off. May be called twice.
 
-        Hanging up is enough for a keeper that lives. That both of its processes have just been killed shows only in an
+        Hanging up is enough for a supervisor that lives. That both of its processes have just been killed shows only in an
         answer that does not come; then we are the last who can do it.
         """
         atexit.unregister(self.close)
@@ -136,9 +136,9 @@ class OutputsClient:
                     return
 
     def _released(self) -> bool:
-        """Have what is on for us switched off; False when no keeper says that it has done that."""
+        """Have what is on for us switched off; False when no supervisor says that it has done that."""
         if self._connection is None or not self._lock.acquire(timeout=_RELEASE_TIMEOUT_S):
-            return False  # a request is under way: a keeper that lives notices that we hang up
+            return False  # a request is under way: a supervisor that lives notices that we hang up
         try:
             exchange(self._connection, {"do": "release"}, _RELEASE_TIMEOUT_S)
         except (OSError, ValueError):
@@ -156,7 +156,7 @@ class OutputsClient:
             self._connection = None
 
     def _guard(self) -> None:
-        """While something of ours may be on, a thread notices that the keeper's processes are gone or hang."""
+        """While something of ours may be on, a thread notices that the supervisor's processes are gone or hang."""
         if self._connection is not None and self._guarded is not self._connection:
             self._guarded = self._connection
             self._left = threading.Event()
@@ -181,19 +181,19 @@ class OutputsClient:
             return _check_answer(self._exchanged(request | {"board": self._kind()}))
 
     def _kind(self) -> str:
-        """Name the board once: the keeper refuses to switch anything for a client that means another one."""
+        """Name the board once: the supervisor refuses to switch anything for a client that means another one."""
         self._named = self._named or self._board()
         return self._named
 
     def _exchanged(self, request: Answer) -> Answer:
-        """A connection may be dead, because its keeper was not needed any more, or just before it was."""
+        """A connection may be dead, because its supervisor was not needed any more, or just before it was."""
         for _ in range(_TRIES):
             self._connection = self._connection or connect_supervisor(self._home, self._board)
             with contextlib.suppress(ConnectionError):
                 return self._answered(self._connection, request)
             self._drop()
         raise HardwareError(
-            "the keeper of the outputs ended, everything goes to its safe level; see `picoclaw outputs audit`"
+            "the output supervisor ended, everything goes to its safe level; see `picoclaw outputs audit`"
         )
 
     def _answered(self, connection: socket.socket, request: Answer) -> Answer:
@@ -205,7 +205,7 @@ class OutputsClient:
             raise
         except (OSError, ValueError) as error:
             raise HardwareError(
-                f"the keeper of the outputs does not answer ({error}): try `picoclaw outputs safe`"
+                f"the output supervisor does not answer ({error}): try `picoclaw outputs safe`"
             ) from None
         finally:
             if answer is None:
@@ -217,7 +217,7 @@ def _check_answer(answer: Answer) -> Answer:
     """Return an answer that is a yes; raises OutputRefused or HardwareError for a no."""
     if not answer.get("ok"):
         kind = HardwareError if answer.get("rule") == "hardware" else OutputRefused
-        raise kind(str(answer.get("text", "the keeper of the outputs gave no reason")))
+        raise kind(str(answer.get("text", "the output supervisor gave no reason")))
     return answer
 
 
@@ -235,7 +235,7 @@ def _watch_connection(
 
 
 def connect_supervisor(home: Path, board: Callable[[], str]) -> socket.socket:
-    """Connect to the keeper, starting one if need be. Raises HardwareError saying why there is none."""
+    """Connect to the supervisor, starting one if need be. Raises HardwareError saying why there is none."""
     said = ""
     for _ in range(3):  # one that is just ending still has the lock for a moment
         if connection := endpoint.connect(home, _ANSWER_TIMEOUT_S):
@@ -252,11 +252,11 @@ def connect_supervisor(home: Path, board: Callable[[], str]) -> socket.socket:
         "": f"see {home / _LOG_FILE}",
         "busy": "another one holds the lock and does not answer: `picoclaw outputs safe`",
     }
-    raise HardwareError(f"the keeper of the outputs could not be started: {why.get(said, said)}")
+    raise HardwareError(f"the output supervisor could not be started: {why.get(said, said)}")
 
 
 def _start_supervisor(home: Path, kind: str) -> str:
-    """Start a keeper in a session of its own and wait until it is ready; returns what it says."""
+    """Start a supervisor in a session of its own and wait until it is ready; returns what it says."""
     package = str(Path(__file__).parents[2])
     words = [sys.executable, "-P", "-m", "picoclaw.outputs.supervisor", str(home), kind]
     kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
@@ -287,7 +287,7 @@ def _start_supervisor(home: Path, kind: str) -> str:
 
 
 def _open_log(home: Path) -> int:
-    """Where a keeper that fails says so at length."""
+    """Where a supervisor that fails says so at length."""
     with contextlib.suppress(OSError):
         file = os.open(home / _LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if os.fstat(file).st_size > _LONGEST_LOG:

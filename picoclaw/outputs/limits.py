@@ -50,13 +50,13 @@ class SensorSample(NamedTuple):
 class LimitContext(NamedTuple):
     """All that a rule looks at besides the declaration and the wish.
 
-    `wall` is local time, None when the clock is not to be trusted. `spells` are by output, the oldest first.
+    `wall` is local time, None when the clock is not to be trusted. `periods` are by output, the oldest first.
     `plain` are the outputs that are only on or off because their part is.
     """
 
     now: float
     wall: datetime | None
-    spells: Mapping[str, Sequence[OnPeriod]]
+    periods: Mapping[str, Sequence[OnPeriod]]
     outputs: Mapping[str, OutputConfig]
     sample: SensorSample | None = None
     stopped: str = ""
@@ -84,13 +84,13 @@ def resolve_seconds(output: OutputConfig, ask: OutputRequest, moment: LimitConte
 
 
 def _get_remaining_s(output: OutputConfig, moment: LimitContext) -> float:
-    spell = _get_open_period(output, moment)
-    return output.longest_on_s - (moment.now - spell.began if spell else 0.0)
+    period = _get_open_period(output, moment)
+    return output.longest_on_s - (moment.now - period.began if period else 0.0)
 
 
 def _get_open_period(output: OutputConfig, moment: LimitContext) -> OnPeriod | None:
-    spells = moment.spells.get(output.name, ())
-    return spells[-1] if spells and spells[-1].ended is None else None
+    periods = moment.periods.get(output.name, ())
+    return periods[-1] if periods and periods[-1].ended is None else None
 
 
 def _check_who(output: OutputConfig, ask: OutputRequest, _: LimitContext) -> str:
@@ -138,17 +138,17 @@ def _check_longest_on(output: OutputConfig, ask: OutputRequest, moment: LimitCon
 
 
 def _check_shortest_off(output: OutputConfig, _: OutputRequest, moment: LimitContext) -> str:
-    spells = moment.spells.get(output.name, ())
-    if not spells or spells[-1].ended is None:
+    periods = moment.periods.get(output.name, ())
+    if not periods or periods[-1].ended is None:
         return ""
-    rest = spells[-1].ended + output.shortest_off_s - moment.now
+    rest = periods[-1].ended + output.shortest_off_s - moment.now
     return f"{output.name} has to rest for {output.shortest_off_s:g} s: wait {math.ceil(rest)} s" if rest > 0 else ""
 
 
 def _check_duty(output: OutputConfig, ask: OutputRequest, moment: LimitContext) -> str:
     if output.duty_s_per_hour is None:
         return ""
-    left = output.duty_s_per_hour - sum_on_time(moment.spells.get(output.name, ()), moment.now)
+    left = output.duty_s_per_hour - sum_on_time(moment.periods.get(output.name, ()), moment.now)
     # An hour that begins now holds no more than an hour of it.
     if min(resolve_seconds(output, ask, moment), HOUR_S) <= left or output.duty_s_per_hour >= HOUR_S:
         return ""
@@ -156,16 +156,16 @@ def _check_duty(output: OutputConfig, ask: OutputRequest, moment: LimitContext) 
     return f"{output.name} may be on {output.duty_s_per_hour:g} s of any hour, {max(0, math.floor(left))} s are left: {hint}"
 
 
-def sum_on_time(spells: Sequence[OnPeriod], now: float) -> float:
+def sum_on_time(periods: Sequence[OnPeriod], now: float) -> float:
     """Seconds away from the safe level in the hour before now."""
     since = now - HOUR_S
-    return sum(max(0.0, (now if s.ended is None else s.ended) - max(s.began, since)) for s in spells)
+    return sum(max(0.0, (now if s.ended is None else s.ended) - max(s.began, since)) for s in periods)
 
 
 def _check_toggles(output: OutputConfig, _: OutputRequest, moment: LimitContext) -> str:
     if output.toggles_per_hour is None or _get_open_period(output, moment):
         return ""
-    recent = sum(spell.began > moment.now - HOUR_S for spell in moment.spells.get(output.name, ()))
+    recent = sum(period.began > moment.now - HOUR_S for period in moment.periods.get(output.name, ()))
     if recent < output.toggles_per_hour:
         return ""
     return f"{output.name} was switched on {recent} times in the last hour, its limit is {output.toggles_per_hour}"
@@ -214,8 +214,8 @@ _CHECKS: tuple[tuple[str, Callable[[OutputConfig, OutputRequest, LimitContext], 
 RULE_NAMES = ("stop", "configuration", "unknown output", *(name for name, _ in _CHECKS), "audit")
 
 
-def prune_periods(spells: Sequence[OnPeriod], output: OutputConfig | None, now: float) -> Iterator[OnPeriod]:
+def prune_periods(periods: Sequence[OnPeriod], output: OutputConfig | None, now: float) -> Iterator[OnPeriod]:
     """Keep what a rule can still look at: an hour, the longest rest, and always the last."""
     horizon = now - max(HOUR_S, output.shortest_off_s if output else 24 * HOUR_S)
-    yield from (s for s in spells[:-1] if s.ended is None or s.ended > horizon)
-    yield from spells[-1:]
+    yield from (s for s in periods[:-1] if s.ended is None or s.ended > horizon)
+    yield from periods[-1:]

@@ -1,6 +1,6 @@
-"""Brings everything to its safe level: by asking the keeper, by ending one that hangs, or alone. Imports little.
+"""Brings everything to its safe level: by asking the supervisor, by ending one that hangs, or alone. Imports little.
 
-`look_after` does that for what a keeper has left on, in a thread of whoever has to notice it. Source: pidfd_open(2).
+`look_after` does that for what a supervisor has left on, in a thread of whoever has to notice it. Source: pidfd_open(2).
 """
 
 import contextlib
@@ -22,15 +22,15 @@ _ANSWER_S = 0.1
 _LOCK_WAIT_S = 0.05
 _KILL_TIMEOUT_S = 1.0
 _RECOVER_S = 2.0
-"""How long a keeper may take to answer before it is ended, when something is on that it may not look after."""
+"""How long a supervisor may take to answer before it is ended, when something is on that it may not look after."""
 _LATE_GRACE_S, _RECHECK_S = 1.0, 1.0
 _PROCESSES = 2
 
 
 def stop_outputs(home: Path, board: Callable[[], str], who: str, *, stop: bool = True) -> str:
-    """Bring everything to its safe level, with the keeper's help, or against its will, or without one.
+    """Bring everything to its safe level, with the supervisor's help, or against its will, or without one.
 
-    `stop` keeps it there until a person resumes; that is on the disk first, so that a keeper that is just beginning
+    `stop` keeps it there until a person resumes; that is on the disk first, so that a supervisor that is just beginning
     switches nothing on; but a disk that takes nothing is not waited for. Raises HardwareError naming what could not be
     made safe.
     """
@@ -69,9 +69,9 @@ def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool
 
 
 def recover_outputs(home: Path, board: Callable[[], str]) -> bool:
-    """Make safe what was left on by a keeper that was killed or hangs; tells whether nothing is left to do.
+    """Make safe what was left on by a supervisor that was killed or hangs; tells whether nothing is left to do.
 
-    A keeper that answers does it itself. One that holds the lock and does not answer is ended. Raises OSError.
+    A supervisor that answers does it itself. One that holds the lock and does not answer is ended. Raises OSError.
     """
     return _try_recover(home, board, time.monotonic() + _RECOVER_S) is not False
 
@@ -80,7 +80,7 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
     """Do it; returns whether everything is safe now, None where there is nothing to do."""
     from picoclaw.outputs.supervisor.rescue import rescue
 
-    why, lock = "its keeper was killed", -1
+    why, lock = "its supervisor was killed", -1
     while lock < 0:
         if not (home / endpoint.LIVE_FILE).exists():
             return None
@@ -88,7 +88,7 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
         if lock < 0 and _list_outputs(home, max(_LOCK_WAIT_S, until - time.monotonic())) is not None:
             return None
         if lock < 0 and time.monotonic() >= until:
-            why, lock = "its keeper did not answer", _kill_supervisor(home, gently=False)
+            why, lock = "its supervisor did not answer", _kill_supervisor(home, gently=False)
             if lock < 0:
                 return False
     try:
@@ -100,7 +100,7 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
 
 
 def _list_outputs(home: Path, seconds: float) -> Sequence[Any] | None:
-    """Ask the keeper for its outputs; None when none answers."""
+    """Ask the supervisor for its outputs; None when none answers."""
     found = endpoint.ask(home, {"do": "list"}, seconds).get("outputs")
     return found if isinstance(found, list) else None
 
@@ -115,10 +115,10 @@ def watch_outputs(
     due: Callable[[], float] = lambda: 0.0,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Until `is_over()`, make safe what is on and no keeper looks after any more; `say` is told of it.
+    """Until `is_over()`, make safe what is on and no supervisor looks after any more; `say` is told of it.
 
-    Sleeps until `wake` has something or its other end is closed, until `line`, a connection to the keeper, or one of
-    the keeper's processes ends, or until a lease should have: at `due()` by boottime, or when the keeper says. Without
+    Sleeps until `wake` has something or its other end is closed, until `line`, a connection to the supervisor, or one of
+    the supervisor's processes ends, or until a lease should have: at `due()` by boottime, or when the supervisor says. Without
     a `line` any more it ends when nothing is on.
     """
     said, is_cut = "", False
@@ -144,7 +144,7 @@ def watch_outputs(
 
 
 def _check_outputs(home: Path, board: Callable[[], str], processes: int, due: float) -> tuple[float | None, str]:
-    """Look once whether a keeper looks after what is on; returns when to look again, and what is to be told."""
+    """Look once whether a supervisor looks after what is on; returns when to look again, and what is to be told."""
     if not (home / endpoint.LIVE_FILE).exists():
         return None, ""
     if processes == _PROCESSES and (early := due + _LATE_GRACE_S - boottime()) > 0:
@@ -160,13 +160,13 @@ def _check_outputs(home: Path, board: Callable[[], str], processes: int, due: fl
     if is_safe is None:
         return _RECHECK_S, ""
     if not is_safe:
-        return _RECHECK_S, f"what a keeper left on is not safe ({why}): cut the power of the loads"
-    return None, "outputs were left on by a keeper that was killed or hung; they were brought to their safe level"
+        return _RECHECK_S, f"what a supervisor left on is not safe ({why}): cut the power of the loads"
+    return None, "outputs were left on by a supervisor that was killed or hung; they were brought to their safe level"
 
 
 @contextlib.contextmanager
 def _open_pidfds(home: Path) -> Iterator[list[int]]:
-    """Open a descriptor for each process of the keeper that lives; it becomes readable when that ends."""
+    """Open a descriptor for each process of the supervisor that lives; it becomes readable when that ends."""
     files: list[int] = []
     try:
         for pid in endpoint.read_holder(home)[:2] if (home / endpoint.LIVE_FILE).exists() else ():
@@ -182,7 +182,7 @@ def _open_pidfds(home: Path) -> Iterator[list[int]]:
 
 
 def recover_and_report(home: Path, board: Callable[[], str]) -> str:
-    """Make safe what a keeper that was killed has left on; returns what is wrong, nothing when all is well.
+    """Make safe what a supervisor that was killed has left on; returns what is wrong, nothing when all is well.
 
     Needs neither outputs.toml nor a configuration that can be read: what may be on is in the marker.
     """
@@ -205,9 +205,9 @@ def _resolve_board(board: Callable[[], str]) -> str:
 
 
 def _kill_supervisor(home: Path, *, gently: bool) -> int:
-    """End a keeper that lives and does not answer: both processes at once, or `gently` by its watch at first.
+    """End a supervisor that lives and does not answer: both processes at once, or `gently` by its watchdog at first.
 
-    A watch that is told so ends the hands, and keeps everything stopped. One that is just beginning changes its
+    A watchdog that is told so ends the worker, and keeps everything stopped. One that is just beginning changes its
     processes, so that they are looked up again each time. Returns the descriptor of its lock, -1 when that cannot be
     had.
     """

@@ -1,7 +1,7 @@
 """Kills processes at random moments while an output is on, and looks how long it stays on: `kills.py --runs 1000`.
 
-Each run: a real client process has a real keeper switch a line of the simulated board on; then one of client, hands
-and watch, or hands and watch at once, gets SIGKILL, or one of the three gets SIGSTOP. The level must be the safe one
+Each run: a real client process has a real supervisor switch a line of the simulated board on; then one of client, worker
+and watchdog, or worker and watchdog at once, gets SIGKILL, or one of the three gets SIGSTOP. The level must be the safe one
 within the lease plus a second.
 """
 
@@ -23,7 +23,7 @@ from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.supervisor import endpoint
 
-VICTIMS = ("client", "hands", "watch", "both", "client stopped", "hands stopped", "watch stopped")
+VICTIMS = ("client", "worker", "watchdog", "both", "client stopped", "worker stopped", "watchdog stopped")
 LIMIT_S = 1.0
 ON_FIRST = 0.85
 NOBODY = 1 << 22  # above every pid
@@ -99,7 +99,7 @@ def awaited(home):
 def targets(home, who, client_pid):
     """With "both" the client lives, or else nobody is left to do anything."""
     holder = endpoint.read_holder(home)
-    pids = {"client": [client_pid], "hands": [holder.hands], "watch": [holder.watch], "both": holder[:2]}[who]
+    pids = {"client": [client_pid], "worker": [holder.worker], "watchdog": [holder.watchdog], "both": holder[:2]}[who]
     return [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
 
 
@@ -128,7 +128,7 @@ def finished(home, pid):
             os.kill(left or NOBODY, number)
     os.waitpid(pid, 0)
     lock = endpoint.take_lock(home, 5.0)
-    assert lock >= 0, f"a keeper of {home} did not end"
+    assert lock >= 0, f"a supervisor of {home} did not end"
     os.close(lock)
 
 

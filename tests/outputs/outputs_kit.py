@@ -1,4 +1,4 @@
-"""What the tests of the outputs share: a home with declarations that are armed, and hands on a clock."""
+"""What the tests of the outputs share: a home with declarations that are armed, and a supervisor on a clock."""
 
 import os
 import signal
@@ -56,9 +56,9 @@ def alive(pid):
 
 
 def ended(home):
-    """Wait until no keeper holds the lock."""
+    """Wait until no supervisor holds the lock."""
     lock = endpoint.take_lock(home, 5.0)
-    assert lock >= 0, "the keeper did not end"
+    assert lock >= 0, "the supervisor did not end"
     os.close(lock)
 
 
@@ -85,10 +85,10 @@ def leave_on(home):
 
 
 HARMS = {
-    "both killed": {"watch": signal.SIGKILL, "hands": signal.SIGKILL},
-    "watch frozen, hands killed": {"watch": signal.SIGSTOP, "hands": signal.SIGKILL},
-    "hands frozen, watch killed": {"hands": signal.SIGSTOP, "watch": signal.SIGKILL},
-    "both frozen": {"hands": signal.SIGSTOP, "watch": signal.SIGSTOP},
+    "both killed": {"watchdog": signal.SIGKILL, "worker": signal.SIGKILL},
+    "watchdog frozen, worker killed": {"watchdog": signal.SIGSTOP, "worker": signal.SIGKILL},
+    "worker frozen, watchdog killed": {"worker": signal.SIGSTOP, "watchdog": signal.SIGKILL},
+    "both frozen": {"worker": signal.SIGSTOP, "watchdog": signal.SIGSTOP},
 }
 
 
@@ -150,10 +150,10 @@ class Stubborn(OutputDrivers):
 
 
 class Desk:
-    """An arbiter on a simulated board, with the test's clock."""
+    """A request handler on a simulated board, with the test's clock."""
 
     def __init__(self, home, wall=None, clock=None, written=None):
-        """With `written` the journal has a thread, as a real keeper's has."""
+        """With `written` the journal has a thread, as a real supervisor's has."""
         self.home = home
         self.clock = clock or Clock()
         self.samples = Samples()
@@ -161,7 +161,7 @@ class Desk:
         self.board = SimBoard(state=home / "sim")
         self.terminals = Stubborn(self.board, home)
         self.leases = Leases(home, self.terminals, self.clock, self._promise, written)
-        self.arbiter = RequestHandler(
+        self.handler = RequestHandler(
             home,
             self.leases,
             self.samples,
@@ -169,7 +169,7 @@ class Desk:
             lambda: wall,
             self.board,
         )
-        self.arbiter.begin()
+        self.handler.begin()
 
     def _promise(self, moment):
         self.promises.append(moment)
@@ -177,8 +177,8 @@ class Desk:
 
     def ask(self, do, name="pump", client=1, **more):
         given = {"do": do, "name": name, "who": "owner", **more}
-        answer = self.arbiter.request(given, client, self.clock.now)
-        self.arbiter.flush()
+        answer = self.handler.request(given, client, self.clock.now)
+        self.handler.flush()
         return answer
 
     def on(self, name="pump", seconds=60, client=1, **more):
@@ -186,5 +186,5 @@ class Desk:
 
     def later(self, seconds):
         self.clock.now += seconds
-        self.arbiter.tick()
-        self.arbiter.flush()
+        self.handler.tick()
+        self.handler.flush()

@@ -143,7 +143,7 @@ ACTS = [
 
 
 @pytest.mark.parametrize(
-    ("acts", "spells"),
+    ("acts", "periods"),
     [
         (ACTS[:1], [OnPeriod(10)]),
         (ACTS[:2], [OnPeriod(10, 20)]),
@@ -155,11 +155,11 @@ ACTS = [
         ([(5, "off", {})], []),
     ],
 )
-def test_within_a_boot_it_is_exact(tmp_path, clock, acts, spells):
+def test_within_a_boot_it_is_exact(tmp_path, clock, acts, periods):
     for t, act, more in acts:
         clock.at(t)
         audit.write_record(tmp_path, act, name="pump", **more)
-    assert audit.replay(tmp_path).get("pump", []) == spells
+    assert audit.replay(tmp_path).get("pump", []) == periods
 
 
 def test_an_earlier_boot_ended_when_this_one_began(tmp_path, clock):

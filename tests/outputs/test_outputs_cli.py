@@ -279,7 +279,7 @@ def test_what_was_left_on_is_said(tmp_path):
     home = make_home(tmp_path / "picoclaw", PUMP)
     leave_on(home)
     said = picoclaw(tmp_path, "status")
-    assert "something may have been left on" in said.stdout
+    assert "an output may still be on" in said.stdout
     assert "outputs safe" in said.stdout
     assert "brought to its safe level" not in said.stdout
     picoclaw(tmp_path, "outputs", "--board", "sim", "safe")
@@ -301,8 +301,8 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             assert pin(home) == 0
             return
         daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists(), 10)
-        assert "left on by a keeper" in daemon.says("left on")
-        assert "left on by a keeper" in picoclaw(tmp_path, "status").stdout
+        assert "left on by a supervisor" in daemon.says("left on")
+        assert "left on by a supervisor" in picoclaw(tmp_path, "status").stdout
         daemon.process.terminate()
         daemon.ends()
 

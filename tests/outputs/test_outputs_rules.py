@@ -25,10 +25,10 @@ def output(**more):
     return OutputConfig(**{"kind": "pump", "longest_on_s": 600.0, "name": "pump", "line": "GPIO17", **more})
 
 
-def moment(*outputs, wall="12:00", spells=(), **more):
+def moment(*outputs, wall="12:00", periods=(), **more):
     known = {one.name: one for one in outputs or (output(),)}
     clock = datetime.fromisoformat(f"2026-07-01 {wall}") if wall else None
-    return LimitContext(NOW, clock, {"pump": list(spells)} | more.pop("others", {}), known, **more)
+    return LimitContext(NOW, clock, {"pump": list(periods)} | more.pop("others", {}), known, **more)
 
 
 def ask(level=100.0, seconds=60.0, who="owner"):
@@ -55,19 +55,24 @@ ON = OnPeriod(NOW - 100)
         ("hours", "it is 12:00", ask(), moment(output(hours="22:00-06:00"))),
         ("value", "only on or off, not 50 %", ask(level=50.0), moment()),
         ("longest_on", "at most 600 seconds", ask(seconds=601.0), moment()),
-        ("longest_on", "since it was switched on: ask for at most 500", ask(seconds=501.0), moment(spells=[ON])),
-        ("longest_on", "switch it off first", ask(), moment(spells=[OnPeriod(NOW - 600)])),
+        ("longest_on", "since it was switched on: ask for at most 500", ask(seconds=501.0), moment(periods=[ON])),
+        ("longest_on", "switch it off first", ask(), moment(periods=[OnPeriod(NOW - 600)])),
         ("longest_on", "more than 0", ask(seconds=0.0), moment()),
-        ("shortest_off", "wait 20 s", ask(), moment(output(shortest_off_s=30.0), spells=[OnPeriod(0, NOW - 10)])),
+        ("shortest_off", "wait 20 s", ask(), moment(output(shortest_off_s=30.0), periods=[OnPeriod(0, NOW - 10)])),
         (
             "duty",
             "at most 20 seconds",
             ask(),
-            moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 90, NOW - 10)]),
+            moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 90, NOW - 10)]),
         ),
-        ("duty", "0 s are left: wait", ask(), moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 200, NOW)])),
-        ("duty", "at most 20 seconds", ask(), moment(output(duty_s_per_hour=120.0), spells=[ON])),
-        ("toggles", "2 times", ask(), moment(output(toggles_per_hour=2), spells=[OnPeriod(NOW - 9, NOW - 8)] * 2)),
+        (
+            "duty",
+            "0 s are left: wait",
+            ask(),
+            moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 200, NOW)]),
+        ),
+        ("duty", "at most 20 seconds", ask(), moment(output(duty_s_per_hour=120.0), periods=[ON])),
+        ("toggles", "2 times", ask(), moment(output(toggles_per_hour=2), periods=[OnPeriod(NOW - 9, NOW - 8)] * 2)),
         ("exclusion", "with fan, which is on", ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [ON]})),
         (
             "exclusion",
@@ -101,7 +106,7 @@ def test_a_rule_that_speaks_against_it(rule, said, wish, now):
         (ask(), moment()),
         (ask(seconds=None), moment()),
         (ask(seconds=600.0), moment()),
-        (ask(seconds=500.0), moment(spells=[ON])),
+        (ask(seconds=500.0), moment(periods=[ON])),
         (ask(level=50.0), moment(output(pwm="pwmchip0/0"))),
         (ask(who="cron"), moment(output(who=["cron"]))),
         (ask(), moment(wall=None)),
@@ -109,13 +114,13 @@ def test_a_rule_that_speaks_against_it(rule, said, wish, now):
         (ask(), moment(output(hours="06:00-22:00"), wall="21:59")),
         (ask(), moment(output(hours="22:00-06:00"), wall="01:00")),
         (ask(), moment(output(hours="00:00-00:00"), wall="23:59:59")),
-        (ask(), moment(output(shortest_off_s=30.0), spells=[OnPeriod(0, NOW - 30)])),
-        (ask(), moment(output(shortest_off_s=30.0), spells=[ON])),
-        (ask(seconds=20.0), moment(output(duty_s_per_hour=100.0), spells=[OnPeriod(NOW - 90, NOW - 10)])),
-        (ask(), moment(output(duty_s_per_hour=60.0), spells=[OnPeriod(NOW - 5000, NOW - 3600)])),
+        (ask(), moment(output(shortest_off_s=30.0), periods=[OnPeriod(0, NOW - 30)])),
+        (ask(), moment(output(shortest_off_s=30.0), periods=[ON])),
+        (ask(seconds=20.0), moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 90, NOW - 10)])),
+        (ask(), moment(output(duty_s_per_hour=60.0), periods=[OnPeriod(NOW - 5000, NOW - 3600)])),
         (ask(seconds=None), moment(output(duty_s_per_hour=3600.0, longest_on_s=7200.0))),
-        (ask(), moment(output(toggles_per_hour=1), spells=[OnPeriod(NOW - 3600, NOW - 3590)])),
-        (ask(), moment(output(toggles_per_hour=1), spells=[ON])),
+        (ask(), moment(output(toggles_per_hour=1), periods=[OnPeriod(NOW - 3600, NOW - 3590)])),
+        (ask(), moment(output(toggles_per_hour=1), periods=[ON])),
         (ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [OnPeriod(0, 1)]})),
         (ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW - 60, 30))),
     ],
@@ -136,7 +141,7 @@ def test_the_rules_speak_in_their_order():
         needs=NEEDS,
     )
     now = moment(
-        worst, FAN, wall="23:00", spells=[OnPeriod(NOW - 9, NOW - 1)], others={"fan": [ON]}, stopped="x", problem="y"
+        worst, FAN, wall="23:00", periods=[OnPeriod(NOW - 9, NOW - 1)], others={"fan": [ON]}, stopped="x", problem="y"
     )
     wish = ask(level=50.0, who="cron")
     mends = [
@@ -146,13 +151,13 @@ def test_the_rules_speak_in_their_order():
         lambda: (wish, now._replace(wall=datetime.fromisoformat("2026-07-01 12:00"))),
         lambda: (wish._replace(level=100.0), now),
         lambda: (wish._replace(seconds=9.0), now),
-        lambda: (wish, now._replace(spells={**now.spells, "pump": [OnPeriod(NOW - 50, NOW - 31)]})),
+        lambda: (wish, now._replace(periods={**now.periods, "pump": [OnPeriod(NOW - 50, NOW - 31)]})),
         lambda: (
             wish._replace(seconds=1.0),
-            now._replace(spells={**now.spells, "pump": [OnPeriod(NOW - 34, NOW - 31)]}),
+            now._replace(periods={**now.periods, "pump": [OnPeriod(NOW - 34, NOW - 31)]}),
         ),
-        lambda: (wish, now._replace(spells={"fan": [ON]})),
-        lambda: (wish, now._replace(spells={})),
+        lambda: (wish, now._replace(periods={"fan": [ON]})),
+        lambda: (wish, now._replace(periods={})),
     ]
     seen = []
     for mend in mends:
@@ -165,12 +170,12 @@ def test_the_rules_speak_in_their_order():
 
 def test_no_seconds_means_as_long_as_may_be():
     assert resolve_seconds(output(), ask(seconds=None), moment()) == 600
-    assert resolve_seconds(output(), ask(seconds=None), moment(spells=[ON])) == 500
+    assert resolve_seconds(output(), ask(seconds=None), moment(periods=[ON])) == 500
 
 
 def test_used_counts_what_lies_in_the_last_hour():
-    spells = [OnPeriod(NOW - 5000, NOW - 3500), OnPeriod(NOW - 100, NOW - 50), OnPeriod(NOW - 7)]
-    assert sum_on_time(spells, NOW) == 100 + 50 + 7
+    periods = [OnPeriod(NOW - 5000, NOW - 3500), OnPeriod(NOW - 100, NOW - 50), OnPeriod(NOW - 7)]
+    assert sum_on_time(periods, NOW) == 100 + 50 + 7
 
 
 def test_what_no_rule_can_see_any_more_is_forgotten_but_the_last():

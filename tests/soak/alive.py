@@ -102,9 +102,9 @@ class Watcher(threading.Thread):
     def _look(self, life, pid):
         home = self._house.home
         files, sockets = opened(pid)
-        keeper = endpoint.read_holder(home)
+        supervisor = endpoint.read_holder(home)
         sample = Sample(
-            time.monotonic(), life, resident(pid), files, sockets, threads(pid), resident(keeper.hands),
+            time.monotonic(), life, resident(pid), files, sockets, threads(pid), resident(supervisor.worker),
             *below(home), self._house.log.stat().st_size,
             sum(self._script.asked.values()),
         )  # fmt: skip

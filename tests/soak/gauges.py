@@ -19,7 +19,7 @@ class Sample(NamedTuple):
     files: int
     sockets: int
     threads: int
-    keeper_kb: float
+    supervisor_kb: float
     home_files: int
     home_kb: float
     log_bytes: int

@@ -90,9 +90,9 @@ def steady(samples: list[Sample], *, day: bool, faults: int) -> list[Row]:
     turns = max(1, found[-1].turns - found[0].turns)
     limit = DAY_GROWTH_KB if day else GROWTH_KB
     return [
-        Row(True, "resident", f"{usual:.1f} MB, and the keeper {found[-1].keeper_kb / MEGABYTE:.1f} MB"),
+        Row(True, "resident", f"{usual:.1f} MB, and the supervisor {found[-1].supervisor_kb / MEGABYTE:.1f} MB"),
         most(f"growth over {turns} turns", growth(samples, "rss_kb"), limit, " KB"),
-        most("growth of the keeper", growth(samples, "keeper_kb"), MEGABYTE, " KB"),
+        most("growth of the supervisor", growth(samples, "supervisor_kb"), MEGABYTE, " KB"),
         most("more files open", growth(samples, "files"), FILES),
         most("more sockets open", growth(samples, "sockets"), FILES),
         most("more threads", growth(samples, "threads"), THREADS),

@@ -155,7 +155,7 @@ int pthread_cond_clockwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     return REAL(pthread_cond_clockwait)(cond, mutex, clock, &at);
 }
 
-/* The keeper of the outputs is started with an environment of its own, and its clock has to be the same. */
+/* The output supervisor is started with an environment of its own, and its clock has to be the same. */
 int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
                 const posix_spawnattr_t *restrict attributes, char *const words[], char *const given[]) {
     static const char *const ours[] = {"LD_PRELOAD", "SOAK_PACE"};

@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/soak/soak.py [--day] [--seconds 100] [--pace 60] [--seed 1] [--keep FOLDER]
 
-A real `picoclaw run` on the simulated board with its keeper, a page, a bot and a model, all on loopback. People
+A real `picoclaw run` on the simulated board with its supervisor, a page, a bot and a model, all on loopback. People
 chat and say yes, jobs and rules fire, heartbeats and sub-agents work; the servers fail in every way, and in the day form
 the daemon is killed now and then and its disk is full for a while. Memory, files, threads and sizes are read every
 second. At the end every promise is counted. Exit code 1 when one was not kept or something has grown.
@@ -49,7 +49,7 @@ REMIND_S, IDLE_S, SLOW_REMIND_S, SLOW_IDLE_S = 300, 300, 20, 5
 """In how long a reminder is due, and how long a server may be silent; the slow ones where the clocks are not quick."""
 
 BAD_A_DAY = 1
-"""Waterings that may fail, because the keeper has a hundredth of its patience and the same machine; sub-agents that may,
+"""Waterings that may fail, because the supervisor has a hundredth of its patience and the same machine; sub-agents that may,
 because ten minutes are all they have and the model may be silent for five."""
 
 DUE_S = 120.0
@@ -160,7 +160,9 @@ class Soak:
             "outputs beyond their time at the end",
             [one for one in outputs if (one["left"] or 0) > LONGEST_ON_S[one["name"]]],
         )
-        yield judge.same("outputs that a keeper has left on", (self.house.home / endpoint.LIVE_FILE).exists(), False)
+        yield judge.same(
+            "outputs that a supervisor has left on", (self.house.home / endpoint.LIVE_FILE).exists(), False
+        )
         with contextlib.closing(Database(self.house.home / "state.db")) as kept:
             letters = [one.session for one in Outbox(kept).waiting() if one.session != DEFAULT_SESSION]
             yield judge.none("waiting at the end", [*letters, *(one.key for one in Inbox(kept).waiting())])

@@ -29,14 +29,14 @@ def lived(**grows):
     [
         ({}, set()),
         ({"rss_kb": 100}, {"growth over 640 turns"}),
-        ({"keeper_kb": 40}, {"growth of the keeper"}),
+        ({"supervisor_kb": 40}, {"growth of the supervisor"}),
         ({"files": 1, "sockets": 1}, {"more files open", "more sockets open"}),
         ({"threads": 1}, {"more threads"}),
         ({"home_files": 1}, {"more files in the home"}),
         ({"home_kb": 500}, {"on the disk for a turn"}),
         ({"log_bytes": 1000}, {"log"}),
     ],
-    ids=["nothing", "memory", "keeper", "files", "threads", "leftovers", "disk", "log"],
+    ids=["nothing", "memory", "supervisor", "files", "threads", "leftovers", "disk", "log"],
 )
 def test_what_grows_is_noticed(grows, noticed):
     assert {row.what for row in steady(lived(**grows), day=False, faults=10) if not row.good} == noticed

@@ -82,7 +82,7 @@ class I2C:
         """Remember the board; opens no bus.
 
         `known` are bus and address of the named parts whose registers can be read without a change of anything;
-        `owned` names the declared output at a bus and address, which only its keeper may write to.
+        `owned` names the declared output at a bus and address, which only its supervisor may write to.
         """
         self._board = board
         self._known = known

@@ -1,6 +1,6 @@
 """`python -m picoclaw.outputs.supervisor HOME BOARD`: takes the lock, forks, and watches. Sources: fork(2), pidfd_open(2).
 
-Everything is imported before the fork, so that the watch needs nothing from the disk when it is needed most.
+Everything is imported before the fork, so that the watchdog needs nothing from the disk when it is needed most.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _DEADLINE = struct.Struct("d")
 
 
 def main(words: list[str]) -> int:
-    """Start a keeper and return at once; on standard output it says `ready`, `busy` or what is wrong."""
+    """Start a supervisor and return at once; on standard output it says `ready`, `busy` or what is wrong."""
     home, kind = Path(words[0]), words[1]
     os.chdir("/")
     os.umask(0o077)
@@ -41,8 +41,10 @@ def main(words: list[str]) -> int:
         return _report("busy")
     endpoint.write_holder(lock, endpoint.LockHolder(os.getpid(), 0, kind))
     left = load_marker(home).board or kind
-    if left != kind and (problems := rescue(home, left, f"a keeper of the {left} board was killed")):
-        return _report(f"what was left on by a keeper of the {left} board is not safe: {'; '.join(problems.values())}")
+    if left != kind and (problems := rescue(home, left, f"a supervisor of the {left} board was killed")):
+        return _report(
+            f"what was left on by a supervisor of the {left} board is not safe: {'; '.join(problems.values())}"
+        )
     open_board(kind, home).close()  # imports it
     gc.freeze()
     if os.fork():
@@ -57,19 +59,19 @@ def _report(text: str) -> int:
 
 
 def _run_watchdog(home: Path, kind: str, lock: int) -> int:
-    ours, theirs = os.pipe(), os.pipe()  # promises to the watch; its end, for the hands
+    ours, theirs = os.pipe(), os.pipe()  # promises to the watchdog; its end, for the worker
     os.set_blocking(ours[1], False)
     with contextlib.suppress(OSError):
-        fcntl.fcntl(ours[1], fcntl.F_SETPIPE_SZ, 4096)  # the less it holds, the sooner a frozen watch is noticed
-    watch = os.getpid()
-    endpoint.write_holder(lock, endpoint.LockHolder(watch, 0, kind))
+        fcntl.fcntl(ours[1], fcntl.F_SETPIPE_SZ, 4096)  # the less it holds, the sooner a frozen watchdog is noticed
+    watchdog = os.getpid()
+    endpoint.write_holder(lock, endpoint.LockHolder(watchdog, 0, kind))
     signals = _open_signal_pipe()
     pid = os.fork()
     if pid == 0:
         os.close(ours[0])
         os.close(theirs[1])
-        endpoint.write_holder(lock, endpoint.LockHolder(watch, os.getpid(), kind))
-        return _run_worker(home, kind, watch, (theirs[0], ours[1]))
+        endpoint.write_holder(lock, endpoint.LockHolder(watchdog, os.getpid(), kind))
+        return _run_worker(home, kind, watchdog, (theirs[0], ours[1]))
     os.close(ours[1])
     os.close(theirs[0])
     _close_stdout()
@@ -79,21 +81,21 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
     return _make_all_safe(home, kind, why)
 
 
-def _run_worker(home: Path, kind: str, watch: int, ends: tuple[int, int]) -> int:
+def _run_worker(home: Path, kind: str, watchdog: int, ends: tuple[int, int]) -> int:
     lock = endpoint.get_lock_inode(home)
     try:
         listener = endpoint.listen(home)
     except OSError as error:
         return _report(f"{home / endpoint.SOCKET_FILE}: {explain_os_error(error)}")
-    hands = SupervisorWorker(home, open_board(kind, home), listener, *ends)
-    hands.heed_signals()
-    safe = hands.run(_report_ready)
+    worker = SupervisorWorker(home, open_board(kind, home), listener, *ends)
+    worker.heed_signals()
+    safe = worker.run(_report_ready)
     with contextlib.suppress(OSError):
         if endpoint.get_lock_inode(home) == lock:
             (home / endpoint.SOCKET_FILE).unlink()
-    if hands.alone:  # a frozen one would keep the lock
+    if worker.alone:  # a frozen one would keep the lock
         with contextlib.suppress(OSError):
-            os.kill(watch, signal.SIGKILL)
+            os.kill(watchdog, signal.SIGKILL)
     return 0 if safe else 1
 
 
@@ -110,7 +112,7 @@ def _close_stdout() -> None:
 
 
 def _open_signal_pipe() -> int:
-    """Return a descriptor on which the watch's signals arrive; the hands take over with handlers of their own."""
+    """Return a descriptor on which the watchdog's signals arrive; the worker takes over with handlers of their own."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda *_: None)
@@ -119,7 +121,7 @@ def _open_signal_pipe() -> int:
 
 
 def _watch_worker(pid: int, promises: int, signals: int) -> str:
-    """Wait for the hands' end; returns why everything has to be made safe, nothing after a clean end."""
+    """Wait for the worker's end; returns why everything has to be made safe, nothing after a clean end."""
     end, why, due, last = os.pidfd_open(pid), "", 0.0, 0.0
     poller = select.poll()
     for file in (end, promises, signals):
@@ -129,12 +131,12 @@ def _watch_worker(pid: int, promises: int, signals: int) -> str:
         late = soonest + _HANG_TIMEOUT_S - boottime() if soonest else None
         if late is not None and late <= 0:
             os.kill(pid, signal.SIGKILL)
-            why, due, last = why or "the keeper hung", 0.0, 0.0
+            why, due, last = why or "the supervisor hung", 0.0, 0.0
             continue
         happened = dict(poller.poll(None if late is None else late * 1000 + 1))
         if end in happened:
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            return why or (f"the keeper ended with {status}" if status else "")
+            return why or (f"the supervisor ended with {status}" if status else "")
         if promises in happened:
             due = _read_deadline(promises, poller)
         if signals in happened:
@@ -156,7 +158,7 @@ def _read_deadline(promises: int, poller: select.poll) -> float:
 
 
 def _make_all_safe(home: Path, kind: str, why: str) -> int:
-    """Try until everything is safe; a second keeper cannot begin meanwhile, because the lock is ours."""
+    """Try until everything is safe; a second supervisor cannot begin meanwhile, because the lock is ours."""
     for _ in range(_TRIES):
         if not rescue(home, kind, why, stop=why == STOPPED):
             return 0

@@ -1,4 +1,4 @@
-"""Where a keeper is found: its lock, which tells whether one lives and who it is, and its socket.
+"""Where a supervisor is found: its lock, which tells whether one lives and who it is, and its socket.
 
 Source: flock(2).
 """
@@ -22,10 +22,10 @@ LONGEST_LINE = 4096
 
 
 class LockHolder(NamedTuple):
-    """Who wrote the lock file last: the pids of watch and hands, 0 while unknown, and the board they drive."""
+    """Who wrote the lock file last: the pids of watchdog and worker, 0 while unknown, and the board they drive."""
 
-    watch: int = 0
-    hands: int = 0
+    watchdog: int = 0
+    worker: int = 0
     board: str = ""
 
 
@@ -62,8 +62,8 @@ def get_lock_inode(home: Path) -> tuple[int, int] | None:
 def read_holder(home: Path) -> LockHolder:
     """Read who held the lock last."""
     try:
-        watch, hands, board = (home / LOCK_FILE).read_text(encoding="ascii", errors="replace").split()[:3]
-        return LockHolder(int(watch), int(hands), board)
+        watchdog, worker, board = (home / LOCK_FILE).read_text(encoding="ascii", errors="replace").split()[:3]
+        return LockHolder(int(watchdog), int(worker), board)
     except (OSError, ValueError):
         return LockHolder()
 
@@ -76,12 +76,12 @@ def listen(home: Path) -> socket.socket:
 
 
 def connect(home: Path, seconds: float) -> socket.socket | None:
-    """Reach the keeper that listens, None when none does."""
+    """Reach the supervisor that listens, None when none does."""
     return connect_unix(home / SOCKET_FILE, seconds)
 
 
 def ask(home: Path, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Exchange one request over a connection of its own; {} when no keeper answers in time."""
+    """Exchange one request over a connection of its own; {} when no supervisor answers in time."""
     if connection := connect(home, seconds):
         with connection, contextlib.suppress(OSError, ValueError):
             return exchange(connection, request, seconds)
@@ -96,7 +96,7 @@ def exchange(connection: socket.socket, request: dict[str, Any], seconds: float)
     while not heard.endswith(b"\n"):
         said = connection.recv(65_536)
         if not said:
-            raise ConnectionResetError("the keeper closed the connection")
+            raise ConnectionResetError("the supervisor closed the connection")
         heard += said
     answer = json.loads(heard)
     return answer if isinstance(answer, dict) else {}

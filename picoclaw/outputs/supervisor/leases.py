@@ -1,6 +1,6 @@
 """The outputs that are away from their safe level: granted, written down, driven, ended (`Leases.end_due`).
 
-On the way out: the marker and the intent are on the disk, the watch is told the end, then the output moves. On the
+On the way out: the marker and the intent are on the disk, the watchdog is told the end, then the output moves. On the
 way back: the output moves first. All writing is the journal's, in a thread of its own: a card that takes nothing for
 ten seconds keeps an `on` waiting, and delays neither the end of a lease nor a stop.
 """
@@ -78,7 +78,7 @@ class _JournalEntry:
 
 
 class Journal:
-    """Writes the audit and the other files of a keeper, in the order in which that was asked for.
+    """Writes the audit and the other files of a supervisor, in the order in which that was asked for.
 
     A thread of its own does, and begins with the first wish. Records that the disk did not take are tried again
     before the next ones.
@@ -95,7 +95,9 @@ class Journal:
         self._turn = threading.Condition()
         self._asked = self._answered = 0
         self._thread: threading.Thread | None = None
-        self.is_ours = True  # False once what has our names in the home is another keeper's: then nothing is written
+        self.is_ours = (
+            True  # False once what has our names in the home is another supervisor's: then nothing is written
+        )
 
     def record(self, act: str, intent: PendingRequest | None = None, **more: Any) -> None:
         """Append a record with the next `flush`; with an intent, the marker is on the disk before it."""
@@ -175,7 +177,7 @@ class Journal:
                     self._mark(entry.intent.outputs)
             if records:
                 audit.append_records(
-                    self._home, records, {name: list(spells) for name, spells in dict(self._history).items()}
+                    self._home, records, {name: list(periods) for name, periods in dict(self._history).items()}
                 )
         except OSError:
             self._failed = kept[:_MAX_UNWRITTEN]
@@ -200,9 +202,9 @@ class Leases:
         promise: Callable[[float | None], bool],
         written: Callable[[], None] | None = None,
     ) -> None:
-        """`clock` gives boottime; `promise(moment)` tells the watch when it hears of us again at the latest.
+        """`clock` gives boottime; `promise(moment)` tells the watchdog when it hears of us again at the latest.
 
-        It returns False when there is no watch that hears it. `written` is the Journal's.
+        It returns False when there is no watchdog that hears it. `written` is the Journal's.
         """
         self._home = home
         self.kind = terminals.kind
@@ -217,7 +219,7 @@ class Leases:
         self.journal = Journal(home, self.kind, self.history, written)
 
     def begin(self, armed: Iterable[OutputConfig]) -> str:
-        """Bring all of them to their safe level, and those that a keeper had left on; returns what is wrong."""
+        """Bring all of them to their safe level, and those that a supervisor had left on; returns what is wrong."""
         left = load_marker(self._home).outputs
         for output in left:
             self.unsafe[output.name] = (output, self._clock())
@@ -232,8 +234,8 @@ class Leases:
             # Who has taken the audit away has not taken a rest away: as if the longest time had ended just now.
             now = self._clock()
             self.history.update({output.name: [OnPeriod(now - output.longest_on_s, now)] for output in outputs})
-        for spells in self.history.values():
-            spells[:] = [s if s.ended is not None else OnPeriod(s.began, self._clock()) for s in spells]
+        for periods in self.history.values():
+            periods[:] = [s if s.ended is not None else OnPeriod(s.began, self._clock()) for s in periods]
         self.note("start", left=[output.name for output in left])
         return problem
 
@@ -281,7 +283,7 @@ class Leases:
         name, seconds, now = output.name, ask.seconds or 0.0, self._clock()
         lease = Lease(output, ask.level, now + seconds, client)
         if not self._promise(min([lease.ends, *(other.ends for other in self.running.values())])):
-            problem = "the keeper's watch does not hear it"
+            problem = "the supervisor's watchdog does not hear it"
             self.note("refused", name=name, rule="hardware", why=problem, who=ask.who)
             return problem
         if name not in self.running:
@@ -345,9 +347,9 @@ class Leases:
             return f"{name} could not be brought to its safe level: {problem}"
         self.unsafe.pop(name, None)
         self._promise(min((other.ends for other in self.running.values()), default=None))
-        spells = self.history.get(name, [])
-        if spells and spells[-1].ended is None:
-            spells[-1] = OnPeriod(spells[-1].began, self._clock())
+        periods = self.history.get(name, [])
+        if periods and periods[-1].ended is None:
+            periods[-1] = OnPeriod(periods[-1].began, self._clock())
         if lease or known:
             self.later(act, name=name, level=output.safe_level, why=why, who=who)
         return ""

@@ -65,10 +65,10 @@ def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> An
 
 
 def check_board(given: dict[str, Any], kind: str) -> Answer | None:
-    """Refuse a client that means another board than the keeper's."""
+    """Refuse a client that means another board than the supervisor's."""
     if given["do"] in _ANY_BOARD or given.get("board", kind) == kind:
         return None
-    why = f"a keeper of the {kind} board is at work in this home: end whatever uses it, or choose with `--board {kind}`"
+    why = f"a supervisor of the {kind} board is at work in this home: end whatever uses it, or choose with `--board {kind}`"
     return make_refusal("board", why)
 
 

@@ -1,4 +1,4 @@
-"""Makes everything safe without a keeper: what the watch does when the hands are gone, and a person by `stop`."""
+"""Makes everything safe without a supervisor: what the watchdog does when the worker is gone, and a person by `stop`."""
 
 import contextlib
 from pathlib import Path

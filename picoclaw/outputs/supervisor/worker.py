@@ -1,4 +1,4 @@
-"""Who is connected to the keeper, and what of its words has not been answered yet."""
+"""Who is connected to the supervisor, and what of its words has not been answered yet."""
 
 import json
 import os
@@ -59,15 +59,15 @@ def parse_request(line: bytes) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-# The keeper's loop: hears clients, signals, the stop button and the watch, and sleeps until something is due.
+# The supervisor's loop: hears clients, signals, the stop button and the watchdog, and sleeps until something is due.
 #
 # Sources: unix(7) on SO_PEERCRED, signal(7).
 
 _GRACE_S = 5.0
 _BEGIN_S = 10.0
 _CLOSE_S = 10.0
-_WATCHDOG_GONE = "the watch is gone"
-_WATCHDOG_STUCK = "the watch does not listen"
+_WATCHDOG_GONE = "the watchdog is gone"
+_WATCHDOG_STUCK = "the watchdog does not listen"
 _TRIES = 60
 _MAX_CLIENTS, _MAX_VISITORS = 16, 16
 _ALWAYS_ALLOWED = {"stop", "safe", "off", "list"}
@@ -76,10 +76,10 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class SupervisorWorker:
-    """One keeper at work. The board is ours alone; the listener, the watch's pipe and its ear are handed in."""
+    """One supervisor at work. The board is ours alone; the listener, the watchdog's pipe and its ear are handed in."""
 
-    def __init__(self, home: Path, board: Board, listener: socket.socket, watch: int, ear: int) -> None:
-        """`watch` is a descriptor that ends when the watch does; `ear` takes our promises."""
+    def __init__(self, home: Path, board: Board, listener: socket.socket, watchdog: int, ear: int) -> None:
+        """`watchdog` is a descriptor that ends when the watchdog does; `ear` takes our promises."""
         self._board = board
         self._listener = listener
         self._ear = ear
@@ -93,7 +93,7 @@ class SupervisorWorker:
         self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         samples = RequiredSensorSampler(make_measure_function(board, home), self._wake[1])
         terminals = OutputDrivers(board, home)
-        self.arbiter = RequestHandler(
+        self.handler = RequestHandler(
             home,
             Leases(home, terminals, clock.boottime, self._promise, self._interrupt),
             samples,
@@ -101,11 +101,11 @@ class SupervisorWorker:
             lambda: read_trusted_time(board, home),
             board,
         )
-        self.arbiter.button = StopButtonInput(
-            board, self._hear, self._selector.unregister, lambda: self.arbiter.stop("the stop button")
+        self.handler.button = StopButtonInput(
+            board, self._hear, self._selector.unregister, lambda: self.handler.stop("the stop button")
         )
         self._hear(listener, self._accept)
-        self._hear(watch, lambda: self.end(_WATCHDOG_GONE))
+        self._hear(watchdog, lambda: self.end(_WATCHDOG_GONE))
         self._hear(self._wake[0], lambda: self._drain(self._wake[0]))
 
     def _interrupt(self) -> None:
@@ -124,7 +124,7 @@ class SupervisorWorker:
 
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGUSR1 in numbers:
-            self.arbiter.stop("a signal")
+            self.handler.stop("a signal")
         if set(numbers) - {signal.SIGUSR1}:
             self.end("a signal asked for it")
 
@@ -141,40 +141,40 @@ class SupervisorWorker:
 
     @property
     def alone(self) -> bool:
-        """Whether the watch is of no use any more."""
+        """Whether the watchdog is of no use any more."""
         return self._ending in {_WATCHDOG_GONE, _WATCHDOG_STUCK}
 
     def run(self, began: Callable[[], None]) -> bool:
         """Make everything safe, say that we `began`, and serve until nobody needs us; tells whether all is safe."""
         self._promise(clock.boottime() + _BEGIN_S)  # what is read then, from a disk or a bus, may hang
-        self.arbiter.begin()
+        self.handler.begin()
         began()
         while not self._ending:
             self.turn()
         self._selector.unregister(self._listener)
         self._listener.close()
-        self.arbiter.all_safe(self._ending)
+        self.handler.all_safe(self._ending)
         for _ in range(_TRIES if self.alone else 0):
-            if self.arbiter.all_is_safe:
+            if self.handler.all_is_safe:
                 break
             time.sleep(1)
-            self.arbiter.tick()
+            self.handler.tick()
         for client in list(self._clients.values()):
             self._close(client)
-        self.arbiter.close(_CLOSE_S)
-        return self.arbiter.all_is_safe
+        self.handler.close(_CLOSE_S)
+        return self.handler.all_is_safe
 
     def turn(self, longest: float | None = None) -> None:
         """Do what is due, then sleep until something happens, at most `longest` seconds."""
-        self.arbiter.tick()
+        self.handler.tick()
         for client in list(self._clients.values()):
             self._serve(client)
-        self.arbiter.flush()
-        if not self.arbiter.live and self._steps >= 0:
+        self.handler.flush()
+        if not self.handler.live and self._steps >= 0:
             self._forget_date()
-        self._promise(self.arbiter.due(critical=True))
-        if self.arbiter.lost:
-            self.end(self.arbiter.lost)
+        self._promise(self.handler.due(critical=True))
+        if self.handler.lost:
+            self.end(self.handler.lost)
         if self._ending:
             return
         if not self._needed():
@@ -185,7 +185,7 @@ class SupervisorWorker:
 
     def _needed(self) -> bool:
         waited = self._grace is not None and clock.boottime() < self._grace
-        return bool(self._clients) or not self.arbiter.idle or waited
+        return bool(self._clients) or not self.handler.idle or waited
 
     def _sleep(self, longest: float | None) -> float | None:
         if any(client.ready for client in self._clients.values()):
@@ -198,14 +198,14 @@ class SupervisorWorker:
             for wait in (SAMPLE_TIMEOUT_S, WRITE_TIMEOUT_S)
             if at + wait > now or wait == WRITE_TIMEOUT_S
         ]
-        moments += [moment for moment in (self.arbiter.due(), self.arbiter.looks, self._grace) if moment is not None]
+        moments += [moment for moment in (self.handler.due(), self.handler.looks, self._grace) if moment is not None]
         limits = [moment - now for moment in moments] + ([] if longest is None else [longest])
         return max(0.0, min(limits)) if limits else None
 
     def _promise(self, moment: float | None) -> bool:
-        """Tell the watch when it hears of us again at the latest; it ends us if it does not.
+        """Tell the watchdog when it hears of us again at the latest; it ends us if it does not.
 
-        A watch that does not take it is frozen: waiting for it would outlast a lease, and nothing goes on without it.
+        A watchdog that does not take it is frozen: waiting for it would outlast a lease, and nothing goes on without it.
         """
         if moment is not None:
             self._watch_date()
@@ -244,7 +244,7 @@ class SupervisorWorker:
         if len(self._clients) < _MAX_CLIENTS:
             return True
         visitors = [client for client in self._clients.values() if client.visitor]
-        holders = self.arbiter.holders
+        holders = self.handler.holders
         if idle := next((c for c in self._clients.values() if c.idle and c.number not in holders), None):
             self._close(idle)
         elif len(visitors) >= _MAX_VISITORS:
@@ -284,7 +284,7 @@ class SupervisorWorker:
     def _answered(self, client: ClientConnection, request: dict[str, Any], asked_at: float) -> dict[str, Any] | None:
         if client.visitor and request.get("do") not in _ALWAYS_ALLOWED:
             return make_refusal("clients", f"{_MAX_CLIENTS} clients have outputs on: end one of them first")
-        return self.arbiter.request(request, client.number, asked_at)
+        return self.handler.request(request, client.number, asked_at)
 
     def _answer(self, client: ClientConnection, answer: dict[str, Any]) -> None:
         """A client that does not read what it asked for is gone for us."""
@@ -300,7 +300,7 @@ class SupervisorWorker:
         if self._clients.pop(client.number, None):
             self._selector.unregister(client.connection)
             client.connection.close()
-            self.arbiter.gone(client.number)
+            self.handler.gone(client.number)
 
     def _watch_date(self) -> None:
         """Before something leaves its safe level: a date that is set ends it, because no rule about time holds then."""
@@ -312,7 +312,7 @@ class SupervisorWorker:
     def _stepped(self) -> None:
         if clock.has_clock_stepped(self._steps):
             self._forget_date()
-            self.arbiter.all_safe("the date was set, or the board slept")
+            self.handler.all_safe("the date was set, or the board slept")
 
     def _forget_date(self) -> None:
         self._selector.unregister(self._steps)

@@ -13,7 +13,7 @@ import lab
 from picoclaw.outputs import config
 from picoclaw.outputs.supervisor import endpoint
 
-VICTIMS = ("client", "watch", "hands")
+VICTIMS = ("client", "watchdog", "worker")
 LEASE_S = 20.0
 LONGEST_S = 1.0  # on a board of its own; an emulated one that shares a busy machine is measured by its own speed
 _SWITCHES_ON = """
@@ -59,14 +59,14 @@ def kill(folder: Path, victim: str, level: Callable[[], int]) -> tuple[float, fl
     client = on(folder)
     starting = time.monotonic() - began
     assert level() == 1
-    watch, hands = endpoint.read_holder(folder)[:2]
-    os.kill({"client": client.pid, "watch": watch, "hands": hands}[victim], signal.SIGKILL)
+    watchdog, worker = endpoint.read_holder(folder)[:2]
+    os.kill({"client": client.pid, "watchdog": watchdog, "worker": worker}[victim], signal.SIGKILL)
     began = time.monotonic()
     lab.wait_for(lambda: level() == 0, f"the level is safe after the death of the {victim}", 5.0)
     took = time.monotonic() - began
     client.kill()
     client.wait()
     lock = endpoint.take_lock(folder, 10.0)
-    assert lock >= 0, "the keeper did not end"
+    assert lock >= 0, "the supervisor did not end"
     os.close(lock)
     return starting, took

@@ -144,7 +144,7 @@ def test_an_output_reads_back_and_is_exclusive(board):
 
 
 def test_the_level_after_a_process_was_killed(board, record_property):
-    """Told, not judged: it is the controller's affair, and the reason why outputs have a keeper."""
+    """Told, not judged: it is the controller's affair, and the reason why outputs have a supervisor."""
     lab.kill_a_driver_of(GPIO, 17, lambda: board.lines(GPIO)[17].output)
     lab.wait_for(lambda: not board.lines(GPIO)[17].consumer, "the kernel takes the line back")
     record_property("after kill -9 the line is an", "output" if board.lines(GPIO)[17].output else "input")

@@ -113,7 +113,7 @@ def test_what_does_not_exist(pins, board, chip, offset):
 
 
 def test_the_level_after_a_process_was_killed(pins, board, record_property):
-    """Told, not judged: it is the controller's affair, and the reason why outputs have a keeper."""
+    """Told, not judged: it is the controller's affair, and the reason why outputs have a supervisor."""
     lab.kill_a_driver_of(LABEL, LED, lambda: level(pins, LED) == 1)
     lab.wait_for(lambda: not board.lines(LABEL)[LED].consumer, "the kernel takes the line back")
     record_property("level after kill -9:", level(pins, LED))

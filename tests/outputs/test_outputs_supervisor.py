@@ -1,4 +1,4 @@
-"""The real keeper, in processes of its own: whatever is killed, frozen or garbled, the output goes off."""
+"""The real supervisor, in processes of its own: whatever is killed, frozen or garbled, the output goes off."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with an armed pump and lamp; whatever keeper is left at the end is ended, and has left nothing on."""
+    """A home with an armed pump and lamp; whatever supervisor is left at the end is ended, and has left nothing on."""
     home = make_home(tmp_path / "home", PUMP + LAMP)
     yield home
     close_clients()
@@ -66,7 +66,7 @@ def test_a_keeper_is_started_serves_and_ends_when_nobody_needs_it(home):
     assert one.off("pump", "owner") == "pump is at its safe level, off"
     holder = endpoint.read_holder(home)
     one.close()
-    until(lambda: not alive(holder.watch) and not alive(holder.hands))
+    until(lambda: not alive(holder.watchdog) and not alive(holder.worker))
     assert not (home / endpoint.SOCKET_FILE).exists()
 
 
@@ -104,7 +104,7 @@ def test_a_client_that_is_frozen_keeps_nothing_on_for_longer(home):
     os.waitpid(pid, 0)
 
 
-@pytest.mark.parametrize("victim", ["watch", "hands"])
+@pytest.mark.parametrize("victim", ["watchdog", "worker"])
 def test_one_of_the_two_is_killed(home, victim):
     one = client(home)
     one.set("pump", "on", 60, "owner")
@@ -114,8 +114,8 @@ def test_one_of_the_two_is_killed(home, victim):
     assert (
         acts(home, "why")[-1]
         == {
-            "watch": ("safe", "the watch is gone"),
-            "hands": ("rescue", "the keeper ended with -9"),
+            "watchdog": ("safe", "the watchdog is gone"),
+            "worker": ("rescue", "the supervisor ended with -9"),
         }[victim]
     )
     assert one.set("pump", "on", 60, "owner"), "a new one is started"
@@ -125,10 +125,10 @@ def test_one_of_the_two_is_killed(home, victim):
 def test_hands_that_hang_are_ended_at_the_end_of_the_lease(home):
     one = client(home)
     one.set("pump", "on", 0.3, "owner")
-    os.kill(endpoint.read_holder(home).hands, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).worker, signal.SIGSTOP)
     until(lambda: pin(home) == 0, 1.3)
     ended(home)
-    assert acts(home, "why")[-1] == ("rescue", "the keeper hung")
+    assert acts(home, "why")[-1] == ("rescue", "the supervisor hung")
 
 
 def test_both_are_killed_while_the_client_lives(home):
@@ -141,7 +141,7 @@ def test_both_are_killed_while_the_client_lives(home):
     until(lambda: pin(home) == 0, 1)
     until(lambda: not (home / endpoint.LIVE_FILE).exists())
     ended(home)
-    assert acts(home, "why")[-1] == ("rescue", "its keeper was killed"), "its client noticed"
+    assert acts(home, "why")[-1] == ("rescue", "its supervisor was killed"), "its client noticed"
     assert acts(home, "left")[-1] == ("rescue", ["pump", "lamp"]), "those that may have been driven"
 
 
@@ -214,7 +214,7 @@ for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("whom", ["watch", "hands"])
+@pytest.mark.parametrize("whom", ["watchdog", "worker"])
 def test_a_signal_ends_it_cleanly(home, whom, number):
     one = client(home)
     one.set("pump", "on", 60, "owner")
@@ -228,14 +228,14 @@ def test_a_signal_ends_it_cleanly(home, whom, number):
 def test_a_signal_stops_everything(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(endpoint.read_holder(home).hands, signal.SIGUSR1)
+    os.kill(endpoint.read_holder(home).worker, signal.SIGUSR1)
     until(lambda: pin(home) == 0, 1)
     with pytest.raises(OutputRefused, match="rule 'stop'"):
         one.set("pump", "on", 60, "owner")
     one.close()
 
 
-@pytest.mark.parametrize("freeze", [(), ("hands",), ("watch",), ("watch", "hands")])
+@pytest.mark.parametrize("freeze", [(), ("worker",), ("watchdog",), ("watchdog", "worker")])
 def test_stop_works_also_when_the_keeper_does_not(home, freeze):
     """Nothing waits for a second: what is frozen is killed after 150 ms."""
     one = client(home)
@@ -269,7 +269,7 @@ def test_stop_while_a_keeper_begins(home, after_ms):
 
 
 def test_stop_with_a_configuration_that_is_wrong(home):
-    """No keeper has ever said which board it drives; the stop is kept, and the real board is what is tried."""
+    """No supervisor has ever said which board it drives; the stop is kept, and the real board is what is tried."""
 
     def board():
         raise ConfigError("config.toml is wrong")
@@ -323,12 +323,12 @@ def test_a_wish_that_meets_a_keeper_that_is_ending_is_made_again(home, monkeypat
 
 
 def test_a_marker_of_another_board_is_not_erased(home):
-    """What was left on by a keeper of the real board, which is not there, is not made safe by a rehearsal."""
+    """What was left on by a supervisor of the real board, which is not there, is not made safe by a rehearsal."""
     text = json.dumps(
         {"board": "linux", "outputs": [asdict(config.load_outputs(home / "outputs.toml").outputs["pump"])]}
     )
     (home / endpoint.LIVE_FILE).write_text(text)
-    with pytest.raises(HardwareError, match="left on by a keeper of the linux board is not safe"):
+    with pytest.raises(HardwareError, match="left on by a supervisor of the linux board is not safe"):
         client(home).set("pump", "on", 60, "owner")
     assert (home / endpoint.LIVE_FILE).read_text() == text
     (home / endpoint.LIVE_FILE).unlink()
@@ -338,7 +338,7 @@ def test_a_keeper_of_another_board_is_left_alone(home):
     one = client(home)
     one.list()
     other = OutputsClient(home, lambda: "linux")
-    with pytest.raises(OutputRefused, match="a keeper of the sim board is at work"):
+    with pytest.raises(OutputRefused, match="a supervisor of the sim board is at work"):
         other.set("pump", "on", 60, "owner")
     other.close()
     assert pin(home) in {None, 0}
@@ -346,19 +346,19 @@ def test_a_keeper_of_another_board_is_left_alone(home):
 
 def test_a_watch_that_does_not_listen_blocks_nobody(bench):
     one = bench()
-    os.set_blocking(one.hands._ear, False)
+    os.set_blocking(one.worker._ear, False)
     with contextlib.suppress(BlockingIOError):
         while True:
-            os.write(one.hands._ear, b"x" * 8)
+            os.write(one.worker._ear, b"x" * 8)
     answer = one.on()
     assert (answer["rule"], pin(one.home)) == ("hardware", 0)
-    assert one.hands.alone
+    assert one.worker.alone
 
 
 def test_a_frozen_watch_does_not_keep_the_lock(home):
     one = client(home)
     one.list()
-    os.kill(endpoint.read_holder(home).watch, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).watchdog, signal.SIGSTOP)
     with contextlib.suppress(PicoclawError):
         for _ in range(400):
             one.set("pump", "on", 60, "owner")
@@ -370,8 +370,8 @@ def test_a_frozen_watch_does_not_keep_the_lock(home):
 def test_a_signal_to_the_watch_does_not_wait_for_frozen_hands(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(endpoint.read_holder(home).hands, signal.SIGSTOP)
-    os.kill(endpoint.read_holder(home).watch, signal.SIGTERM)
+    os.kill(endpoint.read_holder(home).worker, signal.SIGSTOP)
+    os.kill(endpoint.read_holder(home).watchdog, signal.SIGTERM)
     until(lambda: pin(home) == 0, 1.5)
 
 
@@ -447,7 +447,7 @@ def test_safe_is_no_stop(home):
 
 
 def test_stop_says_what_it_could_not_do(home):
-    """Somebody else holds the line, and no keeper lives."""
+    """Somebody else holds the line, and no supervisor lives."""
     board = SimBoard(state=home / "sim")
     handle = board.line_out("/dev/gpiochip0", 17, 0)
     with pytest.raises(
@@ -595,7 +595,7 @@ def test_when_all_have_something_on_off_is_for_everybody(bench):
     one = bench()
     busy = [one.connection, *(raw(one.home) for _ in range(15))]
     one.turn(20)
-    for client_of_it in one.hands._clients.values():
+    for client_of_it in one.worker._clients.values():
         client_of_it.heard = b"half a"
     visitor = raw(one.home)
     one.turn()
@@ -633,15 +633,15 @@ class Bench:
         make_home(home, toml)
         self.home = home
         self.board = SimBoard(state=home / "sim")
-        self.watch, self.alive = os.pipe()
+        self.watchdog, self.alive = os.pipe()
         self.ear, mouth = os.pipe()
-        self.hands = SupervisorWorker(home, self.board, endpoint.listen(home), self.watch, mouth)
-        self.hands.arbiter.begin()
+        self.worker = SupervisorWorker(home, self.board, endpoint.listen(home), self.watchdog, mouth)
+        self.worker.handler.begin()
         self.connection = raw(home)
 
     def turn(self, times=6):
         for _ in range(times):
-            self.hands.turn(0.01)
+            self.worker.turn(0.01)
 
     def ask(self, **given):
         self.connection.sendall(json.dumps({"who": "owner", "name": "pump", **given}).encode() + b"\n")
@@ -666,11 +666,11 @@ def bench(tmp_path, monkeypatch):
     yield make
     for one in made:
         one.connection.close()
-        one.hands.arbiter.all_safe("the end")
-        for left in list(one.hands._clients.values()):
-            one.hands._close(left)
-        one.hands._selector.close()
-        one.hands._listener.close()
+        one.worker.handler.all_safe("the end")
+        for left in list(one.worker._clients.values()):
+            one.worker._close(left)
+        one.worker._selector.close()
+        one.worker._listener.close()
 
 
 def test_a_date_that_is_set_makes_everything_safe(bench, monkeypatch):
@@ -685,10 +685,10 @@ def test_a_date_that_is_set_makes_everything_safe(bench, monkeypatch):
 
 
 def test_the_kernel_has_a_descriptor_for_the_date():
-    watch = clock.open_clock_watch()
-    assert watch >= 0
-    assert not clock.has_clock_stepped(watch)
-    os.close(watch)
+    descriptor = clock.open_clock_watch()
+    assert descriptor >= 0
+    assert not clock.has_clock_stepped(descriptor)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(("active", "rest"), [("low", 1), ("high", 0)])
@@ -766,19 +766,19 @@ def test_a_required_sensor_that_hangs_ends_it(bench):
     one = bench(NEEDY)
     stuck, _ = os.pipe()
     answers = iter([Reading("greenhouse", "temperature", 20.0, "")])
-    one.hands.arbiter._samples._measure = lambda *_: next(answers, None) or os.read(stuck, 1)
+    one.worker.handler._samples._measure = lambda *_: next(answers, None) or os.read(stuck, 1)
     one.ask(do="list")
     one.connection.sendall(
         json.dumps({"who": "owner", "name": "pump", "do": "set", "level": "on", "seconds": 60}).encode() + b"\n"
     )
     end = time.monotonic() + 2
     while time.monotonic() < end and pin(one.home) != 1:
-        one.hands.turn(0.05)
+        one.worker.turn(0.05)
     assert pin(one.home) == 1
     while time.monotonic() < end and pin(one.home) != 0:
-        one.hands.turn(0.05)
+        one.worker.turn(0.05)
     assert pin(one.home) == 0
-    one.hands.arbiter.flush()
+    one.worker.handler.flush()
     assert "s old, it has to be younger than 1 s" in str(acts(one.home, "why")[-1])
 
 
@@ -842,7 +842,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture
 def slow(home, tmp_path):
-    """A keeper on a disk that is as slow as the file says, and takes nothing while there is one named .stall."""
+    """A supervisor on a disk that is as slow as the file says, and takes nothing while there is one named .stall."""
     path = tmp_path / "slow"
     words = [sys.executable, "-c", SLOW_DISK, str(path), str(home), "sim"]
     subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=20)
@@ -932,7 +932,7 @@ def test_what_waits_for_the_disk_is_not_switched_on_when_it_is_ended_meanwhile(h
     assert said in answers[0]
     assert pin(home) == 0
     until(lambda: "cancelled" in [act for (act,) in acts(home)])
-    assert [spell.ended for spell in audit.replay(home).get("pump", ())] == []
+    assert [period.ended for period in audit.replay(home).get("pump", ())] == []
 
 
 @pytest.mark.alone
@@ -953,7 +953,7 @@ def test_what_a_client_that_has_gone_asked_for_is_not_done_when_the_disk_is_back
 
 
 def test_nobody_elses_socket(home):
-    """Outputs of another user's keeper are not ours; the mode of the files says so."""
+    """Outputs of another user's supervisor are not ours; the mode of the files says so."""
     one = OutputsClient(home, lambda: "sim")
     one.list()
     assert (home / endpoint.SOCKET_FILE).stat().st_mode & 0o777 == 0o600

@@ -29,12 +29,12 @@ def acts(home, *keys):
 def test_it_is_on_and_ends_by_itself(desk):
     assert desk.on(seconds=60) == {"ok": True, "text": "pump is on for 60 s", "seconds": 60}
     assert pin(desk.home) == 1
-    assert desk.arbiter.due(critical=True) == desk.clock.now + 60
+    assert desk.handler.due(critical=True) == desk.clock.now + 60
     desk.later(59.9)
     assert pin(desk.home) == 1
     desk.later(0.1)
     assert pin(desk.home) == 0
-    assert desk.arbiter.due() is None
+    assert desk.handler.due() is None
     assert acts(desk.home, "name", "why")[1:] == [
         ("on", "pump", None),
         ("read", "pump", None),
@@ -110,12 +110,12 @@ def test_a_refusal_is_written_down_with_its_rule(desk, given, rule):
     assert (answer["ok"], answer["rule"]) == (False, rule)
     assert acts(desk.home, "rule")[-1] == ("refused", rule)
     assert pin(desk.home) == 0
-    assert desk.arbiter.idle
+    assert desk.handler.idle
 
 
 @pytest.mark.parametrize("given", [{}, {"do": 3}, {"do": ["set"]}, {"do": "fly"}, {"name": "pump"}])
 def test_what_is_no_request_is_answered(desk, given):
-    assert desk.arbiter.request(given, 1, 0)["rule"] == "request"
+    assert desk.handler.request(given, 1, 0)["rule"] == "request"
 
 
 def test_setting_again_never_goes_beyond_the_longest_time(desk):
@@ -140,14 +140,14 @@ def test_going_safe_is_never_refused(desk, how):
 def test_a_client_that_is_gone_takes_its_outputs_with_it(desk):
     desk.on("pump", client=1)
     desk.on("lamp", client=2)
-    desk.arbiter.gone(1)
+    desk.handler.gone(1)
     assert (pin(desk.home), pin(desk.home, 27)) == (0, 1)
 
 
 def test_a_client_that_leaves_does_not(desk):
     desk.on(client=1)
     desk.ask("leave", client=1)
-    desk.arbiter.gone(1)
+    desk.handler.gone(1)
     assert pin(desk.home) == 1
     desk.later(60)
     assert pin(desk.home) == 0
@@ -156,9 +156,9 @@ def test_a_client_that_leaves_does_not(desk):
 def test_who_set_it_last_holds_it(desk):
     desk.on(client=1)
     desk.on(client=2)
-    desk.arbiter.gone(1)
+    desk.handler.gone(1)
     assert pin(desk.home) == 1
-    desk.arbiter.gone(2)
+    desk.handler.gone(2)
     assert pin(desk.home) == 0
 
 
@@ -168,7 +168,7 @@ def test_stop_lasts_until_a_person_resumes(desk):
     assert desk.ask("stop", who="user")["ok"]
     assert (pin(desk.home), pin(desk.home, 27)) == (0, 0)
     assert desk.on()["rule"] == "stop"
-    assert Desk(desk.home).on()["rule"] == "stop", "also for the next keeper"
+    assert Desk(desk.home).on()["rule"] == "stop", "also for the next supervisor"
     assert desk.ask("resume", who="cron")["rule"] == "who"
     assert desk.ask("resume")["ok"]
     assert desk.on()["ok"]
@@ -180,10 +180,10 @@ def test_a_stop_that_cannot_be_kept_on_the_disk_keeps_the_keeper(desk, monkeypat
         type(desk.home), "touch", lambda path, mode=0o666: touch(path / "no" if "stop" in path.name else path)
     )
     assert desk.ask("stop")["ok"]
-    assert not desk.arbiter.idle
+    assert not desk.handler.idle
     assert desk.on()["rule"] == "stop"
     desk.ask("resume")
-    assert desk.arbiter.idle
+    assert desk.handler.idle
 
 
 def test_another_outputs_toml_makes_everything_safe_first(desk):
@@ -215,7 +215,7 @@ def test_what_a_dead_keeper_left_on_is_made_safe_even_if_it_is_declared_no_more(
     assert pin(desk.home) == 0
     assert not (desk.home / "outputs.live").exists()
     assert acts(desk.home, "left")[-1] == ("start", ["pump", "lamp"])
-    assert other.arbiter.idle
+    assert other.handler.idle
 
 
 def test_cooldowns_outlive_the_keeper(tmp_path):
@@ -248,7 +248,7 @@ def test_on_a_full_disk_nothing_goes_on_and_everything_goes_off(desk):
     finally:
         free()
     before = acts(desk.home)
-    desk.arbiter.flush()
+    desk.handler.flush()
     assert acts(desk.home, "name") == [*acts(desk.home, "name")[: len(before)], ("off", "lamp")], (
         "written when it can be"
     )
@@ -273,7 +273,7 @@ def test_what_cannot_be_driven_is_brought_back(desk, monkeypatch):
     answer = desk.on()
     assert (answer["rule"], answer["text"]) == ("hardware", "no answer")
     assert driven == [100, 0]
-    assert desk.arbiter.idle
+    assert desk.handler.idle
 
 
 def test_what_does_not_go_safe_is_tried_again_and_said(desk):
@@ -281,14 +281,14 @@ def test_what_does_not_go_safe_is_tried_again_and_said(desk):
     desk.terminals.stuck.add("pump")
     answer = desk.ask("off")
     assert "could not be brought to its safe level" in answer["text"]
-    assert not desk.arbiter.idle
-    assert desk.arbiter.due(critical=True) == desk.clock.now + 1
+    assert not desk.handler.idle
+    assert desk.handler.due(critical=True) == desk.clock.now + 1
     assert desk.ask("list")["outputs"][0]["unsafe"]
     desk.later(1)
     desk.terminals.stuck.clear()
     desk.later(1)
     assert pin(desk.home) == 0
-    assert desk.arbiter.idle
+    assert desk.handler.idle
     assert [act for (act,) in acts(desk.home)][-2:] == ["unsafe", "safe"]
 
 
@@ -308,10 +308,10 @@ def needy(tmp_path):
 def test_a_required_sensor_is_measured_first(needy):
     asked_at = needy.clock.now
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 300, "who": "owner"}
-    assert needy.arbiter.request(given, 1, asked_at) is None
+    assert needy.handler.request(given, 1, asked_at) is None
     assert needy.samples.wanted == 1
     needy.samples.newest = SensorSample(asked_at, 20.0)
-    assert needy.arbiter.request(given, 1, asked_at)["ok"]
+    assert needy.handler.request(given, 1, asked_at)["ok"]
     assert pin(needy.home) == 1
 
 
@@ -329,7 +329,7 @@ def test_a_required_sensor_that_is_not_well(needy, sample, after, said):
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 300, "who": "owner"}
     needy.samples.newest = sample(asked_at)
     needy.clock.now += after
-    answer = needy.arbiter.request(given, 1, asked_at)
+    answer = needy.handler.request(given, 1, asked_at)
     assert (answer["rule"], said in answer["text"]) == ("sensor", True), answer
 
 
@@ -344,8 +344,8 @@ def test_a_required_sensor_that_is_not_well(needy, sample, after, said):
 def test_a_required_sensor_that_fails_meanwhile_ends_it(needy, sample, after, why):
     needy.samples.newest = SensorSample(needy.clock.now, 20.0)
     needy.on(seconds=300)
-    assert needy.arbiter.due() == needy.clock.now + 30, "half of what is fresh"
-    assert needy.arbiter.due(critical=True) == pytest.approx(needy.clock.now + 60.05)
+    assert needy.handler.due() == needy.clock.now + 30, "half of what is fresh"
+    assert needy.handler.due(critical=True) == pytest.approx(needy.clock.now + 60.05)
     if sample:
         needy.samples.newest = sample._replace(at=needy.clock.now + after)
     needy.later(after)
@@ -425,7 +425,7 @@ def test_a_stop_that_comes_while_it_is_driven_wins(desk, monkeypatch):
 
 def test_a_stop_file_and_another_outputs_toml_are_noticed_without_a_request(desk):
     desk.on("pump", seconds=600)
-    assert desk.arbiter.looks == desk.clock.now + 1
+    assert desk.handler.looks == desk.clock.now + 1
     (desk.home / "outputs.stop").touch()
     desk.later(0)
     assert pin(desk.home) == 0
@@ -434,7 +434,7 @@ def test_a_stop_file_and_another_outputs_toml_are_noticed_without_a_request(desk
     (desk.home / "outputs.toml").unlink()
     desk.later(1)
     assert pin(desk.home) == 0
-    assert desk.arbiter.looks is None
+    assert desk.handler.looks is None
 
 
 def test_a_home_that_was_moved_is_let_go_of(desk):
@@ -444,8 +444,8 @@ def test_a_home_that_was_moved_is_let_go_of(desk):
     (desk.home / "outputs.lock").touch()
     (desk.home / "outputs.live").touch()
     desk.later(1)
-    assert desk.arbiter.lost
-    assert (desk.home / "outputs.live").exists(), "that of another keeper"
+    assert desk.handler.lost
+    assert (desk.home / "outputs.live").exists(), "that of another supervisor"
     assert not (desk.home / audit.AUDIT_FILE).exists()
 
 
@@ -470,7 +470,7 @@ def test_what_is_wired_wrongly_is_refused_and_leaves_nothing_behind(tmp_path, to
     desk = Desk(make_home(tmp_path / "home", toml))
     answer = desk.on()
     assert (answer["rule"], said in answer["text"]) == ("configuration", True), answer
-    assert desk.arbiter.idle
+    assert desk.handler.idle
     assert not (desk.home / "outputs.live").exists()
     assert desk.ask("stop")["ok"]
     assert said in desk.ask("list")["outputs"][0]["fault"]
@@ -480,7 +480,7 @@ def test_what_cannot_be_opened_is_refused_before_it_is_written_down(desk):
     desk.terminals.close()
     desk.terminals.stuck.add("pump")
     assert desk.on()["rule"] == "hardware"
-    assert desk.arbiter.idle
+    assert desk.handler.idle
     assert "on" not in [act for (act,) in acts(desk.home)]
 
 
@@ -495,7 +495,7 @@ def test_a_doubtful_reading_is_none(needy):
     needy.samples.newest = SensorSample(asked_at, 20.0, "the part sleeps")
     needy.clock.now += 0.1
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 300, "who": "owner"}
-    assert "is doubtful: the part sleeps" in needy.arbiter.request(given, 1, asked_at)["text"]
+    assert "is doubtful: the part sleeps" in needy.handler.request(given, 1, asked_at)["text"]
 
 
 def test_off_of_what_is_safe_when_it_is_on_tells_the_way(tmp_path):
@@ -522,11 +522,11 @@ def test_on_is_refused_when_the_disk_takes_nothing_for_too_long(tmp_path):
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 60, "who": "owner"}
     asked_at = desk.clock.now
     with hash_chain.open_chain_end(desk.home / audit.AUDIT_FILE):
-        assert desk.arbiter.request(given, 1, asked_at) is None
+        assert desk.handler.request(given, 1, asked_at) is None
         desk.clock.now += 7.9
-        assert desk.arbiter.request(given, 1, asked_at) is None
+        assert desk.handler.request(given, 1, asked_at) is None
         desk.clock.now += 0.2
-        answer = desk.arbiter.request(given, 1, asked_at)
+        answer = desk.handler.request(given, 1, asked_at)
     assert (answer["rule"], pin(desk.home)) == ("audit", 0)
     assert "the disk took nothing for 8 s" in answer["text"]
     assert not desk.leases.intents
@@ -538,9 +538,9 @@ def test_two_that_exclude_each_other_and_are_written_down_together(tmp_path):
     desk.leases.journal.drain(5)
     given = [{"do": "set", "name": name, "level": "on", "seconds": 60, "who": "owner"} for name in ("pump", "lamp")]
     with hash_chain.open_chain_end(desk.home / audit.AUDIT_FILE):
-        assert [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)] == [None, None]
+        assert [desk.handler.request(one, n, desk.clock.now) for n, one in enumerate(given)] == [None, None]
     desk.leases.journal.drain(5)
-    answers = [desk.arbiter.request(one, n, desk.clock.now) for n, one in enumerate(given)]
+    answers = [desk.handler.request(one, n, desk.clock.now) for n, one in enumerate(given)]
     assert [answer.get("rule") for answer in answers] == [None, "exclusion"]
     assert (pin(desk.home), pin(desk.home, 27)) == (1, 0)
 
@@ -549,16 +549,16 @@ def test_a_renewal_for_all_that_is_left_is_not_refused_for_the_time_of_writing_i
     desk = Desk(make_home(tmp_path / "home"), written=lambda: None)
     given = {"do": "set", "name": "pump", "level": "on", "seconds": 600, "who": "owner"}
     for wait, answer in ((0.5, None), (0, "pump is on for 600 s")):
-        said = desk.arbiter.request(given, 1, desk.clock.now)
+        said = desk.handler.request(given, 1, desk.clock.now)
         assert (said and said["text"]) == answer
         desk.leases.journal.drain(5)
         desk.clock.now += wait
-    ends = desk.arbiter.due(critical=True)
+    ends = desk.handler.due(critical=True)
     assert ends == desk.clock.now + 600
     desk.clock.now += 100
     given["seconds"] = 500
-    assert desk.arbiter.request(given, 1, desk.clock.now) is None
+    assert desk.handler.request(given, 1, desk.clock.now) is None
     desk.leases.journal.drain(5)
     desk.clock.now += 0.5
-    assert desk.arbiter.request(given, 1, desk.clock.now)["text"] == "pump is on for 500 s"
-    assert desk.arbiter.due(critical=True) == ends
+    assert desk.handler.request(given, 1, desk.clock.now)["text"] == "pump is on for 500 s"
+    assert desk.handler.due(critical=True) == ends
