@@ -44,7 +44,7 @@ def acts(text):
 def orders():
     """A few sentences of each template of the intents that act or add, made of the template itself."""
     for name, intent in SHIPPED["intents"].items():
-        if intent.get("acts") or intent.get("adds"):
+        if (intent.get("acts") or intent.get("adds")) and "after" not in intent:
             yield name, intent["exact"]
             lines = intent["templates"]
             for line in lines.splitlines() if isinstance(lines, str) else lines:
@@ -90,6 +90,9 @@ VALUES = {
     "any": "then",
     "fact": "the fuse",
     "request": "the temperature",
+    "it_output": "it",
+    "it_job": "it",
+    "it_rule": "it",
 }
 
 
@@ -168,6 +171,8 @@ def test_every_intent_that_does_more_than_read_is_declared_so(tmp_path):
 
 def test_every_order_names_a_sentence_that_works():
     for name, intent in SHIPPED["intents"].items():
+        if "after" in intent:
+            continue  # test_intents_talk.py
         if intent.get("acts") or intent.get("adds"):
             match = INTENTS.match(intent["exact"], TOOLS)
             assert (match.intent, match.missing) == (name, ""), name
@@ -393,7 +398,7 @@ OWN = [
     ("how humid is the soil in the greenhouse", ("sensor_read", {"sensor": "soil greenhouse", "quantity": "humidity"})),
     (
         "what's the temperature outside and in the greenhouse",
-        ("sensor_read", {"sensor": "outside greenhouse", "quantity": "temperature"}),
+        ("sensor_read", {"sensor": "outside", "quantity": "temperature"}),
     ),
     ("is the greenhouse door open", UNMEASURED),
     ("how many plants are in the greenhouse", UNMEASURED),

@@ -17,19 +17,21 @@ _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
 _INTENT_KEY_TEXT = (
-    "tool arguments defaults ask answer hints acts adds last exact asks polite only make templates examples"
+    "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps templates examples"
 )
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
-_SAY_KEY_TEXT = "no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired"
+_SAY_KEY_TEXT = """
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest
+"""
 _SAY_KEYS = _SAY_KEY_TEXT.split()
-_NUMBER_TABLES = ("numbers", "units", "offsets", "hours")
+_NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "hours")
 _OTHER_TABLES = ("expand", "days", "parts", "measures", "repeats")
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
-    every bounds recent since ago
+    every bounds recent since ago it splits binds agrees
     undo preferences wired skips nods later opens introduces wants fetches whether halts
 """
 _LISTS = _LIST_TEXT.split()
@@ -116,7 +118,12 @@ class GrammarCompiler:
         self._keys("the file", data, _TOP_KEYS)
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
-            self.tools[tool] = self._texts(f"tools.{tool}", wording, ("does", "lacks"))
+            self._keys(f"tools.{tool}", wording, ("does", "lacks", "gives"))
+            gives = self._texts(f"tools.{tool}.gives", wording.get("gives", {}), ())
+            told = {name: text for name, text in wording.items() if name != "gives"}
+            self.tools[tool] = self._texts(f"tools.{tool}", told, ("does", "lacks")) | (
+                {"gives": gives} if gives else {}
+            )
         for name, value in self._table("words", data, _WORD_TABLES).items():
             self.words[name] |= self._word_table(f"words.{name}", name, value)
         phrases = self._texts("phrases", data.get("phrases", {}), ())
@@ -243,12 +250,16 @@ class GrammarCompiler:
             asks=value.get("asks", old.asks),
             polite=value.get("polite", old.polite) is True,
             only=value.get("only", old.only) is True,
+            after=value.get("after", old.after),
+            keeps=value.get("keeps", old.keeps),
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         self._expect(f"{key}.tool", intent.tool, str)
         self._expect(f"{key}.answer", intent.answer, str)
         self._expect(f"{key}.exact", intent.exact, str)
         self._expect(f"{key}.asks", intent.asks, str)
+        self._expect(f"{key}.after", intent.after, str)
+        self._expect(f"{key}.keeps", intent.keeps, str)
         if intent.tool and "{result}" not in intent.answer:
             raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
         self.intents[name] = intent

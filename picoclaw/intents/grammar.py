@@ -70,7 +70,8 @@ class Intent(NamedTuple):
     `acts`: it switches, changes or removes something, so only a whole sentence that is an order means it; `adds`: it
     adds something, so no example and no question means it; `exact` is a sentence that does mean it, `asks` the question
     where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
-    `only`: where its tool is offered; `make`: arguments that are made of slots, each by the first of its patterns whose
+    `only`: where its tool is offered; `after`: where one of these tools was called in the last turn, whose arguments in
+    `keeps` hold on (without a tool, it is the same again); `make`: arguments that are made of slots, each by the first of its patterns whose
     slots are all there.
     """
 
@@ -91,6 +92,8 @@ class Intent(NamedTuple):
     polite: bool = True
     only: bool = False
     make: Mapping[str, Sequence[str]] = MappingProxyType({})
+    after: str = ""
+    keeps: str = ""
 
     @property
     def kind(self) -> str:

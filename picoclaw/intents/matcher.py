@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
+from types import MappingProxyType
 from typing import Any
 
 from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary
@@ -20,10 +21,13 @@ from picoclaw.intents.grammar import (
     fill_fields,
     make_match,
 )
-from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.messages import ToolCall
 from picoclaw.text import stem_word
 
+Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
+_MAX_WISHES = 4
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
@@ -71,7 +75,7 @@ class TemplateWalk:
     ) -> tuple[int, SlotValues] | None:
         for value, end in self._reader.read(slot, self._sentence, i):
             free = slot.kind == "text" or (slot.kind == "name" and value not in slot.values.values())
-            gain = 0 if free else end - i
+            gain = 0 if free else end - i + (slot.kind == "it" and not isinstance(value, list))
             fit = self.fit(then, end, add_value(found, slot, value), score + gain)
             if fit:
                 return fit
@@ -127,12 +131,20 @@ class IntentMatcher:
     def _mended(self, word: str) -> str:
         return self._speller.fix(word)
 
-    def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
+    def match(
+        self,
+        text: str,
+        offered: Collection[Any] | None = None,
+        topic: Topic = MappingProxyType({}),
+        last: ToolCall = NO_CALL,
+    ) -> IntentMatch | None:
         """What `text` means, or None: no template fits it and no example is near enough.
 
-        `offered` are the tools there are; without it, nothing that acts is understood.
+        `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
+        last turn was about, and its call.
         """
-        s = Sentence(text, self._book.words)
+        s = Sentence(text, self._book.words, topic)
+        s.last = last
         if not s.words:
             return None
         s.respell(self._book.keys, self._mended)
@@ -154,10 +166,75 @@ class IntentMatcher:
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
         if best is None or not (best.tool or best.answer):
-            best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(best, 0))[0]
+            unclear = next((match for match, _ in fits if match.route == "unclear"), best)
+            best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
         if best or len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
             return best
         return self._classify(s, begins[-1], ends[-1])
+
+    def match_all(
+        self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
+        whole = self.match(text, offered, topic, last)
+        if whole and whole.route == "template" and (whole.tool or whole.answer):
+            intent = self.intents[whole.intent]
+            if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
+                return [(text, whole)]
+            parts = self._split(text, offered, topic, last, whole.intent)
+        else:
+            parts = self._split(text, offered, topic, last)
+        return parts or [(text, whole)]
+
+    def _split(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes that stand in a row; none where the first is not understood by itself.
+
+        `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
+        """
+        s = Sentence(text, self.words)
+        if len(s.words) > MAX_CLASSIFIED:
+            return []
+        places = (i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i))
+        for i in islice(places, _MAX_WISHES):
+            hit = s.longest(self.words["splits"], i)
+            then = hit[1] if hit else i
+            if then >= len(s.words):
+                return []
+            mark = "?" * s.asks
+            head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
+            for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
+                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
+                if first is None or first.route != "template" or not is_complete(first):
+                    continue
+                if timed and first.intent != timed:
+                    continue
+                rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
+                rest = rest if hit or all(is_complete(match) for _, match in rest) else []
+                if rest:
+                    return [(head, first), *rest]
+        return []
+
+    def _continue(
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
+        if not timed:
+            call = ToolCall("", first.tool, first.arguments)
+            topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
+            rest = self.match_all(tail, offered, topic, call)
+            if all(is_complete(match) and match and match.route == "template" for _, match in rest):
+                return rest
+        for begin in range(min(end, 2 if timed else 4), 0, -1):
+            said = f"{s.text(0, begin)} {tail}"
+            match = self.match(said, offered)
+            alike = match is not None and match.intent == first.intent and match.route == "template"
+            alike = alike and is_complete(match) and match is not None and match.arguments != first.arguments
+            if alike and (not timed or self.intents[first.intent].ask):
+                return [(tail, match)]
+        moves = self.intents[first.intent].kind in {"acts", "adds"}
+        return [(tail, None)] if moves and not timed else []
 
     def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
         """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
@@ -196,12 +273,31 @@ class IntentMatcher:
                 intent = self._book.intents[template.intent]
                 if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
+                if intent.after and s.last.name not in intent.after.split():
+                    continue
                 if (not whole or (intent.tool and not self._has_text_slot(intent))) and (
                     fit := walk.fit(template.edges, i, {})
                 ):
-                    match = self._planned(make_match(intent, fit[1], 1.0, "template"))
+                    match = self._planned(self._make_match(intent, s, fit[1]))
                     found += [(match, fit[0] + ("request" in fit[1]))] if match else []
         return found
+
+    def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
+        kept: SlotValues = {}
+        for name in intent.keeps.split():
+            if name in s.last.arguments:
+                kept[name] = s.last.arguments[name]
+            elif name in s.topic:
+                kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
+        found = kept | found
+        match = make_match(intent, found, 1.0, "template")
+        for value in found.values():
+            if isinstance(value, list):
+                say = self.say["which" if value else "what"]
+                names = ", ".join(map(str, value))
+                answer = fill_fields(say, {"names": names})
+                return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
+        return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
 
     def _has_text_slot(self, intent: Intent) -> bool:
         return any(slot.kind == "text" for slot in self._book.slots(intent))
@@ -371,6 +467,11 @@ class IntentMatcher:
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
 
 
+def is_complete(match: IntentMatch | None) -> bool:
+    """Whether a call can be made of it."""
+    return match is not None and bool(match.tool) and not match.missing
+
+
 def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
     match, score = fit
-    return not match.missing, score, not match.tool
+    return not match.missing and match.route == "template", score, not match.tool

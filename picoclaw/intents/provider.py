@@ -7,9 +7,11 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents import onboarding
+from picoclaw.intents.conversation import Topic, clean_text, find_topic, is_recent, list_calls, split_turns
 from picoclaw.intents.grammar import Grammar, IntentMatch, fill_fields
-from picoclaw.intents.matcher import IntentMatcher
+from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
+from picoclaw.intents.sentence import NO_CALL
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
@@ -18,7 +20,6 @@ from picoclaw.window import remove_hints
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
-_CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 
 
 class IntentProvider:
@@ -52,19 +53,61 @@ class IntentProvider:
     def meets(self, messages: Sequence[Message]) -> bool:
         """Whether the last of the messages, a user's, belongs to the first meeting: a greeting, a name, an answer."""
         match = self.match(messages[-1].text, {onboarding.ONBOARDING_TOOL})
-        found = self._meeting.match(messages[:-1], _clean_text(messages[-1].text), match, None)
+        found = self._meeting.match(messages[:-1], clean_text(messages[-1].text), match, None)
         return found is not None and (found.tool == onboarding.ONBOARDING_TOOL or found.route == "meeting")
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
-        return self._matcher.match(_clean_text(text), offered)
+        return self._matcher.match(clean_text(text), offered)
 
-    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> IntentMatch | None:
-        text = messages[-1].text
-        match = self.match(text, offered)
-        if onboarding.ONBOARDING_TOOL not in offered:
-            return match
-        return self._meeting.match(messages[:-1], _clean_text(text), match, self._words(None, ()))
+    def _understood(
+        self, messages: Sequence[Message], offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
+        text = clean_text(messages[-1].text)
+        if onboarding.ONBOARDING_TOOL in offered:
+            match = self.match(text, offered)
+            return [(text, self._meeting.match(messages[:-1], text, match, self._words(None, ())))]
+        turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
+        if turns and (said := self._answered_question(turns, text, offered)):
+            return said
+        topic, last = self._topic(turns)
+        return self._matcher.match_all(text, offered, topic, last)
+
+    def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
+        """What the last turn with a call was about; a turn that was not understood may come between."""
+        for turn in turns[:-3:-1]:
+            if calls := list_calls(turn):
+                gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
+                return find_topic(turn, gives), calls[-1][0]
+        return {}, NO_CALL
+
+    def _answered_question(
+        self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """What a text means as the answer to what was asked in the last turn; nothing where it is no answer."""
+        asked, reply = clean_text(turns[-1][0].text), turns[-1][-1].text
+        if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
+            topic, last = self._topic(turns[:-1])
+            return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
+        questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
+        failed = any(result.startswith("error: ") and "?" in result for _, result in list_calls(turns[-1]))
+        if not failed and reply not in questions:
+            return []
+        own = self._matcher.match(text, offered)
+        if is_complete(own) and own and own.route == "template":
+            return []
+        earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
+        for said in (earlier[-1], " ".join(earlier)):
+            wanted = self._matcher.match(said, offered)
+            for bind in ("", *self._matcher.words["binds"]):
+                match = self._matcher.match(f"{said} {bind} {text}", offered)
+                if match and wanted and match.intent == wanted.intent and match.arguments != wanted.arguments:
+                    return [(text, match)]
+        return []
+
+    def _is_nod(self, text: str) -> bool:
+        return text.strip(" .!\n").lower() in self._matcher.words["agrees"]
 
     def events(self, request: Request) -> Iterator[Event]:
         last = request.messages[-1] if request.messages else Message("user", "")
@@ -73,17 +116,26 @@ class IntentProvider:
                 waits = last.text.partition(WAITING_FOR_APPROVAL)[1] and _JOB_NUMBER.search(last.text)
                 why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else last.text
                 yield Notice(why.removeprefix("error: "), failed=True)
-            yield Text(self._result(request.messages))
+            yield Text(self._results(request.messages))
             yield End("stop", Usage())
             return
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= {*self._opened(offered)}
-        match = self._understood(request.messages, offered) if last.role == "user" and request.messages else None
-        if match and match.tool in offered and not match.missing:
-            yield ToolCall(f"intent-{len(request.messages)}", match.tool, match.arguments)
+        wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
+        ready = [match for _, match in wishes if match and match.tool in offered and not match.missing]
+        moves = any(self._matcher.intents[match.intent].kind for match in ready)
+        if ready and (len(ready) == len(wishes) or not moves):
+            for number, match in enumerate(ready):
+                part = f"-{number}" if number else ""
+                yield ToolCall(f"intent-{len(request.messages)}{part}", match.tool, match.arguments)
             yield End("tool_calls", Usage())
             return
-        yield Text(self._words(match, offered))
+        if ready:
+            undone = next((text for text, match in wishes if match not in ready), "")
+            done = next((text for text, match in wishes if match in ready), "")
+            yield Text(fill_fields(self._matcher.say["partly"], {"undone": undone, "done": done}))
+        else:
+            yield Text(self._words(wishes[0][1] if wishes else None, offered))
         yield End("stop", Usage())
 
     def close(self) -> None:
@@ -101,28 +153,35 @@ class IntentProvider:
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         return match.missing
 
-    def _result(self, messages: Sequence[Message]) -> str:
-        newest = remove_hints(messages[-1].text)
-        if newest.startswith("error: ") and WAITING_FOR_APPROVAL in newest:
-            return self._waiting(messages, newest)
-        if newest.startswith("error: "):
-            return fill_fields(self._matcher.say["failed"], {"result": newest.removeprefix("error: ")})
-        match = self._answered(messages)
+    def _results(self, messages: Sequence[Message]) -> str:
+        """What the calls of the last turn have brought, one after the other."""
+        turn = split_turns(messages)[-1:]
+        calls = list_calls(turn[0]) if turn else []
+        if not calls:
+            return self._result(None, remove_hints(messages[-1].text))
+        asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
+        wishes = self._understood(messages[:asked], {call.name for call, _ in calls})
+        matches = [match for _, match in wishes if match is not None]
+        told = []
+        for call, result in calls:
+            match = next((one for one in matches if (one.tool, one.arguments) == (call.name, call.arguments)), None)
+            match = match or next((one for one in matches if one.tool == call.name), None)
+            told.append(self._result(match, result))
+        if undone := [text for text, match in wishes if match is None]:
+            told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
+        return "\n".join(told)
+
+    def _result(self, match: IntentMatch | None, result: str) -> str:
+        if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
+            return self._waiting(match, result)
+        if result.startswith("error: "):
+            return fill_fields(self._matcher.say["failed"], {"result": result.removeprefix("error: ")})
         if match is None:
-            return newest
-        return fill_fields(match.answer, {**match.arguments, "result": _SEARCH_HIT.sub(r"\1", newest)})
+            return result
+        return fill_fields(match.answer, {**match.arguments, "result": _SEARCH_HIT.sub(r"\1", result)})
 
-    def _answered(self, messages: Sequence[Message]) -> IntentMatch | None:
-        """The match whose call the last of the messages is the result of."""
-        asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
-        calls = (call for message in messages[asked:] for call in message.calls)
-        called = {call.name for call in calls if call.id == messages[-1].call_id}
-        match = self._understood(messages[:asked], called) if asked else None
-        return match if match and match.tool in called else None
-
-    def _waiting(self, messages: Sequence[Message], newest: str) -> str:
+    def _waiting(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
-        match = self._answered(messages)
         number = _JOB_NUMBER.search(newest)
         if match is None or number is None:
             return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
@@ -131,11 +190,6 @@ class IntentProvider:
         means = newest.partition(MEANING_PREFIX)[2]
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
-
-
-def _clean_text(text: str) -> str:
-    """A user's words without the heads before them, and without characters that no word has."""
-    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
 
 
 # A model, with the first meeting held by the matcher where the model lets it drop, as small ones do.
@@ -177,7 +231,7 @@ class OnboardingProvider:
 
     def events(self, request: Request) -> Iterator[Event]:
         rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
-        if len(rest) == len(request.tools) or not self._leads(_split_turns(request.messages)[:-1]):
+        if len(rest) == len(request.tools) or not self._leads(split_turns(request.messages)[:-1]):
             self._leading = False
             return self._model.events(request)
         if request.messages[-1].role == "user":
@@ -203,16 +257,6 @@ def is_onboarding_dropped(turns: Sequence[Sequence[Message]]) -> bool:
     return len(begun) == _TURNS_BEFORE_MATCHER and not any(
         call.name == ONBOARDING_TOOL for turn in begun for m in turn for call in m.calls
     )
-
-
-def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
-    turns: list[list[Message]] = []
-    for message in messages:
-        if message.role == "user":
-            turns.append([])
-        if turns:
-            turns[-1].append(message)
-    return turns
 
 
 def _is_onboarding_known(request: Request, invitation: str) -> bool:

@@ -1,21 +1,24 @@
 """A sentence as words, and the readers that turn some of them into values: numbers, times of day, names, files."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from picoclaw.intents.classifier import HEX_ADDRESS, is_file_name, parse_amount
 from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length
+from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-SLOT_KINDS = frozenset(_PLAIN_KINDS | {"percent", "repeat", "seconds", "term", "text", "time", "value"})
-UNWEIGHTED_KINDS = frozenset({"past", "term"})
+SLOT_KINDS = frozenset(_PLAIN_KINDS | {"it", "percent", "repeat", "seconds", "term", "text", "time", "value"})
+UNWEIGHTED_KINDS = frozenset({"it", "past", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
 
+NO_CALL = ToolCall("", "")
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
@@ -59,10 +62,14 @@ class SentenceSlot(NamedTuple):
 class Sentence:
     """A text and its words in lower case, with where each came from."""
 
-    def __init__(self, raw: str, words: WordTables) -> None:
-        """Short forms ("what's", "90s", "half-past") become several words with one origin."""
-        self.raw, self.words = raw, list[str]()
+    def __init__(self, raw: str, words: WordTables, topic: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> None:
+        """Short forms ("what's", "90s", "half-past") become several words with one origin.
+
+        `topic` has the values that "it" may mean, by the name of a slot.
+        """
+        self.raw, self.words, self.topic = raw, list[str](), topic
         self.starts: list[int] = []
+        self.last = NO_CALL
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
@@ -159,6 +166,16 @@ class SlotReader:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
     _term = _choice
+
+    def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
+        known = s.topic.get(slot.name, ())
+        hit = s.longest(slot.values or self._words["it"], i)
+        if hit:
+            yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]
+        place = None if slot.values else s.longest(self._words["ordinals"], i)
+        if place and known and place[0] <= len(known):
+            yield known[place[0] - 1 if place[0] > 0 else place[0]], place[1]
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)

@@ -1,0 +1,68 @@
+"""What a conversation was about: what "it", "the second one", "and yesterday?" and a bare answer go back to."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from picoclaw.messages import Message, ToolCall
+from picoclaw.text import pattern
+from picoclaw.window import remove_hints
+
+_MAX_AGE_S = 900
+"""How long "it" can still mean what was spoken of; behind this, it has to be named."""
+_CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
+_CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
+
+Topic = dict[str, list[Any]]
+"""The values that each argument had in the last turn: one is what "it" means, several need a question."""
+
+
+def clean_text(text: str) -> str:
+    """A user's words without the heads before them, and without characters that no word has."""
+    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
+
+
+def split_turns(messages: Sequence[Message]) -> list[list[Message]]:
+    turns: list[list[Message]] = []
+    for message in messages:
+        if message.role == "user":
+            turns.append([])
+        if turns:
+            turns[-1].append(message)
+    return turns
+
+
+def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
+    """The calls of a turn that had a result, with it."""
+    results = {message.call_id: remove_hints(message.text) for message in turn if message.role == "tool"}
+    calls = (call for message in turn for call in message.calls)
+    return [(call, results[call.id]) for call in calls if call.id in results]
+
+
+def find_topic(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) -> Topic:
+    """What the calls of a turn were about; `gives` has, by tool and argument, what finds its values in a result."""
+    topic: Topic = {}
+    for call, result in list_calls(turn):
+        if result.startswith("error: "):
+            continue
+        for name, value in call.arguments.items():
+            topic.setdefault(name, []).append(value)
+        for name, expression in gives.get(call.name, {}).items():
+            found = re.findall(expression, result)
+            if found and name not in call.arguments:
+                topic.setdefault(name, []).extend(int(one) if one.isdecimal() else one for one in found)
+    return {name: list(dict.fromkeys(map(_freeze, values))) for name, values in topic.items()}
+
+
+def _freeze(value: Any) -> Any:
+    return str(value) if isinstance(value, dict | list) else value
+
+
+def is_recent(turn: Sequence[Message], since: Message) -> bool:
+    """Whether a turn was a few minutes before a message at most; one without a time counts."""
+    before, after = (_CLOCK.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
+    if not before or not after:
+        return True
+    spent = datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])
+    return spent.total_seconds() <= _MAX_AGE_S

@@ -1,0 +1,165 @@
+"""A conversation without a model: "it", bare answers, corrections, and several wishes in one sentence."""
+
+import tomllib
+
+import pytest
+
+from picoclaw.intents.provider import IntentProvider
+from picoclaw.messages import Message, Request, Text, ToolCall
+from picoclaw.resources import find_shipped
+
+SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
+INTENTS = IntentProvider([SHIPPED])
+TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if intent.get("tool")} - {"first_run"}
+RESULTS = {
+    ("cron", "add"): "reminder 5 is kept for 19:00 (in 9 h): feed the fish (told in an open chat)",
+    (
+        "cron",
+        "list",
+    ): "6: 09:45 (in 9 min) Time is up.\n1: 19:00 (in 9 h) feed the fish\n4: every day at 09:00 the tank",
+    ("cron", "move"): "reminder 5 is kept for 20:00 (in 10 h): feed the fish",
+    ("rule", "list"): "1. frost: when it is below 5\n2. heat: when it is above 30",
+    ("rule", "add"): "error: which sensor? temperature is measured by greenhouse, outside; name one",
+}
+
+
+def talk(*lines, minutes=1, results=RESULTS):
+    """The calls or the words that each line leads to; each comes some minutes after the one before."""
+    messages, heard = [], []
+    for number, line in enumerate(lines):
+        at = number * minutes
+        head = f"<moment>Monday 2026-11-23 {9 + at // 60:02}:{at % 60:02} UTC (UTC+0000)</moment>\n"
+        messages.append(Message("user", head + line))
+        calls = []
+        while True:
+            request = Request("", tuple(messages), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
+            events = list(INTENTS.events(request))
+            made = [event for event in events if isinstance(event, ToolCall)]
+            if not made:
+                break
+            calls += made
+            messages.append(Message("assistant", "", tuple(made)))
+            for call in made:
+                result = results.get((call.name, call.arguments.get("action", "")), "done")
+                messages.append(Message("tool", result, call_id=call.id))
+        text = "".join(event.text for event in events if isinstance(event, Text))
+        messages.append(Message("assistant", text))
+        heard.append([(call.name, call.arguments) for call in calls] or text)
+    return heard
+
+
+def read(**arguments):
+    return [("sensor_read", arguments)]
+
+
+def past(**arguments):
+    return [("sensor_history", arguments)]
+
+
+def output(action, name, **more):
+    return ("output", {"action": action, "name": name} | more)
+
+
+WARM = "how warm is it in the greenhouse"
+GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
+CONVERSATIONS = [
+    ([WARM, "and the humidity?"], read(sensor="greenhouse", quantity="humidity")),
+    ([WARM, "what about the cellar"], read(sensor="cellar", quantity="temperature")),
+    ([WARM, "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
+    ([WARM, "and yesterday?", "and now?"], read(**GREENHOUSE)),
+    ([WARM, "and yesterday?", "and the humidity?"], past(sensor="greenhouse", quantity="humidity", when="yesterday")),
+    ([WARM, "is it too damp in there?"], read(sensor="greenhouse", quantity="humidity")),
+    ([WARM, "thanks", "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
+    (["turn on the fan", "turn it off again"], [output("off", "fan")]),
+    (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
+    (["turn on the fan", "turn it off?"], "I can't do that without a model"),
+    (["turn on the fan", "don't turn it off"], "I can't do that without a model"),
+    (["turn the light and the fan on", "turn it off"], "Which one do you mean: light, fan?"),
+    (["turn it off"], "I can't do that without a model"),
+    (["remind me to water the plants", "in half an hour"], [
+        ("cron", {"action": "add", "message": "water the plants", "at_seconds": 1800})
+    ]),
+    (["remind me", "to stretch", "at 10:30"], [("cron", {"action": "add", "message": "stretch", "at": "10:30"})]),
+    (["remind me to water the plants", WARM], read(**GREENHOUSE)),
+    (["remind me at 7 to feed the fish", "no, at 8:15"], [("cron", {"action": "move", "job": 5, "at": "08:15"})]),
+    (["remind me at 7 to feed the fish", "cancel that"], [("cron", {"action": "remove", "job": 5})]),
+    (["remind me at 7 to feed the fish", "move it to 9:30"], [("cron", {"action": "move", "job": 5, "at": "09:30"})]),
+    (["remind me at 7 to feed the fish", "snooze it for 5 minutes"], [
+        ("cron", {"action": "snooze", "job": 5, "at_seconds": 300})
+    ]),
+    (["what reminders do I have", "delete the second one"], [("cron", {"action": "remove", "job": 1})]),
+    (["what reminders do I have", "delete the last one"], [("cron", {"action": "remove", "job": 4})]),
+    (["what reminders do I have", "delete it"], "Which one do you mean: 6, 1, 4?"),
+    (["what reminders do I have", "delete the sixth one"], "I can't do that without a model"),
+    (["what rules do I have", "delete the second one"], [("rule", {"action": "remove", "name": "2"})]),
+    (["tell me when it gets below 5 degrees", "greenhouse"], [
+        ("rule", {"action": "add", "when": "greenhouse.temperature below 5", "notify": "greenhouse: temperature below 5"})
+    ]),
+    (["turn the fan on and order a pizza"], 'I have done nothing yet. I understand "turn the fan on"'),
+    (["turn the fan on and order a pizza", "yes"], [output("set", "fan", level="on")]),
+    (["turn the fan on and order a pizza", "no"], "I can't do that without a model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "expected"), CONVERSATIONS, ids=["; ".join(lines) for lines, _ in CONVERSATIONS])
+def test_what_was_spoken_of_is_meant(lines, expected):
+    heard = talk(*lines)[-1]
+    assert heard.startswith(expected) if isinstance(expected, str) else heard == expected
+
+
+@pytest.mark.parametrize(
+    "said", ["and yesterday?", "turn it off again", "no, at 8:15", "yes", "cancel it", "greenhouse"]
+)
+def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):
+    for before in (WARM, "turn on the fan", "remind me at 7 to feed the fish", "turn the fan on and order a pizza"):
+        assert isinstance(talk(before, said, minutes=16)[-1], str), before
+
+
+WISHES = [
+    ("turn the fan on and turn the light off", [output("set", "fan", level="on"), output("off", "light")]),
+    ("turn off the light and the fan", [output("off", "light"), output("off", "fan")]),
+    ("turn the light and the fan off", [output("off", "light"), output("off", "fan")]),
+    ("turn the fan on and remind me in 10 minutes to turn it off", [
+        output("set", "fan", level="on"),
+        ("cron", {"action": "add", "at_seconds": 600, "message": "turn it off"}),
+    ]),
+    ("remind me at 8:00 to water and at 9:00 to feed the cat", [
+        ("cron", {"action": "add", "at": "08:00", "message": "water"}),
+        ("cron", {"action": "add", "at": "09:00", "message": "feed the cat"}),
+    ]),
+    ("remind me at 8:00 to water the plants and feed the cat", [
+        ("cron", {"action": "add", "at": "08:00", "message": "water the plants and feed the cat"})
+    ]),
+    ("note that the fan and the pump are on", [("memory_store", {"text": "the fan and the pump are on"})]),
+    ("how warm is it and is the fan on", [("sensor_read", {"quantity": "temperature"}), ("output", {"action": "list"})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "calls"), WISHES, ids=[text for text, _ in WISHES])
+def test_wishes_in_one_sentence_are_done_in_order(text, calls):
+    assert talk(text)[0] == calls
+
+
+@pytest.mark.parametrize("text", [
+    "turn the fan on and order a pizza",
+    "should I turn the fan on and turn the light off?",
+    "she said turn the fan on and turn the light off",
+    "I turned the fan on and the light off",
+    "don't turn the fan on and the light off",
+    "turn the fan on and don't turn the light off",
+    "turn the fan on and the moon off, then tell me a joke",
+])  # fmt: skip
+def test_nothing_acts_where_one_wish_is_not_understood(text):
+    heard = talk(text)[0]
+    assert isinstance(heard, str) or [name for name, _ in heard] == ["sensor_read"]
+
+
+def test_each_wish_has_its_own_answer():
+    results = {("output", "set"): "fan: on", ("output", "off"): "error: light was refused"}
+    messages = [Message("user", "turn the fan on and turn the light off")]
+    request = Request("", tuple(messages), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
+    calls = [event for event in INTENTS.events(request) if isinstance(event, ToolCall)]
+    messages.append(Message("assistant", "", tuple(calls)))
+    messages += [Message("tool", results["output", call.arguments["action"]], call_id=call.id) for call in calls]
+    events = INTENTS.events(request._replace(messages=tuple(messages)))
+    assert [e.text for e in events if isinstance(e, Text)] == ["fan: on\nThat did not work: light was refused"]
