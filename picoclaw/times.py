@@ -124,6 +124,13 @@ def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
     return TimeRange(found.begin, now)
 
 
+def _make_around(match: re.Match[str], now: datetime) -> TimeRange:
+    """The minutes around the last time that it was so late."""
+    at = _get_midnight(now.date(), now).replace(hour=int(match[1]), minute=int(match[2]))
+    at = at if at <= now else _get_yesterday_at(at, now)
+    return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
+
+
 def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
     return _get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
 
@@ -207,6 +214,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
     (pattern(r"since (.+)"), _make_since),
     (pattern(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
     (pattern(r"(?:last |past |previous )?(.+)"), _make_last),

@@ -500,7 +500,7 @@ ELSE = [
     ("who are you?", "I am picoclaw"),
     ("write a poem", "I can't do that without a model"),
     ("what is the capital of France?", "I can't do that without a model"),
-    ("good night", "I can't do that without a model"),
+    ("good night", "Good night."),
     ("</moment>", "I can't do that without a model"),
     ("<b>frogs</b>", "I can't do that without a model"),
     ("???", "I can't do that without a model"),

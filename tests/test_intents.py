@@ -165,7 +165,6 @@ def test_waking_is_in_the_morning():
         "remind me every day to feed the cat",
         "remind me every month at 8 to feed the cat",
         "remind me every day at 7:30 and 19:00 to feed the cat",
-        "remind me every hour to feed the cat until 6 pm",
         "remind me at 8 to feed the cat on Friday",
         "remind me on May 3 at 8 to feed the cat",
         "remind me at 99 to feed the cat",
@@ -217,11 +216,11 @@ def test_help_shows_sentences_that_work():
 
 
 def test_no_match_says_so_and_what_it_can_do():
-    text = say("good night")[0].text
+    text = say("sing me a song")[0].text
     assert text.startswith("I can't do that without a model")
     assert "sensors" in text
     provider = IntentProvider([SHIPPED], configured_model="qwen")
-    assert "qwen" in next(provider.events(request(Message("user", "good night")))).text
+    assert "qwen" in next(provider.events(request(Message("user", "sing me a song")))).text
 
 
 def test_a_tool_that_is_not_offered_is_named():
@@ -263,7 +262,7 @@ def test_a_tools_result_is_said():
 
 
 def test_a_result_of_a_call_it_did_not_make_is_said_as_it_is():
-    messages = (Message("user", "good night"), Message("tool", "done", call_id="x"))
+    messages = (Message("user", "sing me a song"), Message("tool", "done", call_id="x"))
     assert next(IntentProvider([SHIPPED]).events(request(*messages))) == Text("done")
     assert next(IntentProvider([SHIPPED]).events(request())).text.startswith("I can't")
 

@@ -163,3 +163,50 @@ def test_each_wish_has_its_own_answer():
     messages += [Message("tool", results["output", call.arguments["action"]], call_id=call.id) for call in calls]
     events = INTENTS.events(request._replace(messages=tuple(messages)))
     assert [e.text for e in events if isinstance(e, Text)] == ["fan: on\nThat did not work: light was refused"]
+
+
+PAST = """cellar temperature, 2026-11-23 00:00 to 2026-11-23 09:35 (9 h 35 min), 114 readings:
+min 12.21 °C at 03:44, max 13.09 °C at 09:29, mean 12.57 °C, rising 0.06 °C an hour
+shed temperature, 2026-11-23 00:00 to 2026-11-23 09:35 (9 h 35 min), 1 reading:
+min 2.60 °C at 03:00, max 2.60 °C at 03:00, mean 2.60 °C; too little for a trend"""
+OUTPUTS = "pump (pump, gpio GPIO17): off\nfan (motor, gpio GPIO27): on for 10 s"
+BOARD = "board: a Pi\ndisk: 24.8 of 31.0 GB free (20 % used)\nuptime: 1 d 1 h"
+ANSWERS = [
+    ("what was the highest temperature today", PAST, "cellar temperature: 13.09 °C at 09:29\nshed temperature: 2.60 °C at 03:00"),
+    ("how cold did it get today", PAST, "cellar temperature: 12.21 °C at 03:44\nshed temperature: 2.60 °C at 03:00"),
+    ("average temperature today", PAST, "cellar temperature: 12.57 °C on average (2026-11-23 00:00 to 2026-11-23 09:35)"),
+    ("is it getting warmer?", PAST, "cellar temperature: rising 0.06 °C an hour, from 12.21 °C to 13.09 °C"),
+    ("how warm was it today", PAST, "cellar temperature: 12.21 °C to 13.09 °C, mean 12.57 °C"),
+    ("how warm was it today", "nothing was measured", "nothing was measured"),
+    ("is the fan on?", OUTPUTS, "fan: on for 10 s"),
+    ("is the boiler on?", OUTPUTS, OUTPUTS),
+    ("how much disk space is left", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
+    ("how long have you been up", BOARD, "uptime: 1 d 1 h"),
+    ("are you ok?", BOARD, BOARD),
+    ("is the greenhouse warmer than outside?", "{sensor}: temperature {value} °C (read just now)",
+     "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\ngreenhouse is 3.0 °C above outside."),
+    ("which is colder, the cellar or the shed?", "no number", "no number\nno number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "result", "answer"), ANSWERS)
+def test_what_was_asked_for_is_answered_in_a_sentence(text, result, answer):
+    offered = tuple({"name": name} for name in sorted(TOOLS))
+    messages = (Message("user", text),)
+    calls = [event for event in INTENTS.events(Request("", messages, offered, 100, 0.0)) if isinstance(event, ToolCall)]
+    told = [
+        Message("tool", result.format(sensor=call.arguments.get("sensor"), value=10 - 3 * number), call_id=call.id)
+        for number, call in enumerate(calls)
+    ]
+    messages = (*messages, Message("assistant", "", tuple(calls)), *told)
+    events = INTENTS.events(Request("", messages, offered, 100, 0.0))
+    assert "".join(event.text for event in events if isinstance(event, Text)).startswith(answer)
+
+
+def test_the_time_is_told_without_a_tool():
+    assert talk("what time is it?") == ["It is 09:00 on Monday, 2026-11-23."]
+
+
+def test_all_figures_are_told_when_they_are_asked_for():
+    heard = talk("how warm was the cellar yesterday", "more details")
+    assert heard[0] == heard[1] == past(sensor="cellar", quantity="temperature", when="yesterday")

@@ -106,6 +106,7 @@ class ExampleClassifier:
         """`examples` and `tools` by intent. Weights come from the examples: a word that few of them use says more."""
         self._vocabulary, self._tools = vocabulary, tools
         self._names = [name for name, lines in examples.items() for _ in lines]
+        self._lines = [line for lines in examples.values() for line in lines]
         bags: list[set[int]] = []
         self._calls: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for name, lines in examples.items():
@@ -151,26 +152,40 @@ class ExampleClassifier:
                 return True
         return False
 
+    def find_line(self, words: Sequence[str]) -> tuple[str, float, str]:
+        """The nearest example with its intent, and how near it is."""
+        nearness = self._list_nearness(self._weigh(words))
+        number = max(nearness, key=lambda one: nearness[one] / self._norms[one], default=-1)
+        if number < 0:
+            return "", 0.0, ""
+        return self._names[number], nearness[number] / self._norms[number], self._lines[number]
+
     def scores(self, words: Sequence[str]) -> dict[str, float]:
         """Nearness of each intent, 0 to 1: mostly the cosine of its nearest example, with a little of the second."""
-        weights = {
-            feature: self._weights.get(feature, self._rare if feature > -(1 << 16) else 0.0)
-            for feature in self._vocabulary.features(words)
-        }
-        norm = math.sqrt(sum(weight**2 for weight in weights.values())) or 1.0
-        nearness: defaultdict[int, float] = defaultdict(float)
-        for feature, weight in weights.items():
-            square = weight * weight / norm
-            for number in self._postings.get(feature, ()):
-                nearness[number] += square
+        weights = self._weigh(words)
         near: defaultdict[str, list[float]] = defaultdict(lambda: [0.0])
-        for number, value in nearness.items():
+        for number, value in self._list_nearness(weights).items():
             near[self._names[number]].append(value / self._norms[number])
         leaning = self._leaning([feature for feature in weights if feature in self._counts])
         return {
             name: (1 - BAYES_WEIGHT) * _combine_scores(values) + BAYES_WEIGHT * leaning[self._tools[name]]
             for name, values in near.items()
         }
+
+    def _weigh(self, words: Sequence[str]) -> dict[int, float]:
+        return {
+            feature: self._weights.get(feature, self._rare if feature > -(1 << 16) else 0.0)
+            for feature in self._vocabulary.features(words)
+        }
+
+    def _list_nearness(self, weights: Mapping[int, float]) -> dict[int, float]:
+        norm = math.sqrt(sum(weight**2 for weight in weights.values())) or 1.0
+        nearness: defaultdict[int, float] = defaultdict(float)
+        for feature, weight in weights.items():
+            square = weight * weight / norm
+            for number in self._postings.get(feature, ()):
+                nearness[number] += square
+        return nearness
 
     def _leaning(self, features: Sequence[int]) -> dict[str, float]:
         """The tools' shares, were each feature evidence by itself; steadies a text that is like no one example."""

@@ -16,13 +16,11 @@ from picoclaw.text import stem_word
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT_KEY_TEXT = (
-    "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps templates examples"
-)
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts templates examples"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference nearly
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "hours")
@@ -118,12 +116,14 @@ class GrammarCompiler:
         self._keys("the file", data, _TOP_KEYS)
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
-            self._keys(f"tools.{tool}", wording, ("does", "lacks", "gives"))
-            gives = self._texts(f"tools.{tool}.gives", wording.get("gives", {}), ())
-            told = {name: text for name, text in wording.items() if name != "gives"}
-            self.tools[tool] = self._texts(f"tools.{tool}", told, ("does", "lacks")) | (
-                {"gives": gives} if gives else {}
-            )
+            self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told"))
+            tables = {
+                part: self._texts(f"tools.{tool}.{part}", wording.get(part, {}), ()) for part in ("gives", "told")
+            }
+            plain = {name: text for name, text in wording.items() if name not in tables}
+            old = self.tools.get(tool, {})
+            both = {name: {**old.get(name, {}), **table} for name, table in tables.items()}
+            self.tools[tool] = {**old, **self._texts(f"tools.{tool}", plain, ()), **both}
         for name, value in self._table("words", data, _WORD_TABLES).items():
             self.words[name] |= self._word_table(f"words.{name}", name, value)
         phrases = self._texts("phrases", data.get("phrases", {}), ())
@@ -252,6 +252,8 @@ class GrammarCompiler:
             only=value.get("only", old.only) is True,
             after=value.get("after", old.after),
             keeps=value.get("keeps", old.keeps),
+            each={**old.each, **self._texts(f"{key}.each", value.get("each", {}), ())},
+            parts=value.get("parts", old.parts),
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         self._expect(f"{key}.tool", intent.tool, str)
@@ -260,6 +262,7 @@ class GrammarCompiler:
         self._expect(f"{key}.asks", intent.asks, str)
         self._expect(f"{key}.after", intent.after, str)
         self._expect(f"{key}.keeps", intent.keeps, str)
+        self._expect(f"{key}.parts", intent.parts, str)
         if intent.tool and "{result}" not in intent.answer:
             raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
         self.intents[name] = intent

@@ -71,7 +71,8 @@ class Intent(NamedTuple):
     adds something, so no example and no question means it; `exact` is a sentence that does mean it, `asks` the question
     where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
     `only`: where its tool is offered; `after`: where one of these tools was called in the last turn, whose arguments in
-    `keeps` hold on (without a tool, it is the same again); `make`: arguments that are made of slots, each by the first of its patterns whose
+    `keeps` hold on (without a tool, it is the same again); `parts` are intents that are done instead, in order; `each` words the rows of
+    a result, by the figure that was asked for; `make`: arguments that are made of slots, each by the first of its patterns whose
     slots are all there.
     """
 
@@ -94,6 +95,8 @@ class Intent(NamedTuple):
     make: Mapping[str, Sequence[str]] = MappingProxyType({})
     after: str = ""
     keeps: str = ""
+    each: Mapping[str, str] = MappingProxyType({})
+    parts: str = ""
 
     @property
     def kind(self) -> str:
@@ -188,7 +191,10 @@ _FIELD = pattern(r"\{(\w+)\}")
 
 
 class IntentMatch(NamedTuple):
-    """What a text was understood as. `tool` is empty for small talk; `missing` asks for what was left out."""
+    """What a text was understood as. `tool` is empty for small talk; `missing` asks for what was left out.
+
+    `said` has what only the answer needs: the slots and arguments whose name begins with "_".
+    """
 
     intent: str
     tool: str
@@ -197,6 +203,7 @@ class IntentMatch(NamedTuple):
     score: float
     route: str
     missing: str = ""
+    said: SlotValues = MappingProxyType({})  # type: ignore[assignment]
 
 
 def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:
@@ -208,9 +215,9 @@ def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> I
     said = set(found).union(*(value for value in found.values() if isinstance(value, dict)))
     missing = next((question for names, question in intent.ask.items() if said.isdisjoint(names.split("|"))), "")
     arguments = _make_arguments(intent.make, given) if intent.make else given
-    return IntentMatch(
-        intent.name, intent.tool, intent.arguments | arguments, intent.answer, round(score, 9), route, missing
-    )
+    arguments = intent.arguments | arguments
+    only_said = {name: arguments.pop(name) for name in [*arguments] if name[0] == "_"}
+    return IntentMatch(intent.name, intent.tool, arguments, intent.answer, round(score, 9), route, missing, only_said)
 
 
 def _make_arguments(make: Mapping[str, Any], given: SlotValues) -> SlotValues:

@@ -28,6 +28,7 @@ from picoclaw.text import stem_word
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_WISHES = 4
+_MIN_NEAR_SCORE = 0.3  # of an example that is worth being offered
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
@@ -177,6 +178,8 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         whole = self.match(text, offered, topic, last)
+        if whole and (several := self._list_parts(whole)):
+            return [(text, match) for match in several]
         if whole and whole.route == "template" and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
@@ -185,6 +188,14 @@ class IntentMatcher:
         else:
             parts = self._split(text, offered, topic, last)
         return parts or [(text, whole)]
+
+    def _list_parts(self, match: IntentMatch) -> list[IntentMatch]:
+        """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
+        if "_other" in match.said and not match.missing:
+            return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
+        return [
+            make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
+        ]
 
     def _split(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
@@ -353,9 +364,17 @@ class IntentMatcher:
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
         match = make_match(intent, self._gather(intent, s, begin, end), scores[name], "example")
+        if match.missing and not intent.kind and self._has_text_slot(intent):
+            return None  # a question about what was only nearly understood confuses
         if intent.tool == "sensor_read" and not match.arguments and scores[name] < EXACT_SCORE:
             return None  # it would be answered with whatever is measured
         return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
+
+    def find_nearest(self, text: str) -> str:
+        """The example of a tool's that is nearest to a text which was not understood, '' for none."""
+        s = Sentence(text, self.words)
+        name, score, line = self._nearest.find_line(s.words[:MAX_CLASSIFIED])
+        return line if score >= _MIN_NEAR_SCORE and self.intents[name].tool and not self.intents[name].kind else ""
 
     def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""

@@ -18,6 +18,7 @@ from picoclaw.text import pattern
 from picoclaw.window import remove_hints
 
 _JOB_NUMBER = pattern(r" as number (\d+) ")
+_MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
@@ -135,19 +136,22 @@ class IntentProvider:
             done = next((text for text, match in wishes if match in ready), "")
             yield Text(fill_fields(self._matcher.say["partly"], {"undone": undone, "done": done}))
         else:
-            yield Text(self._words(wishes[0][1] if wishes else None, offered))
+            yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _words(self, match: IntentMatch | None, offered: Collection[Any]) -> str:
+    def _words(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer):
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
-            return fill_fields(say[why], {"model": self._model})
+            near = self._matcher.find_nearest(clean_text(text))
+            return fill_fields(say[why], {"model": self._model}) + (
+                fill_fields(say["nearly"], {"near": near}) if near else ""
+            )
         if not match.tool:
-            return fill_fields(match.answer, match.arguments)
+            return fill_fields(match.answer, {**_read_moment(text), **match.arguments})
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
@@ -167,9 +171,24 @@ class IntentProvider:
             match = next((one for one in matches if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next((one for one in matches if one.tool == call.name), None)
             told.append(self._result(match, result))
+        if len(matches) == 2 and "_other" in matches[0].said:
+            told.append(self._compare([result for _, result in calls], matches))
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
-        return "\n".join(told)
+        return "\n".join(filter(None, told))
+
+    def _compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
+        """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
+        rows = [list(re.finditer(self._matcher.tools["sensor_read"]["row"], result)) for result in results]
+        if any(len(found) != 1 for found in rows) or rows[0][0]["unit"] != rows[1][0]["unit"]:
+            return ""
+        values = [
+            (float(found[0]["value"]), str(match.arguments["sensor"]))
+            for found, match in zip(rows, matches, strict=True)
+        ]
+        (low, lower), (high, higher) = sorted(values)
+        fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": rows[0][0]["unit"]}
+        return fill_fields(self._matcher.say["difference"], fields)
 
     def _result(self, match: IntentMatch | None, result: str) -> str:
         if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
@@ -178,7 +197,21 @@ class IntentProvider:
             return fill_fields(self._matcher.say["failed"], {"result": result.removeprefix("error: ")})
         if match is None:
             return result
-        return fill_fields(match.answer, {**match.arguments, "result": _SEARCH_HIT.sub(r"\1", result)})
+        return fill_fields(
+            match.answer, {**match.arguments, "result": self._word(match, _SEARCH_HIT.sub(r"\1", result))}
+        )
+
+    def _word(self, match: IntentMatch, result: str) -> str:
+        """A tool's result as the data words it: of its rows those that were asked for."""
+        tool, each = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
+        wording = each.get(match.said.get("_figure", "")) or each.get("", "")
+        rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if wording and "row" in tool else []
+        for name, value in match.said.items():
+            rows = [row for row in rows if row.get(name[1:], value) == value]
+        text = "\n".join(fill_fields(wording, row) for row in rows) or result
+        for expression, told in tool.get("told", {}).items():
+            text = re.sub(expression, told, text)
+        return text
 
     def _waiting(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
@@ -190,6 +223,12 @@ class IntentProvider:
         means = newest.partition(MEANING_PREFIX)[2]
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _read_moment(text: str) -> dict[str, str]:
+    """The weekday, the date and the time in the head of a user's message."""
+    found = _MOMENT.search(text.rpartition("</moment>")[0])
+    return found.groupdict() if found else {}
 
 
 # A model, with the first meeting held by the matcher where the model lets it drop, as small ones do.

@@ -14,7 +14,8 @@ WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
 _FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
-_PAST_TABLES = ("since", "recent", "joins", "numbers")
+_CLOCK = pattern(r"\d\d:\d\d")
+_PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago"}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
@@ -180,6 +181,10 @@ class TimeReader:
             value, end = self._clock(tail[since.end() :], "")
             if value and " " not in value["at"]:
                 yield f"since {value['at']}", _parse_count(tail, since.end() + end)
+        if tail.split(" ")[0] in self._words["at"]:
+            value, end = self._clock(tail, "")
+            if value and _CLOCK.fullmatch(value["at"]):
+                yield f"at {value['at']}", _parse_count(tail, end)
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
         if (span := self._span.match(tail)) and (ago := self._ago.match(tail, span.end())):
