@@ -54,7 +54,7 @@ from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_sh
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
     from picoclaw.intents.provider import IntentProvider
-    from picoclaw.maintenance.jobs import Chores
+    from picoclaw.maintenance.jobs import MaintenanceJobs
     from picoclaw.providers.chain import Chain, ModelLink
 
 
@@ -315,13 +315,13 @@ class App:
 
         return Compaction(self)
 
-    def chores(self, stop: Stop | None = None) -> "Chores":
+    def maintenance_jobs(self, stop: Stop | None = None) -> "MaintenanceJobs":
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
-        from picoclaw.maintenance.jobs import Chores
+        from picoclaw.maintenance.jobs import MaintenanceJobs
         from picoclaw.memory.dream import DreamModel
 
         window, stores = self.config.model.context_tokens, self.stores
-        return Chores(
+        return MaintenanceJobs(
             self.config,
             self.prompts,
             lambda: stores.database,

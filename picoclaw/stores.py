@@ -86,7 +86,7 @@ class Stores:
         return history
 
     @cached_property
-    def unkept(self) -> TurnWriteBehind:
+    def write_behind(self) -> TurnWriteBehind:
         """The turns that the disk did not take."""
         return TurnWriteBehind(self.config.home, lambda: self.history)
 
@@ -120,12 +120,12 @@ class Stores:
         return Pulse(self.database)
 
     @cached_property
-    def chronicle(self) -> Database:
+    def history_database(self) -> Database:
         return Database(self.config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:
-        return Samples(self.chronicle)
+        return Samples(self.history_database)
 
     @cached_property
     def memory(self) -> MemoryIndex:
@@ -153,7 +153,7 @@ class Stores:
 
         A summary that another process adds meanwhile says again what is in the turns, and leaves nothing out.
         """
-        unsaved = self.unkept.turns(session)
+        unsaved = self.write_behind.turns(session)
         try:
             turns, summary = self.history.numbered(session), self.sessions.summary(session)
             acts, said = self.history.unknown_acts(session), summary.text if summary else ""
@@ -179,7 +179,7 @@ class Stores:
         if origin == "heartbeat":
             return frozenset()
         try:
-            found = self.history.heard(session) | self.unkept.heard(session)
+            found = self.history.heard(session) | self.write_behind.heard(session)
         except (StoreError, ValueError):
             return frozenset({"what could not be read again"})
         return frozenset(name for name in found if origin != "guest" or not name.startswith(GUEST_PREFIX))
@@ -248,9 +248,9 @@ class Stores:
     def close(self) -> None:
         """Close what was opened, once unsaved turns are kept if the disk takes them; may be called twice."""
         with suppress(StoreError):
-            self.unkept.settle()
+            self.write_behind.settle()
         if "ledger" in self.__dict__:
             self.ledger.settle()
-        for name in ("memory", "chronicle", "database"):
+        for name in ("memory", "history_database", "database"):
             if part := self.__dict__.get(name):
                 part.close()

@@ -82,7 +82,7 @@ def remember(app, values):
         wave = [(n, math.sin(n / 144 * math.tau + number) + 0.12 * math.sin(n * 1.7)) for n in range(-282, 1)]
         points = [(mono + n * 600, value.value + (value.value * 0.05 + 0.2) * (y - wave[-1][1])) for n, y in wave]
         blocks.append(SampleBlock(Series(value.sensor, value.quantity), points))
-    Samples(app.stores.chronicle).keep(ClockReading(read_boot_id(), mono, datetime.now().astimezone()), blocks)
+    Samples(app.stores.history_database).keep(ClockReading(read_boot_id(), mono, datetime.now().astimezone()), blocks)
 
 
 def answering(app, page, posted):

@@ -20,7 +20,7 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
 from picoclaw.files import create_file
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.maintenance.jobs import Chores
+from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.memory import fact_check, notes, versions
 from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex
@@ -78,7 +78,7 @@ class Home:
         make = lambda: DreamModel(self.provider, 32_768, time.monotonic, self.stop)  # noqa: E731
         model = make if self.provider else None
         prompts = Prompts(self.config.workspace)
-        self.chores = Chores(
+        self.chores = MaintenanceJobs(
             self.config, prompts, lambda: self.database, lambda: self.index, lambda: self.skills, model
         )
 

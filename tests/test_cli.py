@@ -763,12 +763,12 @@ def test_a_sensor_that_fails_is_an_error_also_without_a_model(tmp_path):
 def test_a_killed_chat_leaves_no_bell_for_long(tmp_path):
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
-    assert list((tmp_path / "picoclaw").glob("bell-*"))
+    assert list((tmp_path / "picoclaw").glob("wake-*"))
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
         person.types("\x04")
         assert person.leaves() == 0
-    assert not list((tmp_path / "picoclaw").glob("bell-*"))
+    assert not list((tmp_path / "picoclaw").glob("wake-*"))
 
 
 def test_prompt_lists_what_it_leaves_out_of_the_owners_files(tmp_path):

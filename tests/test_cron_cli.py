@@ -249,7 +249,7 @@ def test_the_thread_sleeps_until_something_is_due_or_the_bell_rings(tmp_path):
     wake_all(tmp_path)
     assert seen.acquire(timeout=10)
     thread.stop()
-    assert list(tmp_path.glob("bell-*")) == []
+    assert list(tmp_path.glob("wake-*")) == []
 
 
 @needs_walls

@@ -692,16 +692,16 @@ def test_one_daemon_a_home(tmp_path):
 def test_who_keeps_no_promise_is_late():
     now = [100.0]
     progress = ThreadDeadlines(lambda: now[0])
-    progress.expect("desk", None)
-    progress.expect("reflex", 60)
+    progress.expect("agent", None)
+    progress.expect("automation", 60)
     now[0] = 160.0
     assert progress.late() == []
     now[0] = 160.5
-    assert progress.late() == ["reflex"]
-    progress.expect("desk", 30)
-    progress.expect("reflex", None)
+    assert progress.late() == ["automation"]
+    progress.expect("agent", 30)
+    progress.expect("automation", None)
     now[0] = 1e9
-    assert progress.late() == ["desk"]
+    assert progress.late() == ["agent"]
 
 
 def test_a_desk_that_does_not_take_what_was_posted_is_late(desk):
@@ -710,7 +710,7 @@ def test_a_desk_that_does_not_take_what_was_posted_is_late(desk):
     desk.arrives("hello", external="1")
     assert desk.progress.late() == []
     now[0] = 31.0
-    assert desk.progress.late() == ["desk"]
+    assert desk.progress.late() == ["agent"]
     desk.works()
     assert desk.progress.late() == []
 
@@ -750,7 +750,7 @@ def test_the_manager_hears_nothing_while_a_thread_is_frozen(manager):
     watchdog = Watchdog(lambda: list(frozen), notes.append)
     watchdog.start()
     assert manager.recv(100) == b"WATCHDOG=1"
-    frozen.append("reflex")
+    frozen.append("automation")
     manager.settimeout(0.2)
     with pytest.raises(TimeoutError):
         drained(manager)
@@ -841,10 +841,10 @@ def test_health_says_not_ok_while_a_thread_is_late(household):
     app = household.app
     room = DaemonBackend(app.config, app.wiring, lambda: UTC, "", household.status)
     assert room.healthy()
-    household.progress.expect("reflex", -1)
+    household.progress.expect("automation", -1)
     assert not room.healthy()
     assert household.status()["problems"] == ["the reflex thread is frozen"]
-    household.progress.expect("reflex", None)
+    household.progress.expect("automation", None)
     assert room.healthy()
     room.close()
 

@@ -73,15 +73,15 @@ def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(c
 
 def test_what_is_owed_is_kept_at_the_end(tmp_path):
     database = Database(tmp_path / "state.db")
-    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
+    write_behind = TurnWriteBehind(tmp_path, lambda: History(database))
     refuse(database, "read-only")
     with pytest.raises(StoreError):
-        unkept.keep(Turned("home", said(1), NOON))
-    assert len(unkept.turns("home")) == 1
-    assert unkept.turns("shed") == []
+        write_behind.keep(Turned("home", said(1), NOON))
+    assert len(write_behind.turns("home")) == 1
+    assert write_behind.turns("shed") == []
     take(database)
-    unkept.settle()
-    assert unkept.turns("home") == []
+    write_behind.settle()
+    assert write_behind.turns("home") == []
     assert len(History(database).turns("home")) == 1
     database.close()
 
@@ -91,20 +91,20 @@ def test_a_damaged_database_is_not_remembered_away():
         def keep(self, *_):
             raise StoreDamaged("damaged")
 
-    unkept = TurnWriteBehind(Path("/"), Damaged)
+    write_behind = TurnWriteBehind(Path("/"), Damaged)
     with pytest.raises(StoreDamaged):
-        unkept.keep(Turned("home", said(1), NOON))
-    assert len(unkept) == 0
+        write_behind.keep(Turned("home", said(1), NOON))
+    assert len(write_behind) == 0
 
 
 def test_memory_is_not_for_ever(tmp_path):
     database = Database(tmp_path / "state.db")
-    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
+    write_behind = TurnWriteBehind(tmp_path, lambda: History(database))
     refuse(database, "read-only")
     for number in range(60):
         with pytest.raises(StoreError):
-            unkept.keep(Turned("home", said(number), NOON))
-    assert [turn[0].text.split()[0] for turn in unkept.turns("home")] == [str(n) for n in range(10, 60)]
+            write_behind.keep(Turned("home", said(number), NOON))
+    assert [turn[0].text.split()[0] for turn in write_behind.turns("home")] == [str(n) for n in range(10, 60)]
     database.close()
 
 
@@ -121,15 +121,15 @@ def nearly_full(monkeypatch, *what):
 
 def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, monkeypatch):
     database = Database(tmp_path / "state.db")
-    unkept = TurnWriteBehind(tmp_path, lambda: History(database))
-    unkept.keep(Turned("old", said(1), NOON))
+    write_behind = TurnWriteBehind(tmp_path, lambda: History(database))
+    write_behind.keep(Turned("old", said(1), NOON))
     nearly_full(monkeypatch, "new conversations")
-    unkept.keep(Turned("old", said(2), NOON))
+    write_behind.keep(Turned("old", said(2), NOON))
     with pytest.raises(StoreError, match="nearly full, without room for new conversations"):
-        unkept.keep(Turned("new", said(3), NOON))
+        write_behind.keep(Turned("new", said(3), NOON))
     assert len(History(database).turns("old")) == 2
     assert History(database).turns("new") == []
-    assert len(unkept.turns("new")) == 1
+    assert len(write_behind.turns("new")) == 1
     database.close()
 
 

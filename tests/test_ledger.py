@@ -574,7 +574,7 @@ def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
         app, now = house.app, house.app.now()
         notes.add_note(app.config.workspace, "the fuse of the pump is 3 A", now)
         app.stores.pulse.add("mend the pump", 5, DEFAULT_SESSION, now)
-        app.chores().run_dream(now)
+        app.maintenance_jobs().run_dream(now)
         dreams = len(server.requests)
         assert house.rows() == {("dream", "terminal"): (dreams, 10 * dreams, 0)}  # and corrected already
         app.subagent_tasks.add([Task(0, "telegram:7", "", "count the parts", TaskUsage(3, 60.0, 9000))], time.time())

@@ -585,7 +585,7 @@ class Disk:
 
 
 @pytest.mark.parametrize(("free", "spent"), [(0, True), (200_000, True), (300_000, False), (9_000_000_000, False)])
-def test_the_ballast_goes_when_the_disk_is_full_and_comes_back(home, monkeypatch, free, spent):
+def test_the_reserve_goes_when_the_disk_is_full_and_comes_back(home, monkeypatch, free, spent):
     repair.create_reserve(home)
     assert (home / COPIES_FOLDER / repair.RESERVE_FILE).stat().st_size == repair.RESERVE_BYTES
     with monkeypatch.context() as patched:
@@ -599,7 +599,7 @@ def test_the_ballast_goes_when_the_disk_is_full_and_comes_back(home, monkeypatch
     assert (home / COPIES_FOLDER / repair.RESERVE_FILE).exists()
 
 
-def test_without_ballast_there_is_nothing_to_spend(home):
+def test_without_reserve_there_is_nothing_to_spend(home):
     assert repair.release_reserve(home) is False
     assert repair.release_reserve(home / "nowhere") is False
 

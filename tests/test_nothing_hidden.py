@@ -224,7 +224,7 @@ def test_a_dream_is_asked_for_by_templates(home):
     with ModelServer([reply("no"), reply("[]"), reply("[]")]) as server:
         app = App(Config(home, ModelConfig(base_url=server.url, name="m", stream=False, retries=0)), SimBoard())
         app.stores.pulse.add("order filters", 5, "terminal", now)
-        app.chores().run_dream(now)
+        app.maintenance_jobs().run_dream(now)
         app.close()
     assert len(server.requests) >= 2
     for received in server.requests:

@@ -418,7 +418,7 @@ def test_an_outage_of_days_is_a_line_in_the_log_and_its_end_another(post):
     wire.error = None
     assert postman.deliver() is None
     assert len(notes) == 2
-    assert notes[1].startswith("wire: letters go out again, after ")
+    assert notes[1].startswith("wire: messages are delivered again, after ")
     assert all(sum(f"reading {n}." in text for text in wire.told) == 1 for n in range(60))
     assert outbox.waiting() == []
 

@@ -93,7 +93,7 @@ def test_a_kill_in_the_middle_of_an_answer_is_said_and_it_is_answered_later(tmp_
             person.sees(BACK)
             person.sees("All of it.")
             second.ready()
-            until(lambda: not second.asked("status")["letters"])
+            until(lambda: not second.asked("status")["outbox"])
         assert len(server.requests) == 2
 
 

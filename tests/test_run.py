@@ -316,7 +316,7 @@ def test_after_five_crashes_there_is_chat_and_status_only(tmp_path):
         assert "NOT OK: safe mode" in status.stdout
         assert status.returncode == 1
         assert "temperature" in picoclaw(tmp_path, "chat", "-m", "how warm is it?").stdout
-        assert not list(folder.glob("bell-*[0-9]")), "no clockwork"
+        assert not list(folder.glob("wake-*[0-9]")), "no clockwork"
         daemon.process.terminate()
         assert daemon.ends() == 0
     with Daemon(tmp_path) as daemon:

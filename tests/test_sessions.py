@@ -17,7 +17,7 @@ from picoclaw.config.tables import SessionsConfig
 from picoclaw.daemon.local import LocalDaemon
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.maintenance.jobs import Chores
+from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.memory.memory import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage
 from picoclaw.store import migrations, retention
@@ -649,7 +649,7 @@ def test_the_chore_is_done_once_a_day_and_leaves_the_rest(tmp_path):
         for number in range(25):
             app.stores.history.keep("terminal", turn(str(number)), NOON - (60 - number) * DAY)
         app.stores.history.keep("job 3 x", turn("run"), NOON - 20 * DAY)
-        chores: Chores = app.chores()
+        chores: MaintenanceJobs = app.maintenance_jobs()
         assert chores.next_due(NOON) == NOON
         assert [line for line in chores.run(NOON) if "conversation" in line] == []
         assert [strip_context_header(said[0].text) for said in app.stores.history.turns("terminal")] == [
@@ -693,7 +693,7 @@ def test_a_chore_that_fails_says_so_once(tmp_path):
         app.stores.history.keep("job 3 x", turn("run"), NOON)
         with app.stores.database.transaction() as connection:
             connection.execute("CREATE TRIGGER no BEFORE DELETE ON turns BEGIN SELECT raise(ABORT, 'no'); END")
-        chores = app.chores()
+        chores = app.maintenance_jobs()
         said = [line for day in (9, 11, 13) for line in chores.run(NOON + day * DAY)]
         assert [line for line in said if "conversations" in line] == [
             f"old conversations could not be deleted: {tmp_path}/state.db: no"

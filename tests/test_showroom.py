@@ -103,7 +103,7 @@ def test_the_past_and_its_troubles(app, house):
     mono, wall = boottime(), datetime.now(UTC)
     points = [(mono - 3600 + n * 60, 20.0 + n % 2) for n in range(60)]
     trouble = SensorFailure("greenhouse", mono - 60, mono - 30, 3, "nothing answers")
-    Samples(app.stores.chronicle).keep(
+    Samples(app.stores.history_database).keep(
         ClockReading(read_boot_id(), mono, wall), [SampleBlock(Series("greenhouse", "temperature"), points)], [trouble]
     )
     now = time.time()

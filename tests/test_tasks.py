@@ -108,7 +108,7 @@ def test_a_diamond_is_done_in_its_order_and_told_once(home):
     assert order == [1, 2, 4]
     (told,) = home.letters()
     assert told == "4 sub-agents have ended:\n- t1 (1): ok\n- t2 (2): ok\n- t3 (3): ok\n- t4 (4): ok"
-    assert home.tasks.letters("terminal") == {1}
+    assert home.tasks.message_numbers("terminal") == {1}
     assert home.tasks.flow(1)[0].used == TaskUsage(1, 2.0, 3)
 
 

@@ -673,7 +673,7 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
     thread = SchedulerThread(tmp_path, opened, print)
     thread.start()
     try:
-        until(lambda: any(tmp_path.glob("bell-*")))
+        until(lambda: any(tmp_path.glob("wake-*")))
         time.sleep(0.2)  # it has looked, and found nothing
         assert not (tmp_path / "history.db").exists()
         (group,) = (group for group in wiring.buses() if isinstance(group, SensorAddTool))

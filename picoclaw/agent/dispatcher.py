@@ -158,9 +158,9 @@ class Dispatcher:
         stores, turn = self.app.stores, unsaved.turn
         if turn.usage.total:  # the matcher counts nothing
             stores.record_overlong_told()
-        missing = len(stores.unkept)
+        missing = len(stores.write_behind)
         try:
-            doubt = stores.unkept.keep(unsaved)
+            doubt = stores.write_behind.keep(unsaved)
         except StoreError as error:
             if not self._select_new([_NOT_STORED_NOTICE]):
                 return turn

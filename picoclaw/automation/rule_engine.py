@@ -248,14 +248,14 @@ def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
 
 _UNTRUSTED_CHECK_S = 60.0
 TOLD = "told"
-_DELIVERY = pattern(r"\btold by letter ([0-9]{1,18}(?:, [0-9]{1,18})*)")
+_DELIVERY = pattern(r"\btold by (?:letter|message) ([0-9]{1,18}(?:, [0-9]{1,18})*)")
 
 
 class RuleActions(NamedTuple):
     """What a rule can do. Each raises PicoclawError saying why it could not be done.
 
     `tell(text)` reaches the owner and may return how, see `told_by`,
-    `switch(output, level, seconds)` asks the arbiter, `ask(text, rule)` the model.
+    `switch(output, level, seconds)` asks the output supervisor, `ask(text, rule)` the model.
     """
 
     tell: Callable[[str], str | None]
@@ -429,7 +429,7 @@ class RuleEngine:
 
 def format_delivery(messages: Iterable[int]) -> str:
     """Say in an outcome with which messages of the outbox the owner is told; `format_outcome` reads it again."""
-    return f"{TOLD} by letter {', '.join(map(str, messages))}"
+    return f"{TOLD} by message {', '.join(map(str, messages))}"
 
 
 def format_outcome(outcome: str, waiting: Container[int]) -> str:

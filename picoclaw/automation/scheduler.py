@@ -56,7 +56,7 @@ class SchedulerThread:
         self._expect = expect
         self._wakeup = Wakeup(home)
         self._ending = False
-        self._thread = threading.Thread(target=self._run, name="reflex", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="automation", daemon=True)
 
     def start(self) -> None:
         """Begin."""

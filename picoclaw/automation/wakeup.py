@@ -7,7 +7,7 @@ import select
 import threading
 from pathlib import Path
 
-_PIPE_PREFIX = "bell-"
+_PIPE_PREFIX = "wake-"
 
 
 class Wakeup:

@@ -1,7 +1,7 @@
-"""What a channel has to be able to do. Each has a thread of its own; the desk calls it from others.
+"""What a channel has to be able to do. Each has a thread of its own; the daemon calls it from others.
 
 What comes in is posted once and is durable when `post` returns, unless the disk takes nothing: then it is answered
-from memory. The desk heeds what arrives while a turn runs: the
+from memory. The daemon heeds what arrives while a turn runs: the
 order to stop the outputs and `/stop` at once, other texts of the same chat between two steps. A channel only posts.
 """
 
@@ -72,8 +72,8 @@ class Channel(Protocol):
     def start(self, post: PostMessage) -> None:
         """Begin to listen in a thread of its own; returns at once. Raises ChannelError when it cannot be begun."""
 
-    def send(self, letter: OutboxMessage) -> None:
-        """Tell a letter; the same number may come twice after a crash.
+    def send(self, message: OutboxMessage) -> None:
+        """Deliver a message; the same number may come twice after a crash.
 
         Raises ChannelDown when it is to be tried again, ChannelError when that would be no use.
         """
@@ -81,18 +81,18 @@ class Channel(Protocol):
     def around(self, arrived: InboxMessage) -> TurnHooks:
         """Give what a turn that answers this is to be seen with: `say` and `listen`.
 
-        Typing signs and drafts end with `answered`. The desk puts in `typed`, `stop` and `shield` itself.
+        Typing signs and drafts end with `answered`. The daemon puts in `typed`, `stop` and `shield` itself.
         """
 
     def changed(self, approval: Approval) -> None:
         """Show at once how a call stands that needs a yes: asked about, or ended. Called in any thread; raises nothing.
 
-        The question itself comes as a letter that names it. Whoever is the owner, and presses a button or types a yes,
-        has `answer_to` posted, as if they had typed the command; the desk does the rest.
+        The question itself comes as a message that names it. Whoever is the owner, and presses a button or types a yes,
+        has `answer_to` posted, as if they had typed the command; the daemon does the rest.
         """
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
-        """Tell the end of a turn live; True when the `reply` has been shown to the person and needs no letter.
+        """Tell the end of a turn live; True when the `reply` has been shown to the person and needs no message.
 
         False has it put into the outbox, from where it comes back by `send`, after a crash as well.
         """

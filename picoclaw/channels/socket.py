@@ -76,7 +76,7 @@ class SocketClient:
 
 
 class SocketChannel:
-    """Serves the terminals in one thread; answers are told from the desk's."""
+    """Serves the terminals in one thread; answers are told from the agent's."""
 
     name = "socket"
 
@@ -124,16 +124,16 @@ class SocketChannel:
     def attached(self, session: str = "") -> bool:
         return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
 
-    def send(self, letter: OutboxMessage) -> None:
-        """Tell a letter in its chat, or in any that is open when that one is not."""
+    def send(self, message: OutboxMessage) -> None:
+        """Deliver a message to its chat, or in any that is open when that one is not."""
         clients = [client for client in list(self._clients.values()) if client.session]
-        own = [client for client in clients if client.session == letter.session]
-        whose = "" if own else f"For chat {letter.session!r}: "
-        asks = self._daemon.find_approval(letter.approval) if letter.approval else None
+        own = [client for client in clients if client.session == message.session]
+        whose = "" if own else f"For chat {message.session!r}: "
+        asks = self._daemon.find_approval(message.approval) if message.approval else None
         if asks and asks.state == "waiting":
             told = [self._ask(client, asks, whose) for client in own or clients]
         else:
-            told = [self._tell(client, {"letter": f"{whose}{letter.text}"}) for client in own or clients]
+            told = [self._tell(client, {"message": f"{whose}{message.text}"}) for client in own or clients]
         if not any(told):
             raise ChannelDown("nobody has a chat open")
 
@@ -159,7 +159,7 @@ class SocketChannel:
             if approval.is_new and approval.chat in {client.session, client.said_in}:
                 self._ask(client, approval)
             elif told and approval.number in client.asked and approval.answered_by not in {"", client.who}:
-                self._tell(client, {"letter": told})
+                self._tell(client, {"message": told})
 
     def _ask(self, client: SocketClient, approval: Approval, whose: str = "") -> bool:
         if approval.number in client.asked:

@@ -166,7 +166,7 @@ def _list_rules(app: App, _: argparse.Namespace) -> int:
     states, unknown = {}, []
     try:
         if (app.config.home / history_migrations.HISTORY_FILE).exists():
-            kept = RuleLog(app.stores.chronicle).states()
+            kept = RuleLog(app.stores.history_database).states()
             states = {name: rule_engine.load_state(text) for name, text in kept.items()}
     except StoreError as error:  # the rules themselves are in a file of their own
         unknown = [str(error)]
@@ -231,7 +231,7 @@ def _remove_rule(app: App, given: argparse.Namespace) -> int:
 def _show_rule_log(app: App, given: argparse.Namespace) -> int:
     home, name = app.config.home, given.name
     kept = (home / history_migrations.HISTORY_FILE).exists()
-    records = RuleLog(app.stores.chronicle).log(given.n, name) if kept else []
+    records = RuleLog(app.stores.history_database).log(given.n, name) if kept else []
     if not records:
         found = _load_rules(app)
         if name and name not in {*found.rules, *found.problems}:

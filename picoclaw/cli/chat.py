@@ -276,7 +276,7 @@ class Terminal:
         elif "pause" in event:
             self._show_failed(str(event["pause"]))
             self._break()
-        elif said := event.get("say") or event.get("letter"):
+        elif said := event.get("say") or event.get("message"):
             self.say(str(said))
         elif "begin" in event:
             self._turns += 1

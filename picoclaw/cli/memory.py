@@ -218,10 +218,10 @@ def _dream(_: Stores, given: argparse.Namespace) -> int:
     """Do now what is done at night, and write it down; returns 1 when the model did not answer."""
     with open_app(given, make=False) as app:
         now = app.now()
-        chores = app.chores()
-        said, answered = chores.run_dream(now)
+        jobs = app.maintenance_jobs()
+        said, answered = jobs.run_dream(now)
         print_lines(said or ["nothing has changed since the last dream"])
-        problems = chores.log_dream(said, now)
+        problems = jobs.log_dream(said, now)
         print_lines(problems)
         if not app.config.model.base_url:
             print_lines([f"MEMORY.md and the tasks stay as they are: {_NO_MODEL}"])

@@ -220,5 +220,5 @@ class RemoteDaemon:
         """Show what comes while the person types; a question takes a whole command then, which is typed on purpose."""
         if question := event.get("question"):
             self._terminal.remind(f"{question['text']}\n{format_answer_hint(question)}")
-        elif text := event.get("letter") or event.get("say") or event.get("end", {}).get("spoken"):
+        elif text := event.get("message") or event.get("say") or event.get("end", {}).get("spoken"):
             self._terminal.remind(str(text))

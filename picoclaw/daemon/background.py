@@ -19,7 +19,7 @@ from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFuncti
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.daemon.monitor import Watch, switcher, watching
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
-from picoclaw.maintenance.jobs import Chores
+from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.messages import Caller, Event, Inbound, Stop, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
@@ -273,7 +273,7 @@ _INTERRUPTED_RETRY_S, _FAILED_RETRY_S = 60.0, 900.0
 
 
 class IdleThread:
-    """Does chores between turns. A turn that begins ends the one in hand, which is done another time."""
+    """Does maintenance jobs between turns. A turn that begins ends the one in hand, which is done another time."""
 
     def __init__(self, app: App, tell: Callable[[str], None]) -> None:
         """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
@@ -292,7 +292,7 @@ class IdleThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait a moment for a chore to be put down."""
+        """End, and wait a moment for a job to be put down."""
         self._ending.set()
         self._stop.say()
         self._wake.set()
@@ -312,15 +312,15 @@ class IdleThread:
             self._wake.set()
 
     def _run(self) -> None:
-        chores = self._app.chores(self._stop)
+        jobs = self._app.maintenance_jobs(self._stop)
         try:
             while not self._ending.is_set():
                 self._wake.clear()
-                self._wake.wait(self._step(chores))
+                self._wake.wait(self._step(jobs))
         finally:
             self._app.close_own()
 
-    def _step(self, chores: Chores) -> float | None:
+    def _step(self, jobs: MaintenanceJobs) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
         if not self._busy:
             self._stop.unsay()  # whoever it was meant for has heeded it by now
@@ -336,11 +336,11 @@ class IdleThread:
             if self._answered:
                 return 0.0
             now = self._app.now()
-            if get_seconds_until(chores.next_due(now), now) <= 0:
-                for line in chores.run(now):
+            if get_seconds_until(jobs.next_due(now), now) <= 0:
+                for line in jobs.run(now):
                     self._tell(line)
             now = self._app.now()
-            return min(max(0.0, get_seconds_until(chores.next_due(now), now)), _MAX_SLEEP_S)
+            return min(max(0.0, get_seconds_until(jobs.next_due(now), now)), _MAX_SLEEP_S)
         except TurnStopped:
             return _INTERRUPTED_RETRY_S
         except StoreError as error:

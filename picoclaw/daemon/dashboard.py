@@ -217,7 +217,7 @@ class DaemonBackend:
     def close(self) -> None:
         """Let go of what was opened; may be called twice."""
         with self._stores:
-            for name in ("_chronicle", "_state"):
+            for name in ("_history_database", "_state"):
                 if database := self.__dict__.pop(name, None):
                     database.close()
 
@@ -233,12 +233,12 @@ class DaemonBackend:
         return Database(self._config.home / "state.db")
 
     @cached_property
-    def _chronicle(self) -> Database:
+    def _history_database(self) -> Database:
         return Database(self._config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
 
     @property
     def _samples(self) -> Samples:
-        return Samples(self._chronicle)
+        return Samples(self._history_database)
 
 
 def _make_value(reading: Reading) -> SensorValue:

@@ -132,7 +132,7 @@ class DeliveryWorker:
         self._retry_s, self._down = _FIRST_RETRY_S, True  # what waits at the start waited for a start as well
         self._failure: type[Exception] | None = None
         self._since = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"{channel.name} letters", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{channel.name} delivery", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -164,7 +164,7 @@ class DeliveryWorker:
             try:
                 wait = self.deliver()
             except StoreError as error:
-                wait = self._fail("letters", error)
+                wait = self._fail("delivery", error)
             self._wake.wait(wait)
 
     def deliver(self) -> float | None:
@@ -202,7 +202,7 @@ class DeliveryWorker:
         if busy:
             return self._fail(name, next(iter(busy.values())))
         if self._failure:
-            self._note(f"{name}: letters go out again, after {format_duration(time.monotonic() - self._since)}")
+            self._note(f"{name}: messages are delivered again, after {format_duration(time.monotonic() - self._since)}")
         self._retry_s, self._down, self._failure = _FIRST_RETRY_S, False, None
         return None if self._writes.flush() else self._next_retry()
 
@@ -249,11 +249,11 @@ class DeliveryWorker:
             raise
         except ChannelError as error:
             if self._fallback and (not self._is_own(session) or session == self.channel.owner_chat()):
-                self._note(f"{self.channel.name} refused a letter for {session!r}, which waits for a terminal: {error}")
+                self._note(f"{self.channel.name} refused a message for {session!r}; it waits for a terminal: {error}")
                 self._refused.update(message.number for message in begun)
                 settle = partial(outbox.readdress, session=self._fallback)
             else:
-                self._note(f"{self.channel.name} refused a letter for {session!r}, which is given up: {error}")
+                self._note(f"{self.channel.name} refused a message for {session!r}; it is given up: {error}")
         for message in begun:
             self._writes.write(partial(settle, message))
 

@@ -114,7 +114,7 @@ class LocalDaemon(MessageQueue):
             return
         lines, app = self.app.settle(self._session), self.app
         if "database" in vars(app.stores):
-            lines += app.chores().daily(app.now())
+            lines += app.maintenance_jobs().daily(app.now())
         for line in lines:
             self.note(line)
 
@@ -204,7 +204,7 @@ def finish_subagents(
 
     def report() -> None:
         nonlocal told
-        ours = app.subagent_tasks.letters(session)
+        ours = app.subagent_tasks.message_numbers(session)
         for message in outbox.waiting():
             if message.number in ours and outbox.begin(message):  # no other process tells it
                 told += 1

@@ -152,7 +152,7 @@ class MessageQueue:
             with self._lock:
                 self._queue.append(kept)
                 if self._now is None:
-                    self.progress.expect("desk", _START_TIMEOUT_S)
+                    self.progress.expect("agent", _START_TIMEOUT_S)
             self._wake.set()
 
     def leave(self) -> None:
@@ -217,9 +217,9 @@ class MessageQueue:
             with self._lock:
                 if self._queue:
                     self._now = self._queue.popleft()
-                    self.progress.expect("desk", self.app.config.limits.seconds + _SETTLE_TIMEOUT_S)
+                    self.progress.expect("agent", self.app.config.limits.seconds + _SETTLE_TIMEOUT_S)
                     return self._now
-                self.progress.expect("desk", None)
+                self.progress.expect("agent", None)
             if self.is_draining:
                 return None
             self._wake.wait()
@@ -232,7 +232,7 @@ class MessageQueue:
             turn = self._run_turn(arrived)
         finally:
             self._now = None
-        self.progress.expect("desk", _SETTLE_TIMEOUT_S)
+        self.progress.expect("agent", _SETTLE_TIMEOUT_S)
         if back := self._heard[len(self._heard) - len(turn.unheard) :]:  # what no model has heard is answered next
             with self._lock:
                 self._queue.extendleft(reversed(back))

@@ -328,7 +328,7 @@ class DaemonService(MessageQueue):
 
     def expect_scheduler(self, seconds: float | None) -> None:
         """Hear of the scheduler, which goes round often enough to look at what leaks as well."""
-        self.progress.expect("reflex", seconds)
+        self.progress.expect("automation", seconds)
         self.writes.flush()
         age = time.time() - self.live.since
         if not self._restarts and (leaking := list_exceeded_limits(measure_usage(), self.live.limits, age)):

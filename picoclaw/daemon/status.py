@@ -80,7 +80,7 @@ def _get_database_status(database: Database, now: datetime) -> StatusDict:
     return {
         "jobs": len(found),
         "next_jobs": [{"text": text, "session": session} for at, text, session in sorted(found)[:_MAX_NEXT_JOBS]],
-        "letters": len(Outbox(database).waiting()),
+        "outbox": len(Outbox(database).waiting()),
         "inbox": len(Inbox(database).waiting()),
         "heartbeat": {"at": last.at, "outcome": last.outcome, "tokens_today": beats.tokens} if last else None,
         "costs": get_day_spending(database, now.date().isoformat())._asdict(),

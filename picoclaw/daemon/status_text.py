@@ -17,9 +17,9 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
         used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
         held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
-        turn = f"answers {status['turn']}" if status.get("turn") else "nothing to answer"
+        turn = f"answering {status['turn']}" if status.get("turn") else "idle"
         waiting = f", {status['queue']} waiting" if status.get("queue") else ""
-        yield f"desk: {turn}{waiting}; memory: {used}{held}"
+        yield f"agent: {turn}{waiting}; memory: {used}{held}"
         for name, one in status["channels"].items():
             heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
             how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
@@ -40,8 +40,8 @@ def _format_offline_status(status: StatusMapping, now: float) -> Iterator[str]:
     if "jobs" in status:
         yield f"jobs: {status['jobs'] or 'none'}"
         yield from (f"  {job['text']}" for job in status["next_jobs"])
-        if status["letters"] or status["inbox"]:
-            yield f"waiting: {status['letters']} to be told, {status['inbox']} to be answered"
+        if status["outbox"] or status["inbox"]:
+            yield f"waiting: {status['outbox']} to deliver, {status['inbox']} to answer"
         if beat := status["heartbeat"]:
             yield f"heartbeat: {_format_ago(beat['at'], now)}, {beat['outcome']}; {beat['tokens_today']:,} tokens today"
         if (costs := status.get("costs", {})).get("tokens"):

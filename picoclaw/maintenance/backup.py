@@ -37,7 +37,7 @@ MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
 SECRETS_FILE = "secrets.toml"
 _EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
-    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|bell-\d+[^/]*|before-update(/.*)?"
+    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?|\.unfinished"
 )
 MAX_DEPTH = 100

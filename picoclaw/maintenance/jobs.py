@@ -39,12 +39,12 @@ _PRUNE_S = 86_400.0
 _CLOCK_IS_SET = 2024
 """A board without a battery begins in an earlier year, and learns the time from the network."""
 
-_Chore = Callable[["DreamModel", datetime], DreamStep]
+_MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
 
 
 @dataclass
-class Chores:
-    """The chores of one home. `model` is there when one is configured; each part is made when it is first used."""
+class MaintenanceJobs:
+    """The maintenance jobs of one home. `model` is there when one is configured; each part is made when it is first used."""
 
     config: Config
     prompts: Templates
@@ -210,8 +210,8 @@ class Chores:
     def run_dream(self, now: datetime) -> tuple[list[str], bool]:
         """Dream now, whatever the hour; returns what was done, and whether the model answered. Raises TurnStopped."""
         steps: list[DreamStep] = []
-        for chore in (self._dream.memory, self._dream.tasks):
-            steps.append(self._do(chore, now))
+        for job in (self._dream.memory, self._dream.tasks):
+            steps.append(self._do(job, now))
             if not steps[-1].answered:
                 break
         answered = all(step.answered for step in steps)
@@ -221,12 +221,12 @@ class Chores:
             steps.append(DreamStep(str(error)))
         return self._format_steps(steps, "dream"), answered
 
-    def _do(self, chore: _Chore, now: datetime, cause: str = "dream") -> DreamStep:
-        """Do a chore that takes a model; without one it waits."""
+    def _do(self, job: _MaintenanceJob, now: datetime, cause: str = "dream") -> DreamStep:
+        """Do a job that takes a model; without one it waits."""
         if self.model is None:
             return DreamStep()
         try:
-            return chore(self.model()._replace(purpose=Purpose(cause)), now)
+            return job(self.model()._replace(purpose=Purpose(cause)), now)
         except ProviderError as error:
             return DreamStep(f"the model did not answer: {' '.join(str(error).split())}", answered=False)
         except (StoreError, ConfigError) as error:

@@ -194,7 +194,7 @@ def _read_content(path: Path) -> bytes:
 # Mends what a failing card, or a cut at the worst moment, has left of a home; its owner is told once.
 #
 # A damaged database gets a second name, NAME.damaged-DATE, and its log with it. What can be read of it is brought into
-# the last copy, or into a new one, under a third name; with it the letter that tells so. Then the log goes, and the new
+# the last copy, or into a new one, under a third name; with it the message that says so. Then the log goes, and the new
 # file takes the place of the damaged one in one step. A cut anywhere leaves a mark beside the file, by which the next
 # start begins again from the same damaged file: nothing is repaired twice, and nothing is told twice.
 
@@ -206,7 +206,7 @@ _TABLE_LABELS = {
     **dict.fromkeys(("sessions", "turns", "messages", "summaries", "results"), "conversations"),
     "jobs": "reminders",
     "pulse": "tasks",
-    "outbox": "letters",
+    "outbox": "messages to deliver",
     "tasks": "sub-agents' work",
     **dict.fromkeys(("approvals", "always"), "approvals"),
     **dict.fromkeys(("raw", "spans", "series"), "measurements"),
@@ -216,7 +216,7 @@ _TABLE_LABELS = {
 def repair_home(home: Path, *, tell: bool = True) -> list[str]:
     """Mend what is damaged before anything else of a home is used; returns what was done, which its owner is told.
 
-    Without `tell`, no letter says so. Raises StoreError where that cannot be done, having changed nothing.
+    Without `tell`, no message says so. Raises StoreError where that cannot be done, having changed nothing.
     """
     if not home.is_dir():
         return []
@@ -346,7 +346,7 @@ def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], 
 def _notify_owner(home: Path, news: Sequence[str]) -> None:
     with closing(Database(home / "state.db")) as database:
         outbox, chat = Outbox(database), Heartbeats(database).last_chat()
-        known = {letter.text for letter in outbox.waiting()}
+        known = {message.text for message in outbox.waiting()}
         for text in news:
             if text not in known:
                 outbox.put(chat, text, time.time())
@@ -354,7 +354,7 @@ def _notify_owner(home: Path, news: Sequence[str]) -> None:
 
 # A file that says nothing: it goes when the disk is too full for a daemon to begin, and comes back afterwards.
 
-RESERVE_FILE = "ballast"
+RESERVE_FILE = "reserve"
 RESERVE_BYTES = 1 << 20
 _MIN_FREE_BYTES = 1 << 18
 """Bytes: what SQLite needs beside three databases to open them."""
@@ -366,6 +366,7 @@ def create_reserve(home: Path) -> None:
     if not path.exists():
         check_reserve("records", home)
         make_folder(path.parent)
+        path.with_name("ballast").unlink(missing_ok=True)  # its name in 0.1
         write_atomic(path, os.urandom(RESERVE_BYTES))  # zeros are no room on a disk that compresses
 
 

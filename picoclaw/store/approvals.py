@@ -144,7 +144,7 @@ class Approvals(Table):
     def open(
         self, asked: CallRequest, caller: Caller, decision: Decision, chat: str, question: str, minutes: float
     ) -> int:
-        """Keep a call, and put a letter with the `question` into `chat`; returns its number.
+        """Keep a call, and put a message with the `question` into `chat`; returns its number.
 
         It is only kept, for `ask`, where its turn gathers what it asks (`caller.asks`). The same call that waits in
         that conversation already keeps its number, and is not asked about again. Raises Denied when too many wait, or
@@ -174,7 +174,7 @@ class Approvals(Table):
             return number
 
     def ask(self, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
-        """Ask about calls that were only kept, by one letter; returns the question, None when none of them waits.
+        """Ask about calls that were only kept, by one message; returns the question, None when none of them waits.
 
         What it lists stays as it is from here on. Their time begins now.
         """
@@ -361,7 +361,7 @@ STATE_TEXTS: Mapping[ApprovalState, str] = {
 
 
 def format_approval_question(asked: Approval, until: datetime) -> str:
-    """Word the letter that asks for a yes: each call whole, why it has to be asked about, and how to answer."""
+    """Word the message that asks for a yes: each call whole, why it has to be asked about, and how to answer."""
     numbers = " and ".join(str(one.number) for one in asked.each)
     wait = "numbers {} wait" if asked.several else "number {} waits"
     return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"

@@ -310,7 +310,7 @@ def _check_schema(connection: apsw.Connection, path: Path, migrations: Sequence[
 
 def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")  # overwritten with zeros: a struck letter was somebody's words
+    connection.execute("PRAGMA secure_delete = ON")  # overwritten with zeros: a deleted message was somebody's words
     connection.execute("PRAGMA cache_size = -400")  # KiB of pages kept in memory
     connection.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is missing for a moment
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}

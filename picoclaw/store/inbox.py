@@ -115,15 +115,15 @@ class Inbox(Table):
         """Put back what a dead process had begun, and remember that."""
         self._database.write("UPDATE inbox SET process = '', within = ? WHERE id = ?", RETRIED, number)
 
-    def done(self, arrived: InboxMessage, letter: str = "") -> None:
-        """Keep that it was answered, with those that its turn has heard; a `letter` goes out in the same moment."""
+    def done(self, arrived: InboxMessage, message: str = "") -> None:
+        """Keep that it was answered, with those that its turn has heard; a `message` goes out in the same moment."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE inbox SET done = 1, text = '' WHERE id = ?1 OR (within = ?1 AND process != '')",
                 (arrived.number,),
             )
-            if letter:
-                put_message(connection, arrived.key, letter, time.time())
+            if message:
+                put_message(connection, arrived.key, message, time.time())
 
     def left_behind(self) -> list[InterruptedMessage]:
         """List what dead processes had begun, the oldest first."""

@@ -54,7 +54,7 @@ class JobDecision(NamedTuple):
     """What becomes of a job: its new state, None for its end; a text to tell, and the moment that is meant by it."""
 
     job: Job | None
-    letter: str = ""
+    message: str = ""
     at: float = 0.0
     run: bool = False
 
@@ -117,7 +117,7 @@ class Jobs(Table):
             return None
 
     def decide(self, judge: Callable[[Job], JobDecision | None], number: int | None = None) -> list[JobDecision]:
-        """Have every job judged, or that of a number, and keep what was decided, with its letters: all or nothing.
+        """Have every job judged, or that of a number, and keep what was decided, with its messages: all or nothing.
 
         Nothing is written when nothing is decided.
         """
@@ -126,8 +126,8 @@ class Jobs(Table):
             judged = [(job, decision) for job in _select_jobs(connection, where, *values) if (decision := judge(job))]
             for job, decision in judged:
                 _update_job(connection, job, decision.job)
-                if decision.letter:
-                    put_message(connection, job.session, decision.letter, decision.at)
+                if decision.message:
+                    put_message(connection, job.session, decision.message, decision.at)
             return [decision for _, decision in judged]
 
 

@@ -44,9 +44,9 @@ class Outbox(Table):
         with self._database.transaction() as connection:
             return put_message(connection, session, text, at)
 
-    def readdress(self, letter: OutboxMessage, session: str) -> None:
+    def readdress(self, message: OutboxMessage, session: str) -> None:
         """Have a message wait for another chat, by the same number."""
-        self._database.write("UPDATE outbox SET session = ?, begun = '' WHERE id = ?", session, letter.number)
+        self._database.write("UPDATE outbox SET session = ?, begun = '' WHERE id = ?", session, message.number)
 
     def numbers(self) -> frozenset[int]:
         """The numbers of all messages that nobody has been told, also of those that are being told."""
@@ -57,10 +57,10 @@ class Outbox(Table):
         rows = self._database.select("SELECT id, session, text, at, begun, approval FROM outbox ORDER BY id")
         return [message for row in rows if not is_process_alive((message := OutboxMessage(*row)).begun)]
 
-    def begin(self, letter: OutboxMessage) -> bool:
+    def begin(self, message: OutboxMessage) -> bool:
         """Write down that this process is about to tell it; tells whether it may, because no other does."""
         sql = "UPDATE outbox SET begun = ? WHERE id = ? AND begun = ?"
-        return self._database.write(sql, get_process_identity(), letter.number, letter.begun) > 0
+        return self._database.write(sql, get_process_identity(), message.number, message.begun) > 0
 
     def attend(self, session: str) -> None:
         """Say that this process has a chat open, and take away what dead ones have said."""
@@ -84,10 +84,10 @@ class Outbox(Table):
         rows = self._database.select("SELECT name, value FROM marks WHERE name GLOB ?", f"{_OPEN_CHAT_PREFIX}*")
         return [(name.removeprefix(_OPEN_CHAT_PREFIX), session) for name, session in rows]
 
-    def put_back(self, letter: OutboxMessage) -> None:
+    def put_back(self, message: OutboxMessage) -> None:
         """Take back that it is being told, because it could not be shown; what was doubtful before stays so."""
-        self._database.write("UPDATE outbox SET begun = ? WHERE id = ?", letter.begun, letter.number)
+        self._database.write("UPDATE outbox SET begun = ? WHERE id = ?", message.begun, message.number)
 
-    def strike(self, letter: OutboxMessage) -> None:
+    def strike(self, message: OutboxMessage) -> None:
         """Strike out what was told."""
-        self._database.write("DELETE FROM outbox WHERE id = ?", letter.number)
+        self._database.write("DELETE FROM outbox WHERE id = ?", message.number)

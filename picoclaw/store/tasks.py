@@ -178,7 +178,7 @@ def _encode_message(message: Message) -> str:
 
 # What sub-agents were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.
 #
-# How a task ended, what becomes of those that need it, and the letter that tells the chat, are one transaction.
+# How a task ended, what becomes of those that need it, and the message that tells the chat, are one transaction.
 
 _RETENTION_S = 30 * 86_400.0
 _MAX_TRIES = 3
@@ -189,14 +189,14 @@ _SUM_HEARTBEAT_TOKENS = f"""
 """  # noqa: S608
 
 ReportFormatter = Callable[[Sequence[Task]], str]
-"""Words the one letter about the tasks of a workflow that has ended."""
+"""Words the one message about the tasks of a workflow that has ended."""
 
 
 class Tasks(Table):
     """The tasks of one home."""
 
     def __init__(self, database: Database, worded: ReportFormatter) -> None:
-        """Work on an open database; `worded` words the letters."""
+        """Work on an open database; `worded` words the messages."""
         super().__init__(database)
         self._worded = worded
 
@@ -306,7 +306,7 @@ class Tasks(Table):
                 update_task(connection, kept._replace(status="waiting", claimed="", tries=kept.tries - 1))
 
     def finish(self, task: Task, status: TaskStatus, result: str, now: float, used: TaskUsage | None = None) -> bool:
-        """Keep how a task ended, once: with what follows for others, and the letter when its workflow is at its end.
+        """Keep how a task ended, once: with what follows for others, and the message when its workflow is at its end.
 
         False, and nothing is kept, when it is not this process's any more.
         """
@@ -340,8 +340,8 @@ class Tasks(Table):
         where = f"WHERE session = ? AND letter > 0 AND NOT heard AND ended > {begun}"
         return self._listed(f"{where} ORDER BY id DESC LIMIT ?", session, most)[::-1]
 
-    def letters(self, session: str) -> set[int]:
-        """The numbers of the letters that tell a chat of tasks, also of those that it was told."""
+    def message_numbers(self, session: str) -> set[int]:
+        """The numbers of the messages that tell a chat of tasks, also of those that it was told."""
         return {task.letter for task in self._listed("WHERE session = ? AND letter > 0", session)}
 
     def set_heard(self, numbers: Iterable[int]) -> None:

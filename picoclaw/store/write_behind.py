@@ -34,40 +34,42 @@ class TurnWriteBehind:
     def __init__(self, folder: Path, history: Callable[[], History]) -> None:
         """`history` opens the conversations, which lie in `folder`, or raises StoreError."""
         self._folder, self._history = folder, history
-        self._owed: deque[UnsavedTurn] = deque(maxlen=_MAX_UNSAVED)
+        self._unsaved: deque[UnsavedTurn] = deque(maxlen=_MAX_UNSAVED)
 
     def turns(self, session: str) -> list[tuple[Message, ...]]:
-        """Return what is owed of a conversation, the oldest first."""
-        return [owed.turn.messages for owed in self._owed if owed.session == session]
+        """Return the unsaved turns of a conversation, the oldest first."""
+        return [unsaved.turn.messages for unsaved in self._unsaved if unsaved.session == session]
 
     def heard(self, session: str) -> frozenset[str]:
-        """Name what the turns that are owed of a conversation rest on that is nobody's word in it."""
-        return frozenset(name for owed in self._owed if owed.session == session for name in owed.turn.taints)
+        """Name the untrusted sources of a conversation's unsaved turns."""
+        return frozenset(
+            name for unsaved in self._unsaved if unsaved.session == session for name in unsaved.turn.taints
+        )
 
-    def keep(self, owed: UnsavedTurn) -> str:
-        """Keep a turn, and before it what is owed already; returns what History.keep does.
+    def keep(self, unsaved: UnsavedTurn) -> str:
+        """Save a turn, after those that are unsaved; returns what History.keep does.
 
         Raises StoreError where the disk does not take it; then it is remembered.
         """
         try:
-            self._spare(owed.session)
+            self._spare(unsaved.session)
             self.settle()
-            return self._history().keep(*owed)
+            return self._history().keep(*unsaved)
         except (StoreDamaged, StoreNewer):
             raise
         except StoreError:
-            self._owed.append(owed)
+            self._unsaved.append(unsaved)
             raise
 
     def settle(self) -> None:
-        """Keep what is owed, as far as the disk takes it. Raises StoreError."""
-        while self._owed:
-            self._history().keep(*self._owed[0])
-            self._owed.popleft()
+        """Save what is unsaved, as far as the disk takes it. Raises StoreError."""
+        while self._unsaved:
+            self._history().keep(*self._unsaved[0])
+            self._unsaved.popleft()
 
     def __len__(self) -> int:
-        """How many turns are owed."""
-        return len(self._owed)
+        """How many turns are unsaved."""
+        return len(self._unsaved)
 
     def _spare(self, session: str) -> None:
         """Keep a new conversation from taking the room that is left. Raises StoreError."""

@@ -30,9 +30,9 @@ _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "
 
 
 class MemoryTools:
-    def __init__(self, workspace: Path, recollection: MemoryIndex, *, past: bool = False) -> None:
-        """`recollection` is the index of the workspace's notes; `past`: it also holds past messages."""
-        self._workspace, self._index, self._past = workspace, recollection, past
+    def __init__(self, workspace: Path, index: MemoryIndex, *, past: bool = False) -> None:
+        """`index` is the index of the workspace's notes; `past`: it also holds past messages."""
+        self._workspace, self._index, self._past = workspace, index, past
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         return orders.is_stated_fact(arguments["text"], caller)

@@ -45,7 +45,7 @@ class Beat(NamedTuple):
     """The heart may beat."""
 
 
-class Chores(NamedTuple):
+class Tidy(NamedTuple):
     """What is done between turns is done."""
 
 
@@ -53,7 +53,7 @@ class Restart(NamedTuple):
     """The daemon ends and begins again."""
 
 
-Move = Say | Press | Pass | Beat | Chores | Restart
+Move = Say | Press | Pass | Beat | Tidy | Restart
 
 
 def wish(token: str, kind: str, tool: str, where: str = PHONE, /, **arguments: Any) -> Say:
@@ -95,7 +95,7 @@ DAY: tuple[Move, ...] = (
     Press("yes", "T014"),
     wish("T023", "subagent", "spawn", task=f"T023 go {later('T023 flour')}"),
     Pass(300, 20),
-    Chores(),
+    Tidy(),
     wish("T015", "write", "write_file", path="plan.txt", content="T015 dig\n"),
     wish("T016", "edit", "edit_file", path="plan.txt", old_text="T015 dig", new_text="T015 dig, T016 rest"),
     wish("T017", "beat", "append_file", path="HEARTBEAT.md", content="- [ ] T017 look at the pond every 5 minutes\n"),

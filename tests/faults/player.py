@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from day import PHONE, TERMINAL, Beat, Chores, Event, Move, Pass, Press, Restart, Say
+from day import PHONE, TERMINAL, Beat, Event, Move, Pass, Press, Restart, Say, Tidy
 
 from picoclaw import workspace
 from picoclaw.app import App
@@ -209,10 +209,10 @@ class House:
             heart.step(HeartbeatTime(datetime.fromtimestamp(self.now(), UTC), boottime() + self.skew, self.boot))
         self.settle()
 
-    def chores(self) -> None:
+    def maintenance_jobs(self) -> None:
         now = self.app.now() + timedelta(seconds=self.skew)
         with self._complaining():
-            for line in self.app.chores().run(now):
+            for line in self.app.maintenance_jobs().run(now):
                 self.seen(("log", line))
             for key in (PHONE, TERMINAL):
                 self.app.settle(key)
@@ -270,8 +270,8 @@ class Player:
                 house.pass_(seconds, step)
             case Beat():
                 house.beat()
-            case Chores():
-                house.chores()
+            case Tidy():
+                house.maintenance_jobs()
             case Restart():
                 house.close()
                 self.house = House(self.root, self.url, self.seen, house.skew)

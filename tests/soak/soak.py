@@ -265,7 +265,7 @@ def print_out(soak, rows):
     if not all(row.good for row in rows):
         print(soak.house.log.read_text(errors="replace")[-3000:])
     if soak.given.keep:
-        shutil.copytree(soak.house.home, soak.given.keep / "kept", ignore=shutil.ignore_patterns("*.sock", "bell-*"))
+        shutil.copytree(soak.house.home, soak.given.keep / "kept", ignore=shutil.ignore_patterns("*.sock", "wake-*"))
         (soak.given.keep / "owner").write_text("\n---\n".join(soak.telegram.texts(OWNER)))
         (soak.given.keep / "samples").write_text("\n".join(" ".join(map(str, one)) for one in soak.watcher.samples))
 

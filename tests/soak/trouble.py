@@ -69,15 +69,15 @@ class Trouble(threading.Thread):
     def _fill(self):
         """Let the disk be full for a while."""
         self.done["disk full"] += 1
-        ballast = self._house.folder / "ballast"
+        reserve = self._house.folder / "reserve"
         self._browser.away.set()
         try:
-            with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            with reserve.open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 while file.write(bytes(1 << 16)):
                     pass
             self.ending.wait(FULL_S)
         finally:
-            ballast.unlink()
+            reserve.unlink()
             self._browser.away.clear()
 
 

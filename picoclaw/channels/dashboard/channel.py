@@ -48,7 +48,7 @@ class DashboardChannel:
         self.clock = clock
         self.events = EventStream()
         self.live_turn = LiveTurn(self.events)
-        self.letters, self.logins = PageOutbox(home), Logins(home)
+        self.outbox, self.logins = PageOutbox(home), Logins(home)
         self._post: PostMessage = lambda _: None
         self._server: PageServer | None = None
         self._thread: threading.Thread | None = None
@@ -86,12 +86,12 @@ class DashboardChannel:
             except ValueError:
                 raise ChannelError(f"[page]: {key} {value!r} is no address: write {example}") from None
 
-    def send(self, letter: OutboxMessage) -> None:
+    def send(self, message: OutboxMessage) -> None:
         """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""
-        if letter.approval and any(one.number == letter.approval for one in self.backend.questions()):
+        if message.approval and any(one.number == message.approval for one in self.backend.questions()):
             return
-        if self.letters.keep(letter):
-            self.events.publish("said", {"role": "assistant", "text": letter.text, "at": letter.at})
+        if self.outbox.keep(message):
+            self.events.publish("said", {"role": "assistant", "text": message.text, "at": message.at})
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
         self.live_turn.begin(arrived.text)
@@ -107,7 +107,7 @@ class DashboardChannel:
         if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
             now = time.time()
             asked = [] if turn.steps else [ChatEntry("user", arrived.text, now)]
-            self.letters.note(*asked, ChatEntry("assistant", reply or turn.notice.text, now))
+            self.outbox.note(*asked, ChatEntry("assistant", reply or turn.notice.text, now))
         return seen
 
     def owner_chat(self) -> str:

@@ -111,7 +111,7 @@ _MAX_RESULT_CHARS = 300
 
 
 class LiveTurn:
-    """What the browsers see of a turn; written by the desk's thread, read by those of the server."""
+    """What the browsers see of a turn; written by the agent's thread, read by those of the server."""
 
     def __init__(self, feed: EventStream) -> None:
         self._feed = feed
@@ -156,20 +156,20 @@ _MAX_MESSAGES = 60
 
 
 class PageOutbox:
-    """The last letters, in a file of their own: a browser that comes later has to see them."""
+    """The last messages, in a file of their own: a browser that comes later has to see them."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / PAGE_OUTBOX_FILE
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] | None = None
 
-    def keep(self, letter: OutboxMessage) -> bool:
-        """Keep a letter durably; False for one that was kept before. Raises ChannelDown."""
+    def keep(self, message: OutboxMessage) -> bool:
+        """Keep a message durably; False for one that was kept before. Raises ChannelDown."""
         with self._lock:
             rows = self._read()
-            if any(row["number"] == letter.number and row["text"] == letter.text for row in rows):
+            if any(row["number"] == message.number and row["text"] == message.text for row in rows):
                 return False
-            self._write([*rows, {"number": letter.number, "text": letter.text, "at": letter.at}])
+            self._write([*rows, {"number": message.number, "text": message.text, "at": message.at}])
             return True
 
     def note(self, *said: ChatEntry) -> None:
@@ -201,12 +201,12 @@ class PageOutbox:
         return self._rows
 
 
-def merge_messages(said: list[ChatEntry], letters: list[ChatEntry], mark: str, most: int) -> list[ChatEntry]:
-    """Put letters where they belong by time, but for those that the conversation has as an answer, without the mark.
+def merge_messages(said: list[ChatEntry], delivered: list[ChatEntry], mark: str, most: int) -> list[ChatEntry]:
+    """Put messages where they belong by time, but for those that the conversation has as an answer, without the mark.
 
-    Of a conversation with more than `most` lines only the end is `said`, and letters from before that are left out.
+    Of a conversation with more than `most` lines only the end is `said`, and messages from before that are left out.
     """
     answers = {line.text.strip() for line in said if line.role == "assistant"}
-    news = [letter for letter in letters if letter.text.strip().removesuffix(mark).strip() not in answers]
+    news = [message for message in delivered if message.text.strip().removesuffix(mark).strip() not in answers]
     begin = said[0].at if len(said) >= most else 0.0
-    return sorted([*said, *(letter for letter in news if letter.at >= begin)], key=lambda line: line.at)
+    return sorted([*said, *(message for message in news if message.at >= begin)], key=lambda line: line.at)

@@ -208,7 +208,7 @@ class Site:
             said = self._backend.said(SESSION, _MAX_ROWS)
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
-        told = self._channel.letters.all()
+        told = self._channel.outbox.all()
         with suppress(PicoclawError):  # the conversation says what is wrong
             told += self._backend.outcomes(_MAX_ROWS)
         lines = [line._asdict() for line in merge_messages(said, told, self._backend.mark, _MAX_ROWS)]
@@ -314,9 +314,9 @@ class Site:
         return {"text": text} | outputs
 
 
-def _list_outputs(house: DashboardBackend) -> dict[str, Any]:
+def _list_outputs(backend: DashboardBackend) -> dict[str, Any]:
     try:
-        rows, stopped, problems = house.outputs()
+        rows, stopped, problems = backend.outputs()
     except PicoclawError as error:
         rows, stopped, problems = (), "", (str(error),)
     return {"outputs": [row._asdict() for row in rows], "stopped": stopped, "output_problems": problems}

@@ -232,14 +232,14 @@ class TelegramChannel:
             return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
         return status
 
-    def send(self, letter: OutboxMessage) -> None:
-        place = parse_place(letter.session)
+    def send(self, message: OutboxMessage) -> None:
+        place = parse_place(message.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
             raise ChannelError("nobody of that number may talk to this bot any more")
-        if letter.approval:
-            self._questions.show(place, letter.approval, letter.text)
+        if message.approval:
+            self._questions.show(place, message.approval, message.text)
         else:
-            self._sender.letter(letter.number, place, letter.text)
+            self._sender.send_message(message.number, place, message.text)
         self._questions.settle()
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
@@ -256,7 +256,7 @@ class TelegramChannel:
         return False
 
     def changed(self, approval: Approval) -> None:
-        """See Channel. What Telegram cannot be told now is written there with the next letter."""
+        """See Channel. What Telegram cannot be told now is written there with the next message."""
         if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
             threading.Thread(target=self._questions.settle, name="telegram-asking", daemon=True).start()
 

@@ -277,7 +277,7 @@ _CALL_TIMEOUT_S = 20.0
 _UPLOAD_BYTES_S = 20_000
 _MAX_DOUBLINGS = 3
 _MAX_CAPTION_UNITS = 1024
-_KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a letter
+_KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a message
 
 
 MAX_EXTENDABLE_UNITS = 3800
@@ -295,8 +295,8 @@ class Sender:
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
 
-    def letter(self, number: int, place: ChatPlace, text: str) -> None:
-        """Send a letter; one that broke off is gone on with where it did. Raises ChannelError."""
+    def send_message(self, number: int, place: ChatPlace, text: str) -> None:
+        """Send a message; one that broke off is gone on with where it did. Raises ChannelError."""
         with self._guard:
             begun, left = self._begun.get(number, ("", []))
             if not left or begun != text[:_KNOWN_AGAIN]:

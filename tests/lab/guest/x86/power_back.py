@@ -78,7 +78,7 @@ def _letters() -> list[str]:
 
     def all_heard() -> bool:
         while words := terminal.next():
-            letters.append(str(words.get("letter", "")))
+            letters.append(str(words.get("message", "")))
         return any(REMINDER in letter for letter in letters) and rows("SELECT count(*) FROM outbox") == [(0,)]
 
     lab.wait_for(all_heard, "all letters are told", 120.0)
