@@ -757,7 +757,7 @@ def test_the_manager_hears_nothing_while_a_thread_is_frozen(manager):
     frozen.clear()
     assert manager.recv(100) == b"WATCHDOG=1"
     watchdog.stop()
-    assert notes == ["frozen: reflex; the watchdog is not told that all is well"]
+    assert notes == ["frozen: automation; the watchdog is not told that all is well"]
 
 
 def test_nobody_is_told_where_there_is_no_manager(tmp_path):
@@ -843,7 +843,7 @@ def test_health_says_not_ok_while_a_thread_is_late(household):
     assert room.healthy()
     household.progress.expect("automation", -1)
     assert not room.healthy()
-    assert household.status()["problems"] == ["the reflex thread is frozen"]
+    assert household.status()["problems"] == ["the automation thread is frozen"]
     household.progress.expect("automation", None)
     assert room.healthy()
     room.close()
