@@ -31,7 +31,7 @@ _ERRNO_MESSAGES = {
     errno.ENAMETOOLONG: "the name is too long",
     errno.ELOOP: "too many symbolic links",
     errno.EIO: "the disk reported an error: the card may be failing (see dmesg)",
-    errno.EMFILE: "this process has too many files open: start it anew",
+    errno.EMFILE: "this process has too many files open: restart it",
     errno.ENFILE: "the machine has too many files open: end a program, or restart it",
 }
 

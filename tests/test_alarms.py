@@ -58,7 +58,7 @@ def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server)
     picoclaw(tmp_path, "chat", "-m", "hello")
     with Daemon(tmp_path) as daemon:
         daemon.ready()
-        until(lambda: "waiting: nobody could be told yet" in log(tmp_path))
+        until(lambda: "waiting: not delivered yet" in log(tmp_path))
         server.wait(lambda: any("It is warm (warm: " in text for text in server.texts()), 20)
         until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
         assert waiting(folder) == []
@@ -70,7 +70,7 @@ def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         daemon.says("which waits for a terminal: Telegram refused")
-        assert log(tmp_path).rstrip().endswith("; tell: waiting: nobody could be told yet")
+        assert log(tmp_path).rstrip().endswith("; tell: waiting: not delivered yet")
         with Person(tmp_path, "chat") as person:
             person.sees("It is warm (warm: ")
             until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))

@@ -873,7 +873,7 @@ def test_a_server_that_wants_to_be_paid_is_asked_once_a_minute_while_another_ans
     with House(tmp_path / "home", scripts) as house:
         told_of = [house.turn("hello").notice.text for _ in range(3)]
         assert house.asked() == {"cloud": 1, "lan": 3}
-    assert ["wants to be paid" in text for text in told_of] == [True, False, False]
+    assert ["asks for payment" in text for text in told_of] == [True, False, False]
 
 
 def test_what_a_token_takes_is_learned_of_the_model_that_answered(tmp_path):

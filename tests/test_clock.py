@@ -425,7 +425,9 @@ def test_what_a_process_was_telling_when_it_died_is_told_again_and_says_so(board
     assert not board.outbox.begin(dead), "another was faster"
     board.step()
     [again] = board.told
-    assert jobs.format_message(again, "home", NOON).endswith("(perhaps told before: picoclaw ended while it told this)")
+    assert jobs.format_message(again, "home", NOON).endswith(
+        "(perhaps a repeat: picoclaw stopped while it delivered this)"
+    )
     assert board.outbox.waiting() == []
 
 

@@ -93,7 +93,7 @@ PHASES = {
     "before it is sent": (
         [reply("Done.")],
         lambda h, d: h.telegram.called("sendMessage"),
-        ["Done. (perhaps told before: picoclaw ended while it told this)"],
+        ["Done. (perhaps a repeat: picoclaw stopped while it delivered this)"],
         0,
     ),
 }

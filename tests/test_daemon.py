@@ -442,7 +442,7 @@ def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_th
     after = Desk(tmp_path)
     after.loop.channels = {"wire": after.wire, "socket": Wire()}
     after.works()
-    perhaps = "\n(perhaps told before: picoclaw ended while it told this)"
+    perhaps = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
     assert after.letters() == [("home", f"the answer{perhaps}"), ("wire:1", "the answer")]
     after.database.close()
 
@@ -608,8 +608,8 @@ def test_what_is_cut_off_at_the_end_says_later_that_it_may_have_been_told(tmp_pa
     desk.wire.error = None
     after.deliver()
     (told,) = desk.wire.told
-    assert told.text.startswith("hello (perhaps told before")
-    assert merge_messages(letters(5, begun=DEAD), 2000.0).text.count("perhaps told before") == 5
+    assert told.text.startswith("hello (perhaps a repeat")
+    assert merge_messages(letters(5, begun=DEAD), 2000.0).text.count("perhaps a repeat") == 5
     desk.database.close()
 
 
@@ -757,7 +757,7 @@ def test_the_manager_hears_nothing_while_a_thread_is_frozen(manager):
     frozen.clear()
     assert manager.recv(100) == b"WATCHDOG=1"
     watchdog.stop()
-    assert notes == ["frozen: automation; the watchdog is not told that all is well"]
+    assert notes == ["frozen: automation; systemd's watchdog is no longer notified"]
 
 
 def test_nobody_is_told_where_there_is_no_manager(tmp_path):
@@ -817,7 +817,7 @@ def test_a_daemon_that_leaks_files_says_so_and_begins_afresh_once(household):
     assert household._restarts
     told = f"more than {said['files_limit']} open files"
     assert told in said["problems"]
-    assert [line["text"] for line in said["log"]] == [f"{told}: begins afresh at a quiet moment"]
+    assert [line["text"] for line in said["log"]] == [f"{told}: restarts when idle"]
 
 
 def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():

@@ -355,7 +355,7 @@ def test_a_bot_is_asked_and_its_faults_told_apart(tmp_path):
     [
         (
             {"running": True, "pid": 12, "problems": []},
-            [("good", "it runs as process 12, and nothing is wrong with it")],
+            [("good", "it runs as process 12, without problems")],
         ),
         ({"running": True, "problems": ["telegram is down", "x"]}, [("bad", "telegram is down"), ("bad", "x")]),
         (None, [("bad", "picoclaw runs on this home and gives no answer within 5 s")]),

@@ -261,7 +261,9 @@ def test_the_owner_is_warned_once_a_day_in_the_chat_they_use(books):
     books.take(1)
     ((session, text),) = books.letters()
     assert session == "telegram:7"
-    assert text.startswith("The model has used 800 of 1,000 tokens (80 %) today. Heartbeats rest until tomorrow; ")
+    assert text.startswith(
+        "The model has used 800 of 1,000 tokens (80 %) today. Heartbeats are paused until tomorrow; "
+    )
     for _ in range(3):
         books.take(60)
         books.book = books.opened()
@@ -736,7 +738,7 @@ def test_usage_in_the_chat(tmp_path):
         house.say("tell me a joke")
         assert house.say("/usage").reply.splitlines()[3:] == [
             "today 85 of 100 tokens (85 %), 0.00 of 1.00 EUR (0 %): chat 85",
-            "heartbeats and dreams rest until tomorrow, because of the caps under [costs]",
+            "heartbeats and dreams are paused until tomorrow, because of the caps under [costs]",
             "without a price under [costs.prices], and so counted like the dearest: openai:qwen",
         ]
 

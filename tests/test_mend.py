@@ -452,7 +452,7 @@ def test_without_a_copy_a_setting_stays_and_what_can_be_made_again_goes(home):
     (home / "config.toml").write_bytes(b"\0\0\0")
     (home / "seeds.json").write_bytes(b"\0\0\0")
     (line,) = repair.repair_home(home)
-    assert "seeds.json was damaged and begins anew" in line
+    assert "seeds.json was damaged and starts empty" in line
     assert (home / "config.toml").read_bytes() == b"\0\0\0"
     assert not (home / "seeds.json").exists()
 
@@ -473,7 +473,7 @@ def test_who_was_let_in_has_no_copy_and_is_let_in_anew_after_damage(home):
     assert not (home / COPIES_FOLDER).exists()
     (home / "page_logins.json").write_bytes(b"\0" * 30)
     (line,) = repair.repair_home(home)
-    assert "page_logins.json was damaged and begins anew" in line
+    assert "page_logins.json was damaged and starts empty" in line
 
 
 def test_the_pages_letters_are_a_list_and_whole(home):

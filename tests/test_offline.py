@@ -376,7 +376,7 @@ def test_what_was_perhaps_told_says_so_among_others():
     told = letters("a", "b", "a", "a")
     told[0] = told[0]._replace(begun="another process")
     (said,) = delivered(told)
-    assert [line.partition(" (")[2] for line in said.splitlines()[1:]] == ["perhaps told before)", "", ""]
+    assert [line.partition(" (")[2] for line in said.splitlines()[1:]] == ["perhaps a repeat)", "", ""]
 
 
 class Wire:

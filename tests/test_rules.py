@@ -40,7 +40,7 @@ WARM = Series("greenhouse", "temperature")
         ("28-00000a1b2c3d.temperature<=-3.5", "the temperature of 28-00000a1b2c3d is at most -3.5 °C"),
         ("greenhouse.humidity falls by 20 % in 1 hour", "the humidity of greenhouse falls by 20 % within 1 h"),
         ("tank.distance rises by 0.2 within 30 min", "the distance of tank rises by 0.2 m within 30 min"),
-        ("greenhouse.temperature is missing for 15 min", "gives no value to be believed for 15 min"),
+        ("greenhouse.temperature is missing for 15 min", "has had no valid value for 15 min"),
         ("every day at 6", "every day at 6"),
         ("greenhouse.temperature rises above 35", "the temperature of greenhouse is above 35 °C"),
         (

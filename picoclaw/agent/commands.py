@@ -168,7 +168,7 @@ def show_context(chat: CommandContext, _rest: str) -> CommandResult:
         (count_bytes(list(tools)), f"{len(tools)} tools"),
         *([(count_bytes(talk.summary), "summary of what was said before")] if talk.summary else []),
         (count_request_bytes("", said, ()), f"{len(said)} messages of this conversation{left_out}"),
-        (count_request_bytes("", talk.messages, ()), "what the next message is told with"),
+        (count_request_bytes("", talk.messages, ()), "the header of the next message"),
     ]
     window = agent.window
     rows = [(estimate_tokens(size, ratio), what) for size, what in sizes]

@@ -291,7 +291,7 @@ def format_condition(found: Condition) -> str:
     if isinstance(found, ValueChange):
         way = "rises" if found.rises else "falls"
         return f"{what} {way} by {format_amount(found.by, found.series)} within {times.format_duration(found.within_s, exact=True)}"
-    return f"{what} gives no value to be believed{held}"
+    return f"{what} has had no valid value{held}"
 
 
 def format_gate(found: Gate) -> str:

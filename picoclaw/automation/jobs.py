@@ -271,6 +271,6 @@ def format_message(message: OutboxMessage, session: str, wall: float) -> str:
     whose = "" if message.session == session else f"For chat {message.session!r}: "
     late = wall - message.at
     due = f" (was due {format_duration(late)} ago)" if late > GRACE_S else ""
-    again = " (perhaps told before: picoclaw ended while it told this)" if message.begun else ""
+    again = " (perhaps a repeat: picoclaw stopped while it delivered this)" if message.begun else ""
     apart = "\n" if due + again and message.text.endswith(")") else ""  # the line of a file is one by itself
     return f"{whose}{message.text}{apart}{due}{again}"

@@ -284,7 +284,7 @@ class RuleEngine:
         try:
             self._kept = self._firings().states()
         except StoreError as error:
-            self._say(f"rules begin anew, because where they stood cannot be read: {error}")
+            self._say(f"rules start over, because their saved state cannot be read: {error}")
         self._states = {name: load_state(text) for name, text in self._kept.items()}
         self._tell_cut_off()
 
@@ -437,7 +437,7 @@ def format_outcome(outcome: str, waiting: Container[int]) -> str:
 
     def worded(found: re.Match[str]) -> str:
         messages = map(int, found[1].split(", "))
-        return "waiting: nobody could be told yet" if all(number in waiting for number in messages) else TOLD
+        return "waiting: not delivered yet" if all(number in waiting for number in messages) else TOLD
 
     return _DELIVERY.sub(worded, outcome)
 

@@ -44,15 +44,15 @@ class RuleConfig:
 
     when: Annotated[str, "such as 'greenhouse.temperature > 35 for 10 minutes' or 'every day at 6:00'"]
     only_if: Annotated[str, "such as 'greenhouse.temperature max yesterday > 30'"] = ""
-    notify: Annotated[str, "what the owner is told"] = ""
+    notify: Annotated[str, "message to the owner"] = ""
     output: Annotated[str, "the output to switch"] = ""
     level: Annotated[str, "on, off or percent"] = "on"
     lasts: Annotated[str, "how long, such as '5 minutes'"] = ""
     instead: Annotated[str, "such as '10 minutes if greenhouse.temperature max yesterday > 37'"] = ""
     ask: Annotated[str, "what the model is asked to do"] = ""
-    margin: Annotated[float, Span(0, 1e9), "how far it has to come back before the rule fires anew"] = 0.0
+    margin: Annotated[float, Span(0, 1e9), "how far the value has to come back before the rule fires again"] = 0.0
     cooldown: Annotated[str, "shortest time between two firings"] = ""
-    again: Annotated[str, "fires anew after this time while it stays so"] = ""
+    again: Annotated[str, "fires again after this time while the condition stays true"] = ""
     enabled: bool = True
 
 
@@ -161,7 +161,7 @@ def _describe_limits(rule: Rule) -> Iterator[str]:
     found = rule.condition
     if isinstance(found, Threshold) and rule.written.margin:
         back = found.limit + (-rule.written.margin if found.op[0] == ">" else rule.written.margin)
-        yield f"Fires anew once it has come back to {format_amount(back, found.series)}"
+        yield f"Fires again once it has come back to {format_amount(back, found.series)}"
     if rule.again_s:
         yield f"While it stays so, again every {times.format_duration(max(rule.again_s, rule.cooldown_s), exact=True)}"
     if rule.cooldown_s:
@@ -409,7 +409,7 @@ def _read_text(path: Path) -> str:
     try:
         return read_regular(path).decode("utf-8-sig")  # some editors mark UTF-8 at its beginning
     except UnicodeError:
-        raise ConfigError(f"{path} is not UTF-8 text: write it anew with an editor that saves UTF-8") from None
+        raise ConfigError(f"{path} is not UTF-8 text: save it with an editor that writes UTF-8") from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -135,7 +135,7 @@ class SocketChannel:
         else:
             told = [self._tell(client, {"message": f"{whose}{message.text}"}) for client in own or clients]
         if not any(told):
-            raise ChannelDown("nobody has a chat open")
+            raise ChannelDown("no chat is open")
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
         if not (client := self._client(arrived)):

@@ -112,7 +112,7 @@ def _arm_output(home: Path, given: argparse.Namespace) -> int:
     if input(f"Type the name, {output.name}, to arm it: ").strip() != output.name:
         raise Denied(f"{output.name} was not armed: what was typed is not its name")
     _save_armed(home, {**config.load_armed(home), output.name: output.digest}, "arm", output.name)
-    print(f"{output.name} is armed; a changed declaration has to be armed anew")
+    print(f"{output.name} is armed; a changed declaration has to be armed again")
     return 0
 
 

@@ -27,7 +27,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=parse_count(_MIN_MEMORY_MB, _MAX_MEMORY_MB),
         default=watchdog.get_default_memory_limit(watchdog.get_total_memory()) // MEGABYTE,
         metavar="N",
-        help="begin afresh, at a quiet moment, with more than this (a quarter of the memory, from 120 to 400)",
+        help="restart when idle if it uses more than this (a quarter of the memory, from 120 to 400)",
     )
 
 

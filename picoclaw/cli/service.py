@@ -33,7 +33,7 @@ _SHOWN_PROPERTIES = {
 _START_COMMANDS = {
     "start": "start it now",
     "stop": "stop it; with the board it starts again",
-    "restart": "stop it and start it anew, after a change of its settings say",
+    "restart": "restart it, for example after a change of its settings",
 }
 _UNSET_VALUES = {"", "[not set]", "18446744073709551615", "0"}
 
@@ -202,7 +202,7 @@ def _mention_previous_home(root: Path) -> None:
     name = os.environ.get("SUDO_USER", "")
     if name and (root / "home" / name / ".picoclaw").is_dir():
         again = f"sudo picoclaw service install --as {name}"
-        print(f"It begins anew in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
+        print(f"It starts with an empty home in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
 
 
 def _control_service(given: argparse.Namespace, root: Path) -> int:

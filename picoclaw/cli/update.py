@@ -82,7 +82,7 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
     place.tidy()
     print(f"{said} is in use; `picoclaw update --back` returns to what was before")
     if not running:
-        print("A chat or a daemon that runs goes on with the old version until it is started anew.")
+        print("A chat or a daemon that runs goes on with the old version until it is restarted.")
     return 0
 
 

@@ -301,7 +301,7 @@ def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo |
         return last._replace(text=format_message(last, last.session, now))
     lines = [f"{len(messages)} messages from while this chat could not be reached:"]
     for equal in _group_equal_texts(messages):
-        again = " (perhaps told before)" if equal[0].begun else ""
+        again = " (perhaps a repeat)" if equal[0].begun else ""
         first, final = (
             f"{datetime.fromtimestamp(one.at, UTC).astimezone(zone):%d %b %H:%M}" for one in (equal[0], equal[-1])
         )

@@ -130,7 +130,7 @@ class LocalDaemon(MessageQueue):
             try:
                 background = BackgroundWorker(app, self._session, terminal.remind, self._leaving)
             except OSError as error:
-                self.note(f"reminders cannot be told in this chat: {explain_os_error(error)}")
+                self.note(f"reminders cannot be delivered in this chat: {explain_os_error(error)}")
             else:
                 stack.callback(self._note_tasks)
                 stack.enter_context(background)
@@ -216,7 +216,7 @@ def finish_subagents(
         if not _follow(app, session, line, report, note):
             note("the sub-agents go on, and report in the next chat" if not line.ended() else _RESUME_LATER_NOTE)
         elif waiting and not told:
-            note("what the sub-agents report was told in a chat that is open")
+            note("the report of the sub-agents went to another open chat")
     else:
         report()
         done = _run_tasks(app, lambda task: task.session == session, report, note, leaving)

@@ -21,7 +21,7 @@ from picoclaw.store.inbox import RETRIED, Inbox, InboxMessage, InterruptedMessag
 from picoclaw.store.outbox import OutboxMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
-_MAYBE_SENT_NOTE = "\n(perhaps told before: picoclaw ended while it told this)"
+_MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
 _MAX_QUOTED_CHARS = 200
 _START_TIMEOUT_S, _SETTLE_TIMEOUT_S = 30.0, 60.0
 _PERSONAL_ORIGINS = frozenset({"owner", "web", "guest"})

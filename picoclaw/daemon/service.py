@@ -133,7 +133,7 @@ class DaemonService(MessageQueue):
         try:
             stack.enter_context(BackgroundWorker(self.app, DEFAULT_SESSION, self.note, host=self))
         except OSError as error:
-            self.note(f"reminders cannot be told: {explain_os_error(error)}")
+            self.note(f"reminders cannot be delivered: {explain_os_error(error)}")
         pause_heartbeats = stack.enter_context(run_heartbeats(self.app, self.note))
         idle = IdleThread(self.app, self.note)
         idle.start()
@@ -304,7 +304,7 @@ class DaemonService(MessageQueue):
             return {"ok": True, "text": "it ends"}
         if word == "restart":
             self._restart()
-            return {"ok": True, "text": "it begins afresh as soon as nobody waits for an answer"}
+            return {"ok": True, "text": "it restarts as soon as no answer is pending"}
         return None
 
     def status(self) -> StatusDict:
@@ -313,7 +313,7 @@ class DaemonService(MessageQueue):
         live = self.live.status(channels, self._models.status(), self.progress.late())
         live |= {"turn": self.running, "queue": self.waiting}
         if trouble := self.writes.trouble:
-            live["problems"].append(f"nothing can be kept, and what is said is only in memory: {trouble}")
+            live["problems"].append(f"nothing can be saved; conversations are only in memory: {trouble}")
         app, locked = self.app, self.boxes.lock.acquire(timeout=_STATUS_LOCK_TIMEOUT_S)
         try:
             database = self.database if locked else None
@@ -332,7 +332,7 @@ class DaemonService(MessageQueue):
         self.writes.flush()
         age = time.time() - self.live.since
         if not self._restarts and (leaking := list_exceeded_limits(measure_usage(), self.live.limits, age)):
-            self.note(f"{', '.join(leaking)}: begins afresh at a quiet moment")
+            self.note(f"{', '.join(leaking)}: restarts when idle")
             self._restart()
         if not self._restarts and DAMAGE_DETECTED.is_set() and age > _REPAIR_DELAY_S:
             self.note("a database is damaged: restarts when idle to repair it")

@@ -64,7 +64,7 @@ class Watchdog:
             if not frozen:
                 notify_systemd(os.environ, "WATCHDOG=1")
             elif frozen != noted:
-                self._note(f"frozen: {', '.join(frozen)}; the watchdog is not told that all is well")
+                self._note(f"frozen: {', '.join(frozen)}; systemd's watchdog is no longer notified")
             noted = frozen
             self._ending.wait(self._every_s)
 

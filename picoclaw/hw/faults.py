@@ -95,7 +95,7 @@ _FILE_ERRORS = _COMMON_ERRORS | {
     errno.EROFS: (NoPermission, "may not be written: it is read-only for this service"),
 }
 _DEVICE_ERRORS = _COMMON_ERRORS | {
-    errno.EBUSY: (BusFault, "is in use by somebody else: end the other program"),
+    errno.EBUSY: (BusFault, "is in use by another program: end that program"),
     errno.EIO: (DeviceMissing, "has gone away or reported an I/O error: check the plug and the wiring"),
     errno.ENXIO: (DeviceMissing, "has gone away: check the plug and the wiring"),
     errno.ESHUTDOWN: (DeviceMissing, "has gone away: check the plug and the wiring"),

@@ -203,7 +203,7 @@ def _check_settings(home: Path) -> _Rows:
         if (home / COPIES_FOLDER / name).exists() or name.endswith(".json"):
             yield bad(name, detail, repair=partial(repair.repair_home, home))
         else:
-            yield bad(name, f"{detail}; there is no copy of it: write it anew")
+            yield bad(name, f"{detail}; there is no copy of it: write a new one")
     if torn:
         return
     try:

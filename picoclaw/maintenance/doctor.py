@@ -145,7 +145,7 @@ def find_leaked_secrets(
         for path in (Path(folder, name) for name in names):
             content = _read_content(path)
             if any(secret in content for secret in wanted):
-                fix = "take it out, and have the server make a new one: the model has been told it"
+                fix = "remove it and create a new key: the model may have seen it"
                 yield bad("secrets", f"{path} holds a key of secrets.toml, and a model reads that folder", fix)
     for path in map(Path, environments):
         try:
@@ -215,9 +215,9 @@ def _examine_memory(config: Config) -> _Rows:
         yield note("notes", problem)
     yield good("notes", f"{len(sizes)} files with {sum(sizes)} bytes; {_describe_index(config.home / 'memory.db')}")
     if config.memory.embeddings == "off":
-        yield good("embeddings", 'off: notes are found by their words (embeddings = "local" finds meanings too)')
+        yield good("embeddings", 'off: notes are found by keywords only (embeddings = "local" finds meanings too)')
         return
-    fix = 'or write embeddings = "off" under [memory] in config.toml; until then words alone find notes'
+    fix = 'or write embeddings = "off" under [memory] in config.toml; until then notes are found by keywords only'
     try:  # in a process of its own: a numpy that was built for another processor ends the one that loads it
         tried = subprocess.run(
             [sys.executable, "-c", _EMBEDDINGS_TRIAL], capture_output=True, text=True, timeout=90, check=False
@@ -325,7 +325,7 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     try:
         with closing(Pairing(config.home, config.telegram.allow, config.telegram.owner)) as pairing:
             if not pairing.people():
-                yield note("telegram", "nobody may talk to the bot yet", "picoclaw telegram pair")
+                yield note("telegram", "nobody is paired with the bot yet", "picoclaw telegram pair")
     except StoreError:
         pass  # state.db has its own row
     if not offline:
@@ -341,7 +341,7 @@ def _examine_daemon(home: Path) -> _Rows:
         yield note("daemon", "picoclaw does not run on this home", "picoclaw run, or picoclaw service install")
     else:
         problems = [bad("daemon", str(text), "picoclaw status tells more") for text in said.get("problems") or ()]
-        yield from problems or [good("daemon", f"it runs as process {said.get('pid')}, and nothing is wrong with it")]
+        yield from problems or [good("daemon", f"it runs as process {said.get('pid')}, without problems")]
 
 
 def _examine_dashboard(host: str, port: int) -> CheckResult:
@@ -353,7 +353,7 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         try:
             probe.bind((host, 0))  # nothing is sent
         except OSError:
-            detail = f"no interface has the address {host} now: nobody reaches the page until one has"
+            detail = f"no interface has the address {host} : the page cannot be reached"
             return bad("page", detail, "ip addr shows what there is; then host under [page]")
     if address.is_loopback:
         return good("page", f"on this machine alone, at {host}:{port}")
@@ -425,10 +425,10 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
         yield bad("commands", str(error), suggest_sandbox_fix(root))
         return
     if said == "[exit code 0]":
-        detail = "they run within walls of their own; without `write` or `network` they change nothing"
+        detail = "they run in a sandbox; without `write` or `network` they can change nothing"
         yield good("commands", detail)
     else:
-        yield bad("commands", f"`true` did not do well within the walls: {said}", suggest_sandbox_fix(root))
+        yield bad("commands", f"`true` failed in the sandbox: {said}", suggest_sandbox_fix(root))
 
 
 def _examine_exec_units(folder: Path) -> _Rows:
@@ -553,13 +553,13 @@ def examine_machine(board: Board, home: Path) -> _Rows:
     if not board.simulated:
         yield from _examine_groups(board)
     if board.glob("/run/log/journal") and not board.glob("/var/log/journal"):
-        detail = "it is kept in memory: what was said before a power cut is gone"
+        detail = "it is kept in memory, and lost in a power cut"
         fix = "to keep it: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
         yield note("system log", detail, fix)
     watchdogs = board.glob("/sys/class/watchdog/watchdog[0-9]*/state")
     if any(health.read_text(board, path) == "inactive" for path in watchdogs):
         fix = "RuntimeWatchdogSec=14 under [Manager] in /etc/systemd/system.conf, and reboot"
-        yield note("hardware watchdog", "it is there and nobody uses it: a board that hangs stays so", fix)
+        yield note("hardware watchdog", "the board has one that is not in use: a board that hangs stays hung", fix)
 
 
 def _examine_ram(board: Board) -> _Rows:
@@ -646,7 +646,7 @@ def _examine_clock(board: Board) -> _Rows:
         detail = (
             "there is no clock with a battery: after a power cut the date is wrong until a time server has answered"
         )
-        fix = "nothing is done at a wrong time meanwhile; a DS3231 (dtoverlay=i2c-rtc,ds3231) does without a network"
+        fix = "until then nothing that has a time is done; a DS3231 (dtoverlay=i2c-rtc,ds3231) keeps the time without a network"
         yield note("clock", detail, fix)
     try:
         ZoneInfo("Europe/Berlin")
@@ -689,7 +689,7 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
     if is_loopback(address.hostname or "") and any(
         heard == port and bound.is_unspecified for bound, heard in list_listeners(board)
     ):
-        detail = f"its server answers the whole network at port {port}, and asks nobody for a password"
+        detail = f"its server answers the whole network at port {port}, without a password"
         yield note("model", detail, "start it with --host 127.0.0.1 (Ollama: OLLAMA_HOST=127.0.0.1)")
 
 

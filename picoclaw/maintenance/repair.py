@@ -179,7 +179,7 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
             write_atomic(path, copy)
             said.append(f"{name} was damaged: the copy of {when:%d %b %Y %H:%M} is used, and {aside} is what was there")
         else:
-            said.append(f"{name} was damaged and begins anew; {aside} is what was there")
+            said.append(f"{name} was damaged and starts empty; {aside} is what was there")
     return said
 
 
@@ -335,7 +335,7 @@ def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], 
     said = f"{aside.partition(DAMAGED_INFIX)[0]} was damaged ({why}), and is kept as {aside}. "
     torn = [one for one in saved if not one.whole]
     if not torn:
-        return f"{said}All that it held could be read, and nothing is lost."
+        return f"{said}All of it could be read; nothing is lost."
     rows, older = sum(one.rows for one in saved), sum(one.older for one in torn)
     named = ", ".join(sorted({_TABLE_LABELS[one.table] for one in torn if one.table in _TABLE_LABELS}))
     read = f"{rows} entries could be read" if rows else "Nothing of it could be read"

@@ -96,7 +96,7 @@ def try_version(python: Path, before: Path, home: Path) -> str:
             shutil.rmtree(folder, ignore_errors=True)
     if worse:
         raise MaintenanceError(
-            f"{said} finds wrong what {before} did not: {', '.join(sorted(worse))}; nothing was changed"
+            f"{said} reports problems that {before} did not: {', '.join(sorted(worse))}; nothing was changed"
         )
     return said
 

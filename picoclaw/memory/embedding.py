@@ -406,6 +406,6 @@ def try_embedder(config: Config) -> str:
     """Embed a few words; says who did it. Raises ProviderError."""
     embedder = make_embedder(config)
     if embedder is None:
-        return "off: words alone find notes"
+        return "off: notes are found by keywords only"
     embedder.embed(["the boiler's pressure"])
     return f"{embedder.name}, {embedder.dims} numbers a text"

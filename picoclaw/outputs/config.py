@@ -63,7 +63,7 @@ class OutputConfig:
     toggles_per_hour: Annotated[int | None, Span(0, 3600), "most times it is switched on in any hour"] = None
     excludes: Annotated[list[str], "outputs that must not be on at the same time"] = field(default_factory=list)
     hours: Annotated[str, "when it may be on, such as 06:00-22:00"] = ""
-    needs: Annotated[dict[str, Any], "a sensor that has to be well"] = field(default_factory=dict)
+    needs: Annotated[dict[str, Any], "a sensor that must have a good reading"] = field(default_factory=dict)
     who: Annotated[list[Who], "who may switch it on"] = field(default_factory=lambda: ["owner"])
     confirm: bool = True
     independent_cutoff: bool = False

@@ -190,7 +190,7 @@ _KEEPALIVE = pattern(
 )
 """A line by which a server keeps a connection: a comment, an empty one, an event named ping."""
 
-_KEEPALIVES_ONLY = "the model server said for {seconds:g} s only that it lives, and nothing else"
+_KEEPALIVES_ONLY = "the model server sent only keep-alives for {seconds:g} s"
 _KEEPALIVES = re.compile(rb"(?:" + _KEEPALIVE.pattern + rb")*")
 
 
@@ -203,7 +203,7 @@ def decompress(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         yield from pieces
         return
     if encoding not in _ENCODINGS:
-        raise Unavailable(f"the model server sent its answer packed as {encoding[:20]!r}, which nobody asked for")
+        raise Unavailable(f"the model server sent its answer packed as {encoding[:20]!r}, which was not requested")
     machine = zlib.decompressobj(_GZIP_OR_ZLIB_BITS)
     try:
         for piece in pieces:

@@ -36,7 +36,7 @@ _LIMIT_PERCENTS = {
 _FREE_PRICE = Price(0, 0)
 _CHANNELS = frozenset({"telegram", "page"})
 _WARNING = (
-    "The model has used {used} today. Heartbeats rest until tomorrow; from 90 % on jobs and sub-agents do, and at 100 %"
+    "The model has used {used} today. Heartbeats are paused until tomorrow; from 90 % on jobs and sub-agents are too, and at 100 %"
     " chats are answered without it. Reminders, rules and STOP go on; /usage shows it."
 )
 
@@ -306,8 +306,8 @@ class UsageLedger:
 USAGE_KEYS = ("day", "model", "cause", "channel")
 NO_USAGE = "No model was used yet."
 _RESTING_WORDS = {
-    WARN_PERCENT: "heartbeats and dreams rest until tomorrow",
-    JOBS_PERCENT: "heartbeats, jobs and sub-agents rest until tomorrow",
+    WARN_PERCENT: "heartbeats and dreams are paused until tomorrow",
+    JOBS_PERCENT: "heartbeats, jobs and sub-agents are paused until tomorrow",
     ALL_PERCENT: "no model is asked until tomorrow",
 }
 

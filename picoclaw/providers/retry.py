@@ -397,7 +397,7 @@ def make_error(status: int, answer: Any, retry_after: float = 0.0) -> ProviderEr
 def _classify(status: int, said: str, retry_after: float) -> ProviderError:
     told, low = f": {said}" if said else "", said.lower()
     if status == 402 or any(word in low for word in _UNPAID_WORDS):
-        return NoCredit(f"the model server wants to be paid ({status}){told}; check the account's credit and limits")
+        return NoCredit(f"the model server asks for payment ({status}){told}; check the account's credit and limits")
     if status in {401, 403}:
         return KeyRefused(f"the model server refused the key ({status}){told}; check PICOCLAW_API_KEY or secrets.toml")
     if status in {404, 405}:

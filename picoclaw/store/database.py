@@ -27,7 +27,7 @@ _BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
 _FILES_PER_DATABASE = 3
 Migration = Callable[[apsw.Connection], None]
 DAMAGE_ADVICE = (
-    "nothing was changed; `picoclaw check --repair` saves what can be read, or move it aside to start afresh"
+    "nothing was changed; `picoclaw check --repair` saves what can be read, or move it aside to start with an empty one"
 )
 COPIES_FOLDER = "last"
 """The folder beside a database that holds its last good copy."""

@@ -82,7 +82,7 @@ def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tup
         unknown = prompts.unknown()
         for path in prompts.overridden():
             if path in unknown:
-                yield f"{path} is read by nobody: no template has that name", "rename or remove it"
+                yield f"{path} is not used: no template has that name", "rename or remove it"
             else:
                 prompts.get(path.stem)
         yield from ((problem, "") for problem in prompts.problems)

@@ -196,7 +196,7 @@ class WorkspaceTemplates:
         except (ValueError, RecursionError):
             known = None
         if not (isinstance(known, dict) and all(isinstance(text, str) for text in known.values())):
-            raise ConfigError(f"{self._list} is damaged; `picoclaw init` writes it anew")
+            raise ConfigError(f"{self._list} is damaged; `picoclaw init` rewrites it")
         pages = {*TEMPLATE_PAGES, ONBOARDING_PAGE}
         digests = [name for name in known if name in pages and _DIGEST.fullmatch(known[name])]
         return known | {name: self._read_template(name) for name in digests}  # an older list has no texts

@@ -224,7 +224,7 @@ class Play:
 
 
 def _again(text):
-    return text.startswith(MAYBE_REPEATED) or "perhaps told before" in text
+    return text.startswith(MAYBE_REPEATED) or "perhaps a repeat" in text
 
 
 def _other(number, text):

@@ -18,7 +18,7 @@ from day import TERMINAL, TOKEN, Event, Move, Say
 
 from picoclaw.security import audit
 
-AGAIN = "perhaps told before"
+AGAIN = "perhaps a repeat"
 """What is told with these words may have been told already, and says so."""
 
 _CUT_OFF, _NOT_DONE, _UNKEPT = "cut off", "was not done", "could not be kept"

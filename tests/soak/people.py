@@ -21,7 +21,7 @@ NEAR = 6
 
 PEACE_EVERY_S, PEACE_S = 600.0, 90.0
 TOLD_AGAIN = re.compile(
-    r"\(Perhaps sent before: the connection broke off\.\)\n|\s*\(perhaps told before[^)]*\)|\s*\(was due [^)]*\)"
+    r"\(Perhaps sent before: the connection broke off\.\)\n|\s*\(perhaps a repeat[^)]*\)|\s*\(was due [^)]*\)"
 )
 LETTERS = (
     *(

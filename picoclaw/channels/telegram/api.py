@@ -289,9 +289,9 @@ def _parse_result(answer: _ApiAnswer) -> Any:
         case 429:
             seconds = more.get("retry_after")
             pause = float(min(max(seconds, 0), 3600)) if isinstance(seconds, int) else 5.0
-            raise Busy(f"Telegram wants a pause ({said})", pause)
+            raise Busy(f"Telegram asks for a pause ({said})", pause)
         case int() if code >= _SERVER_ERROR:
-            raise Unreachable(f"Telegram is out of order ({code}: {said})", unsure=True)
+            raise Unreachable(f"Telegram has a server error ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
     raise CallRefused(f"Telegram refused: {said}", moved if isinstance(moved, int) else 0)
 

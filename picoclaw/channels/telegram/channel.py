@@ -235,7 +235,7 @@ class TelegramChannel:
     def send(self, message: OutboxMessage) -> None:
         place = parse_place(message.session)
         if place.chat > 0 and not self._pairing.allows(place.chat):
-            raise ChannelError("nobody of that number may talk to this bot any more")
+            raise ChannelError("this person may no longer talk to the bot")
         if message.approval:
             self._questions.show(place, message.approval, message.text)
         else:
@@ -312,7 +312,9 @@ class TelegramChannel:
             told = self._api.call("getWebhookInfo", {}, self._timing.wait)
             waiting = told.get("pending_update_count") if isinstance(told, dict) else 0
             if isinstance(waiting, int) and waiting > 0:
-                raise Unreachable(f"the poll was deaf: {waiting} messages waited at Telegram; it was begun anew")
+                raise Unreachable(
+                    f"polling received nothing: {waiting} messages were waiting at Telegram; polling was restarted"
+                )
 
     def _get_updates(self, hold: int) -> list[Any]:
         """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""

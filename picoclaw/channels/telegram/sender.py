@@ -404,7 +404,7 @@ class Sender:
         while True:
             rest = self._next.get(place.chat, 0.0) - time.monotonic()
             if rest > _CALL_TIMEOUT_S:
-                raise Busy(f"Telegram wants a pause, for {rest:.0f} s more", rest)
+                raise Busy(f"Telegram asks for a pause, for {rest:.0f} s more", rest)
             if rest > 0 and self._ending.wait(rest):
                 raise Unreachable("Telegram was left")
             try:

@@ -178,7 +178,7 @@ class SupervisorWorker:
         if self._ending:
             return
         if not self._needed():
-            self.end("nobody needs it")
+            self.end("no longer needed")
             return
         for key, _ in self._selector.select(self._sleep(longest)):
             key.data()
