@@ -113,9 +113,9 @@ TROUBLES = {
     ),
     "a watchdog that sleeps": (
         {"/sys/class/watchdog/watchdog0/state": "inactive"},
-        ("hardware watchdog", "note", "nobody uses it", "RuntimeWatchdogSec"),
+        ("hardware watchdog", "note", "not in use", "RuntimeWatchdogSec"),
     ),
-    "a log in memory": ({"/run/log/journal/x": ""}, ("system log", "note", "is gone", "/var/log/journal")),
+    "a log in memory": ({"/run/log/journal/x": ""}, ("system log", "note", "lost in a power cut", "/var/log/journal")),
 }
 
 

@@ -697,7 +697,7 @@ def test_a_poll_that_is_answered_and_deaf_is_noticed(bench, server):
     bench.channel._empty_rounds = 8
     server.deaf = True
     server.says(OWNER, "can you hear me?")
-    server.wait(lambda: "deaf" in bench.channel.status().error)
+    server.wait(lambda: "received nothing" in bench.channel.status().error)
     server.deaf = False
     assert bench.come()[0].text == "can you hear me?"
 
