@@ -569,7 +569,7 @@ def test_the_doctor_outlives_a_numpy_for_another_processor(home, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "mark", "said"),
     [
-        ("embeddings = 'off'", "good", "off: notes are found by their words"),
+        ("embeddings = 'off'", "good", "off: notes are found by keywords only"),
         ("embeddings = 'server'", "bad", 'embeddings = "server" needs embedding_model'),
         ("embeddings = 'server'\nembedding_model = 'm'", "bad", "needs embedding_url"),
     ],
