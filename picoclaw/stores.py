@@ -130,7 +130,8 @@ class Stores:
     @cached_property
     def memory(self) -> MemoryIndex:
         past = (lambda: list_past_turns(self.history)) if self.config.memory.messages else tuple
-        return MemoryIndex(self.config.home, self.config.workspace, self._embedder, past)
+        config = self.config
+        return MemoryIndex(config.home, config.workspace, self._embedder, past, config.memory.min_score)
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""

@@ -115,9 +115,18 @@ def test_a_search_gives_no_more_than_it_is_asked_for(home, words, count):
     assert len(home.found("the boiler, the pump and the tomatoes", *words)) == count
 
 
-def test_a_higher_least_score_leaves_hits_out(home):
-    assert home.found("the pump", "--least", "0.1")
-    assert home.found("the pump in the cellar of the grandmother's house", "--least", "1") == []
+def test_below_the_least_score_hits_are_uncertain(home):
+    asked = "the pump in the cellar of the grandmother's house"
+    assert home.found("the pump", "--least", "0.1")[0]["is_certain"]
+    assert [hit["is_certain"] for hit in home.found(asked, "--least", "1")][:1] == [False]
+    first, second = home("search", asked, "--least", "1").splitlines()[:2]
+    assert first == f"no note says anything about {asked!r} for certain; perhaps:"
+    assert re.match(r"\[id:\d+\]  0\.\d\d uncertain  memory/", second)
+
+
+def test_the_owner_sets_the_least_score(home):
+    (home.folder / "config.toml").write_text("[memory]\nmin_score = 1.0\n")
+    assert home("search", "the pump in the greenhouse").startswith("no note says anything about")
 
 
 @pytest.mark.parametrize("query", ["", "  "])

@@ -154,7 +154,9 @@ def test_what_the_notes_say_is_found_first(notes, question, path):
 @pytest.mark.parametrize("question", UNRELATED)
 def test_what_has_nothing_to_do_with_the_notes_finds_nothing(notes, question):
     index, embedder = notes
-    assert search_search(index, question, embedder, NOW) == []
+    hits = search_search(index, question, embedder, NOW)
+    assert not any(hit.is_certain for hit in hits)
+    assert len(hits) <= 3
 
 
 def test_a_hit_says_where_it_stands(tmp_path):
@@ -255,7 +257,7 @@ def test_ten_thousand_characters_take_no_time(notes):
 def test_a_meaning_without_a_word_in_common(tmp_path):
     embedder = Meanings()
     index = made(tmp_path, {**NOTES, "memory/cat.md": "The cat sleeps.\n"}, embedder)
-    assert search_search(index, "feline", None, NOW) == []
+    assert search_search(index, "feline", None, NOW) == []  # no word of it, and nothing to compare it with
     assert search_search(index, "feline", embedder, NOW)[0].path == "memory/cat.md"
 
 
@@ -337,8 +339,9 @@ def test_no_more_than_asked_and_nothing_below_the_least(tmp_path):
     assert len(search_search(index, "bolt", None, NOW)) == 6
     assert len(search_search(index, "bolt", None, NOW, most=2)) == 2
     scores = [hit.score for hit in search_search(index, "bolt", None, NOW, most=9)]
-    assert len(search_search(index, "bolt", None, NOW, most=9, least=scores[3])) <= 4
-    assert search_search(index, "bolt", None, NOW, least=1.01) == []
+    hits = search_search(index, "bolt", None, NOW, most=9, least=scores[3])
+    assert [hit.is_certain for hit in hits[:5]] == [True, True, True, True, False]
+    assert [hit.is_certain for hit in search_search(index, "bolt", None, NOW, least=1.01)] == [False] * 3
 
 
 def test_an_empty_memory(tmp_path):
@@ -349,15 +352,51 @@ def test_one_note(tmp_path):
     index = made(tmp_path, {"memory/MEMORY.md": "The boiler's pressure is 1.4 bar.\n"}, table())
     for embedder in (None, table()):
         assert search_search(index, "what is the boiler pressure supposed to be", embedder, NOW)
-        assert not search_search(index, "who painted the Mona Lisa", embedder, NOW)
+        assert not any(hit.is_certain for hit in search_search(index, "who painted the Mona Lisa", embedder, NOW))
 
 
 def test_fusion_weighs_the_sides():
-    deviations = search.VECTOR_DEVIATIONS
-    assert search.combine_scores({1: 4.0, 2: 2.0}, None, [], [1, 2]) == {1: 1.0, 2: 0.5}
-    assert search.combine_scores({}, {1: deviations, 2: 0.0}, [], [1, 2, 3]) == {1: 1.0, 2: 0.0, 3: 0.0}
-    both = search.combine_scores({1: 4.0}, {1: 0.0, 2: deviations}, [2], [1, 2])
-    assert both == pytest.approx({1: 0.3, 2: 0.7 + 0.3 * search.DAY_BONUS})
+    words, day, vector = search.WORDS_WEIGHT, search.DAY_WEIGHT, search.DEVIATION_WEIGHT
+    alone = search.combine_scores({1: 4.0, 2: 2.0}, None, [], [1, 2])
+    assert alone == {1: search.WORDS_ALONE_WEIGHT, 2: search.WORDS_ALONE_WEIGHT / 2}
+    assert search.combine_scores({}, {1: 2.0, 2: 0.0}, [], [1, 2, 3]) == {1: 2 * vector, 2: 0.0, 3: 0.0}
+    both = search.combine_scores({1: 4.0}, {1: 0.0, 2: 2.0}, [2], [1, 2])
+    assert both == pytest.approx({1: words, 2: 2 * vector + day})
+
+
+IN_OTHER_WORDS = {
+    "how hot may the heater get?": "memory/MEMORY.md",
+    "which citrus plant needs a drink?": "memory/garden/watering.md",
+    "who repaired the fireplace?": "memory/202610/20261005.md",
+}
+
+
+@pytest.mark.parametrize(("question", "path"), IN_OTHER_WORDS.items())
+def test_what_is_asked_in_other_words_is_found_but_not_certain(tmp_path, question, path):
+    index = made(tmp_path, NOTES, table())
+    hits = search_search(index, question, table(), NOW)
+    assert path in [hit.path for hit in hits]
+    assert [hit.is_certain for hit in hits] == [False] * len(hits)
+    assert len(hits) <= 3
+
+
+def test_a_line_in_other_words_is_the_one_that_is_shown(tmp_path):
+    lines = "- 08:00 oiled the hinges\n- 09:00 the automobile failed its inspection\n- 10:00 baked bread\n"
+    index = made(tmp_path, {"memory/202611/20261120.md": f"# 2026-11-20\n\n{lines}"}, table())
+    hit = search_search(index, "is my car broken?", table(), NOW)[0]
+    assert hit.snippet.startswith("- 09:00 the automobile")
+
+
+@pytest.mark.parametrize("embedder", [lambda: None, table])
+def test_the_last_time_is_the_newest(tmp_path, embedder):
+    days = ("20260301", "20260918", "20260702")
+    notes = {
+        f"memory/{day[:6]}/{day}.md": f"- 09:00 descaled the kettle{' with vinegar' * (day[4] == '3')}\n"
+        for day in days
+    }
+    index = made(tmp_path, {**NOTES, **notes}, embedder())
+    hits = search_search(index, "when did I last descale the kettle?", embedder(), NOW)
+    assert hits[0].path == "memory/202609/20260918.md"
 
 
 def test_neighbours_lend_each_other_a_part():

@@ -342,3 +342,14 @@ def test_a_day_finds_a_note_without_a_heading(desk):
     path.parent.mkdir(parents=True)
     path.write_text("- 08:00 fed the fish\n")
     assert "fed the fish" in desk.call("memory_search", query="what happened yesterday")
+
+
+def test_what_is_below_the_least_score_is_uncertain(desk):
+    desk.call("memory_store", text="the pump's fuse is 3 A")
+    said = desk.call("memory_search", query="which fuse has the dishwasher in the scullery?")
+    first, second = said.split("\n")
+    assert first == (
+        "no note says anything about 'which fuse has the dishwasher in the scullery?' for certain (1 file searched); perhaps:"
+    )
+    assert re.search(r"0\.\d\d uncertain: - \d\d:\d\d the pump's fuse is 3 A$", second)
+    assert " uncertain" not in desk.call("memory_search", query="which fuse has the dishwasher?", min_score=0.1)

@@ -20,7 +20,7 @@ from picoclaw.cli.common import (
 )
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.memory import index, search, versions
+from picoclaw.memory import index, versions
 from picoclaw.memory.dream import Dream, DreamModel
 from picoclaw.memory.dream import restore_version as put_back
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, MemoryFiles
@@ -45,8 +45,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     find = words["search"]
     find.add_argument("query", metavar="WORD", nargs="+")
     find.add_argument("--most", type=parse_count(1, 100), default=6, metavar="N", help="at most so many (usually 6)")
-    lowest = f"the lowest score (usually {search.MIN_SCORE})"
-    find.add_argument("--least", type=_parse_score, default=search.MIN_SCORE, metavar="X", help=lowest)
+    lowest = "the score from which on a hit is certain (usually min_score in config.toml)"
+    find.add_argument("--least", type=_parse_score, metavar="X", help=lowest)
     words["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
     words["index"].add_argument("--rebuild", action="store_true", help="throw it away first")
     which = "which, as `dreams` numbers them (usually 1)"
@@ -93,12 +93,17 @@ def _search_notes(stores: Stores, given: argparse.Namespace) -> int:
     if given.json:
         print(format_json([hit._asdict() for hit in hits]))
         return 0
+    if not any(hit.is_certain for hit in hits):
+        print_lines([f"no note says anything about {query!r}{' for certain; perhaps:' if hits else ''}"])
     for hit in hits:
         about = [hit.day, hit.heading if hit.heading != hit.day else ""]
-        shown = [f"[id:{hit.id}]", f"{hit.score:.2f}", f"{hit.path}:{hit.start}-{hit.end}", *about]
+        shown = [
+            f"[id:{hit.id}]",
+            f"{hit.score:.2f}{'' if hit.is_certain else ' uncertain'}",
+            f"{hit.path}:{hit.start}-{hit.end}",
+            *about,
+        ]
         print_lines(["  ".join(filter(None, shown)), f"    {hit.snippet}"])
-    if not hits:
-        print_lines([f"no note says anything about {query!r}"])
     return 0
 
 

@@ -100,6 +100,7 @@ class MemoryConfig:
     embeddings: Annotated[Literal["local", "server", "off"], "who finds notes by their meaning"] = "local"
     embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
     embedding_url: Annotated[str, "of the embedding server, when it is not the model's"] = ""
+    min_score: Annotated[float, Span(0.0, 1.0), "from which on what is found is certain"] = 0.45
     messages: Annotated[bool, "whether past messages of chats are found too"] = False
     notes_chars: Annotated[int, Span(0, 150_000), "of the last days' notes in the prompt"] = 4000
     pulse_chars: Annotated[int, Span(0, 150_000), "of the pulse in the prompt"] = 5000

@@ -8,7 +8,7 @@ import importlib
 import json
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -189,7 +189,7 @@ class RateLimitedEmbedder:
     """An embedder that is left alone for a while after it has failed, and asked for less when it is slow."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self.inner = embedder
         self._until = 0.0
         self._deadline = float("inf")
         self.problem = ""
@@ -199,15 +199,15 @@ class RateLimitedEmbedder:
 
     @property
     def name(self) -> str:
-        return self._embedder.name
+        return self.inner.name
 
     @property
     def dims(self) -> int:
-        return self._embedder.dims
+        return self.inner.dims
 
     def close(self) -> None:
-        if isinstance(self._embedder, RemoteEmbedder):
-            self._embedder.close()
+        if isinstance(self.inner, RemoteEmbedder):
+            self.inner.close()
 
     @contextmanager
     def limit_time(self, seconds: float) -> Iterator[None]:
@@ -225,9 +225,9 @@ class RateLimitedEmbedder:
             raise Unavailable(self.problem)
         if began >= self._deadline:
             raise Unavailable(f"{self.name} is too slow for a search")
-        self._embedder.seconds = min(self.seconds, self._deadline - began)
+        self.inner.seconds = min(self.seconds, self._deadline - began)
         try:
-            rows = self._embedder.embed(texts)
+            rows = self.inner.embed(texts)
         except ProviderError as error:
             self.problem, self._until = str(error), time.monotonic() + _PAUSE_AFTER_ERROR_S
             self.batch_size = max(1, self.batch_size // 2)
@@ -299,6 +299,10 @@ class WordPieceTokenizer:
             found += self._pieces(word) if number is None else [number]
         return found
 
+    def find_word(self, word: str) -> int | None:
+        """Return the number of a word that is one piece, written in small letters, without accents."""
+        return self._numbers.get(word)
+
     def _pieces(self, word: str) -> list[int]:
         """Take the longest piece that fits, again and again; nothing when the word is not used up."""
         out: list[int] = []
@@ -318,6 +322,7 @@ class WordPieceTokenizer:
 
 # Vectors without a model: a text's is the mean of the rows that a shipped table has for its pieces of words.
 
+_MAX_KNOWN_WORDS = 4096  # whose vectors are remembered, in 2 MB
 _TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.txt", "rows.int8", "scales.f32"
 
 
@@ -343,6 +348,8 @@ class StaticEmbedder:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._table_error(f"they are damaged ({explain_syntax(error)})") from None
         self.pieces = WordPieceTokenizer(vocabulary)
+        self._places: dict[str, int] = {}
+        self._known = np.empty((0, self.dims), np.float32)
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
         """See Embedder.embed."""
@@ -356,6 +363,23 @@ class StaticEmbedder:
                     raise self._table_error(f"{_ROWS} is damaged")
                 out[place] = self._scales[numbers] @ rows
         return _normalise(out)
+
+    def embed_words(self, words: Collection[str]) -> "Vectors":
+        """Give a row of unit length for each word, of zeros for one that is no single piece; remembers some."""
+        import numpy as np
+
+        new = [word for word in dict.fromkeys(words) if word not in self._places]
+        if len(self._places) + len(new) > len(self._known):
+            self._places, new = {}, list(dict.fromkeys(words))
+            self._known = np.zeros((max(_MAX_KNOWN_WORDS, len(new)), self.dims), np.float32)
+        if new:
+            numbers = [self.pieces.find_word(word) for word in new]
+            rows = self._rows[[number or 0 for number in numbers]].astype(np.float32)
+            rows[[number is None for number in numbers]] = 0
+            first = len(self._places)
+            self._known[first : first + len(new)] = _normalise(rows)
+            self._places.update(zip(new, range(first, first + len(new)), strict=True))
+        return self._known[[self._places[word] for word in words]]
 
     def _read_checked(self, name: str, about: Any) -> bytes:
         """Read a file whole, and see that it is the one that the table was made with."""
@@ -380,6 +404,12 @@ def _map_rows(path: Path, count: int, dims: int) -> "NDArray[np.int8]":
     if found.size != count * dims:
         raise ValueError(f"{path.name} has {found.size} bytes")
     return found.reshape(count, dims)
+
+
+def find_word_table(embedder: Embedder) -> StaticEmbedder | None:
+    """Return the table that tells which words are alike, None where a server knows the language."""
+    inner = embedder.inner if isinstance(embedder, RateLimitedEmbedder) else embedder
+    return inner if isinstance(inner, StaticEmbedder) else None
 
 
 def make_embedder(config: Config) -> Embedder | None:

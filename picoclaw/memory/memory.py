@@ -39,8 +39,13 @@ class MemoryIndex:
         workspace: Path,
         embedder: Callable[[], Embedder | None],
         others: Callable[[], Iterable[Document]] = tuple,
+        min_score: float = MIN_SCORE,
     ) -> None:
-        """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files."""
+        """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files.
+
+        `min_score` is that from which on a hit is certain where a search does not say.
+        """
+        self._min_score = min_score
         self.home, self._workspace = home, workspace
         self._path = home / "memory.db"
         self._make_embedder = embedder
@@ -55,13 +60,14 @@ class MemoryIndex:
         query: str,
         now: datetime,
         most: int = 6,
-        least: float = MIN_SCORE,
+        least: float | None = None,
         progress: Progress = ignore_progress,
     ) -> list[MemoryHit]:
-        """Find what is remembered about a question, the best first; `progress` as for IndexFile.sync.
+        """Find what is remembered about a question, as search_memory does; `progress` as for IndexFile.sync.
 
         Raises StoreError.
         """
+        least = self._min_score if least is None else least
         try:
             self._sync(progress)
             return self._search_index(query, now, most, least)

@@ -1,32 +1,37 @@
 """How the words, the vectors and the days of a question become one order and one measure.
 
-The order. Each side's best are taken together. A chunk gets 0.7 for its vector, as (cosine - mean) / (15 standard
-deviations) over all chunks, and 0.3 for its words, as BM25 / the best BM25; to the latter, 0.4 of the best where its
-day is one that the question names. A fifth of what its neighbours in the same file have is added. The owner's opinion
-and the note's age change this by a few hundredths.
+The order. Each side's best are taken together. A chunk gets 0.1 for its words, as BM25 / the best BM25, 0.033 for each
+standard deviation that its vector is nearer than the mean of all chunks, and 0.17 where its day is one that the
+question names. The first 16 of these get 0.4 more for their best entry: which share of what the question's words
+weigh, by their rarity, that one line has; a word of like meaning counts in part, by the table of word vectors that
+ships. A fifth of what its neighbours in the same file have is added. The owner's opinion and the note's age change this
+by a few hundredths, the age by more where the question asks for the last time.
 
 The score. The order only compares: the best of what has nothing to do with a question is the best as well. So that is
-measured apart, and 0.35 means the same with every embedding and with none. Of words: which share of what the
-question's words weigh, by their rarity, one chunk has; a word that is in no note weighs as one that is in two. Of
-vectors: how far the best cosine is beyond those of questions that concern nobody's notes; the second best of 16 such
-is 0.35, a text compared with itself is 1. The two go 0.3 to 0.7, and vectors never take from what the words show. This
-is the score of the first hit; of the others, two thirds of it and as much of the last third as they have of the first
-one's value, or as much of all three where they have neither a word of the question nor its day.
+measured apart, and means the same with every embedding and with none: 0.45 and more is certain, which four of five
+questions about nothing do not reach. Of words: the best entry's share, as above, a word that is in no note weighing as
+one that is in two. Of vectors: how far the best cosine is beyond those of questions that concern nobody's notes; the
+second best of 16 such is 0, a text compared with itself is 1. It is added to the share of like words, a shipped table's
+with 0.3, a model's whole, and never takes from what the words themselves show. This is the score of the first hit; of
+the others, four fifths of it and as much of the last fifth as they have of the first one's value, or as much of all
+of it where they have neither a word of the question nor its day.
 """
 
 import math
 import re
 import unicodedata
+from bisect import bisect_right
 from calendar import monthrange
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
-from picoclaw.memory.embedding import Embedder
+from picoclaw.memory.embedding import Embedder, find_word_table
 from picoclaw.memory.entries import FOREIGN, parse_entries
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from picoclaw.memory.embedding import Vectors
+    from picoclaw.memory.embedding import StaticEmbedder, Vectors
 
 
 # The days that a question means: "last Tuesday", "in March", "on 3 May", "2026-03-01". English.
@@ -227,15 +232,31 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], DateRange]]]
 
 # What is found, in which order, and how surely.
 
-MIN_SCORE = 0.35
-VECTOR_WEIGHT, WORDS_WEIGHT = 0.7, 0.3
-VECTOR_DEVIATIONS, DAY_BONUS, NEIGHBOUR_SHARE = 15.0, 0.4, 0.2
-_BOOST_WEIGHT, _RECENCY_WEIGHT, _RECENCY_HALF_LIFE_DAYS = 0.2, 0.03, 30.0
+MIN_SCORE = 0.45
+"""From this on a hit is certain; `[memory] min_score` is the owner's own."""
+
+MAX_UNCERTAIN = 3
+"""How many hits there are where fewer are certain."""
+
+_MIN_UNCERTAIN = 0.1  # of a single word; below it, it is the nearest of what has nothing to do with it
+_NEAR_SHARE = 0.78  # of the least score, from which on others are shown beside what is certain
+WORDS_WEIGHT, DAY_WEIGHT, DEVIATION_WEIGHT, ENTRY_WEIGHT, NEIGHBOUR_SHARE = 0.1, 0.17, 0.033, 0.4, 0.2
+WORDS_ALONE_WEIGHT = 0.3
+_MAX_RATED = 24  # chunks whose lines are looked at one by one
+_MIN_ALIKE = 0.3  # cosine of words from which on one counts for another, in part
+_TABLE_TRUST, _MODEL_TRUST = 0.3, 1.0
+_DAY_SCORE = 0.7  # where a question names nothing but a day
+_BOOST_WEIGHT = 0.2
+_RECENCY = 0.03, 30.0  # weight, and days after which it is half
+_RECENCY_LAST = 0.3, 120.0  # where the question asks for the last time
+_asks_last = pattern(r"\b(?:last|latest|newest|(?:most )?recent(?:ly)?)\b").search
 _MAX_NEIGHBOUR_GAP = 3  # lines between neighbours: a heading and blank ones
 _MAX_BY_WORDS, _MAX_BY_DAY = 36, 24
 _MAX_QUERY_CHARS, _MAX_TERMS = 2000, 32
 _DAY_TERM = "the day"  # no word of a question has a space
 _WORD = pattern(r"[^\W_]+")
+_ENTRY_END = "\1"
+_PLAIN = {code: " " for code in range(2, 127) if not chr(code).isalnum()}
 _QUESTION_WORD_TEXT = """
     as being but by could d doing don every happen happened happens he her hers him his into just ll m many may might
     much must need no not our ours re remember s shall she should some t tell than their theirs them then these they
@@ -248,6 +269,7 @@ class MemoryHit(NamedTuple):
     """A chunk that was found; `day` is '' where none is known, `score` between 0 and 1.
 
     `snippet` has the lines that match, `line` is the first of them, and `heading` what that one stands under.
+    One that is not certain is shown because nothing better was found.
     """
 
     id: int
@@ -259,12 +281,16 @@ class MemoryHit(NamedTuple):
     day: str
     score: float
     snippet: str
+    is_certain: bool = True
 
 
 def search_memory(
     index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
 ) -> list[MemoryHit]:
-    """Find what the notes say about a question, the best first; nothing when they say nothing. Raises StoreError."""
+    """Find what the notes say about a question, the best first. Raises StoreError.
+
+    Those below the `least` score are not certain; there are only as many of them as make MAX_UNCERTAIN of all.
+    """
     query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
     days, rest = extract_days(query, now)
     plain = extract_terms(rest)  # which say more than a day
@@ -286,33 +312,51 @@ def search_memory(
     rows = index.rows({*text, *dated, *(near or ())})
     on_day = {*dated}
     on_day |= {row.id for row in rows if any(str(first) <= row.day <= str(last) for first, last in days)}
-    values = add_neighbours(combine_scores(text, near, on_day, [row.id for row in rows]), rows)
+    values = combine_scores(text, near, on_day, [row.id for row in rows])
+    weights = _compute_word_weights(chunks, having)
+    of_day = _compute_word_weights(chunks, {_DAY_TERM: len(on_day)})[_DAY_TERM] if on_day else 0.0
+    total = sum(weights.values()) + of_day
+    table = find_word_table(embedder) if close and embedder else None
+    rated = rate_lines(sorted(rows, key=lambda row: -values[row.id])[:_MAX_RATED], weights, table)
+    exact, alike = (
+        {id_: (max(shares[side], default=0.0) + of_day * (id_ in on_day)) / total for id_, shares in rated.items()}
+        for side in (0, 1)
+    )
+    for number, share in alike.items():
+        values[number] += ENTRY_WEIGHT * share
+    values = add_neighbours(values, rows)
+    weight, half_life = _RECENCY_LAST if _asks_last(rest) else _RECENCY
     for row in rows:
         age = max(0, (now.date() - date.fromisoformat(row.day)).days) if row.day else math.inf
-        values[row.id] *= 1 + _BOOST_WEIGHT * row.boost + _RECENCY_WEIGHT * math.exp2(-age / _RECENCY_HALF_LIFE_DAYS)
+        values[row.id] *= 1 + _BOOST_WEIGHT * row.boost + weight * math.exp2(-age / half_life)
     unlike: dict[str, MemoryRow] = {}
     for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):
         if len(unlike) < most:
             unlike.setdefault(" ".join(row.text.split()).casefold(), row)
     found = list(unlike.values())
-    shown = _compute_words_confidence(chunks, having, text, on_day, found)
+    shown = max((exact.get(row.id, 0.0) for row in found), default=0.0)
+    like = max((alike.get(row.id, 0.0) for row in found), default=0.0)
     if close:
-        shown = max(shown, VECTOR_WEIGHT * close[1] + WORDS_WEIGHT * shown)
-    weights = _compute_word_weights(chunks, having)
+        trust = _TABLE_TRUST if table and embedder and table.name == embedder.name else _MODEL_TRUST
+        shown = max(shown, like + trust * close[1])
+    is_certain = shown >= least
+    is_possible = shown >= _MIN_UNCERTAIN or (like > 0 and len(plain) > 1)
     best = max((values[row.id] for row in found), default=0.0)
-    hits = []
+    hits: list[MemoryHit] = []
     for row in found:
         share = max(0.0, values[row.id]) / best if best > 0 else 1.0
-        score = min(1.0, shown) * ((2 + share) / 3 if row.id in text or row.id in on_day else share)
+        score = min(1.0, shown) * ((4 + share) / 5 if row.id in text or row.id in on_day else share)
         if not known and row.id in on_day:  # "what did I write down yesterday": the day is the answer
-            score = max(score, MIN_SCORE)
-        if score >= least:
-            part = make_snippet(row.text, row.start, weights)
+            score = max(score, _DAY_SCORE)
+        if score >= (least * _NEAR_SHARE if is_certain else least) or (
+            is_possible and not is_certain and len(hits) < MAX_UNCERTAIN
+        ):
+            part = make_snippet(row.text, row.start, weights, shares=rated[row.id][1] if row.id in rated else ())
             heading = row.heading if row.heading.endswith(part.heading) else part.heading  # it knows none above it
             day, line = find_day(row.path, part.heading) or row.day, min(part.line, row.end)
-            lines = row.start, row.end, line
-            hits.append(MemoryHit(row.id, row.path, *lines, heading, day, round(score, 3), part.text))
-    return hits
+            place = row.path, row.start, row.end, line, heading, day
+            hits.append(MemoryHit(row.id, *place, round(score, 3), part.text, is_certain=score >= least))
+    return sorted(hits, key=lambda hit: not hit.is_certain)
 
 
 def extract_terms(text: str) -> list[str]:
@@ -343,17 +387,13 @@ def list_day_terms(days: Iterable[DateRange]) -> list[str]:
 def combine_scores(
     text: Mapping[int, float], near: Mapping[int, float] | None, on_day: Collection[int], candidates: Iterable[int]
 ) -> dict[int, float]:
-    """Give each candidate its value: from BM25, from standard scores of cosines, and for its day.
-
-    A side that is missing gives its weight to the other.
-    """
-    best = max(text.values(), default=0.0) or 1.0
-    bonus = DAY_BONUS if text else 1.0  # where no word is found, the day is all that is known
-    words = {one: text.get(one, 0.0) / best + bonus * (one in on_day) for one in candidates}
-    if near is None:
-        return words
-    weight = WORDS_WEIGHT if text or on_day else 0.0
-    return {one: (1 - weight) * near.get(one, 0.0) / VECTOR_DEVIATIONS + weight * share for one, share in words.items()}
+    """Give each candidate its value: from BM25, from standard scores of cosines, and for its day."""
+    best, weight = max(text.values(), default=0.0) or 1.0, WORDS_ALONE_WEIGHT if near is None else WORDS_WEIGHT
+    day = DAY_WEIGHT if text else ENTRY_WEIGHT  # where no word is found, the day is all that is known
+    return {
+        one: weight * text.get(one, 0.0) / best + DEVIATION_WEIGHT * (near or {}).get(one, 0.0) + day * (one in on_day)
+        for one in candidates
+    }
 
 
 def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> dict[int, float]:
@@ -368,28 +408,62 @@ def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> di
 
 _ASSUMED_CHUNKS = 50  # without any of the words, thought to be there as well: three notes cannot tell what is rare
 _ASSUMED_COUNT = 2  # chunks that a word in none of them is thought to be in: it may be said in other words there
-_TYPICAL_SHARE = 0.9  # what a chunk of usual length has of the ideal when every word is in it once
 
 
-def _compute_words_confidence(
-    chunks: int, having: Mapping[str, int], text: Mapping[int, float], on_day: Collection[int], found: list[MemoryRow]
-) -> float:
-    """Say which share of its words' weight a question's best chunk has; a day that it names is a word.
+def rate_lines(
+    rows: Sequence[MemoryRow], words: Mapping[str, float], table: "StaticEmbedder | None"
+) -> dict[int, tuple[list[float], list[float]]]:
+    """Say of each line of some chunks what those of the words weigh that its entry or its heading has.
 
-    The larger of two: which of the words the best hits have, wherever in their text; and the highest BM25, which knows
-    how often they have them. `having`: in how many of the chunks each word is.
+    Twice: of the words alone, and with what is like them by the table.
     """
-    counts = {**having, _DAY_TERM: len(on_day)} if on_day else having
-    weights = _compute_word_weights(chunks, counts)
-    held = [{*find_words(row.text, having)} | ({_DAY_TERM} if row.id in on_day else set()) for row in found]
-    known = {word for word, count in counts.items() if count}
-    often = 0.0
-    if known:
-        of_day = _compute_bm25_weight(len(on_day), chunks)
-        best = max((text.get(one, 0.0) + of_day * (one in on_day) for one in {*text, *on_day}), default=0.0)
-        ideal = sum(_compute_bm25_weight(counts[word], chunks) for word in known) * _TYPICAL_SHARE
-        often = min(1.0, best / ideal) * sum(weights[word] for word in known)
-    return max(often, *(sum(weights[word] for word in known & words) for words in held), 0.0) / sum(weights.values())
+    if not rows:
+        return {}
+    entries: list[str] = []
+    places: list[list[int]] = []  # of each row's lines: which entry has them
+    for row in rows:
+        places.append([])
+        above, heading = "", row.heading
+        for line in row.text.split("\n"):
+            if line.startswith("#"):
+                heading = f"{heading} {line}"
+            if above and line.strip() and _is_continuation(above, line):
+                entries[-1] += f" {line}"
+            else:
+                entries.append(f"{heading} {line}")
+            places[-1].append(len(entries) - 1)
+            above = line
+    folded = [_fold(entry) for entry in entries]
+    starts = list(accumulate((len(entry) + 1 for entry in folded[:-1]), initial=0))
+    joined = "\n".join(folded)
+    having = {word: {bisect_right(starts, at) - 1 for at in _find_forms(joined, word)} for word in words}
+    exact = [0.0] * len(entries)
+    for word, found in having.items():
+        for at in found:
+            exact[at] += words[word]
+    alike = _rate_alike(folded, words, having, table) if table and words else exact
+    return {
+        row.id: ([exact[at] for at in lines], [alike[at] for at in lines])
+        for row, lines in zip(rows, places, strict=True)
+    }
+
+
+def _rate_alike(
+    entries: Sequence[str], words: Mapping[str, float], having: Mapping[str, Collection[int]], table: "StaticEmbedder"
+) -> list[float]:
+    """Weigh the words that entries have in other words; `having` says which entries have each as it is."""
+    import numpy as np
+
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of all words that there are
+    said = np.array([numbers[word] for word in f" {_ENTRY_END} ".join([*entries, ""]).translate(_PLAIN).split()])
+    ends = np.flatnonzero(said == numbers[_ENTRY_END])
+    # one number is not like another
+    asked, known = (table.embed_words(["" if word.isdecimal() else word for word in some]) for some in (words, numbers))
+    near = np.maximum((asked @ known.T - _MIN_ALIKE) / (1 - _MIN_ALIKE), 0)
+    best = np.maximum.reduceat(near[:, said], np.concatenate([[0], ends[:-1] + 1]), axis=1)
+    for row, word in zip(best, words, strict=True):
+        row[list(having[word])] = 1
+    return [float(share) for share in np.array(list(words.values())) @ best]
 
 
 def _compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, float]:
@@ -398,14 +472,10 @@ def _compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, f
     return {word: math.log(1 + max(0, chunks + _ASSUMED_CHUNKS - n) / (n + 0.5)) for word, n in counts.items()}
 
 
-def _compute_bm25_weight(having: int, chunks: int) -> float:
-    """What FTS5's bm25() gives for a word that so many chunks have."""
-    return max(1e-6, math.log((chunks - having + 0.5) / (having + 0.5)))
-
-
 # How near a question is to what is remembered, by its vector.
 
 _MAX_NEAREST = 12
+_MAX_DOUBT = 0.4
 _SAMPLE_SIZE = 1020  # vectors, for what is usual
 _MAX_CACHED = 16_000_000  # bytes
 _PROBE_QUESTIONS = (
@@ -459,8 +529,8 @@ def search_vectors(
 ) -> tuple[dict[int, float], float] | None:
     """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded.
 
-    Returns standard scores of the nearest chunks and of the `others`, and how surely the best of all has to do with the
-    question.
+    Returns standard scores of the nearest chunks and of the `others`, and how far the best of all is beyond what is
+    usual for questions about something else: 1 for the same text, below 0 for what is not even that near.
     """
     import numpy as np
 
@@ -487,8 +557,8 @@ def search_vectors(
     nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
     asked = np.flatnonzero(np.isin(numbers, list(others)))
     expected = usual[0] + spread * (_estimate_maximum(len(every)) - _estimate_maximum(usual[1]))
-    shown = max(0.0, MIN_SCORE + (1 - MIN_SCORE) * (float(every.max()) - expected) / max(1e-6, 1 - expected))
-    return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}, shown
+    beyond = (float(every.max()) - expected) / max(1e-6, 1 - expected)
+    return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}, max(-_MAX_DOUBT, beyond)
 
 
 def _iter_vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
@@ -572,14 +642,24 @@ def find_words(text: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if _find_word(folded, word) >= 0]
 
 
-def make_snippet(text: str, start: int, words: Mapping[str, float], most: int = _MAX_SNIPPET_CHARS) -> Snippet:
+def make_snippet(
+    text: str,
+    start: int,
+    words: Mapping[str, float],
+    most: int = _MAX_SNIPPET_CHARS,
+    shares: Sequence[float] = (),
+) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
     `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it.
+    `shares`: what `rate_lines` gives its lines, in the place of that.
     """
     entries = _split_entries(text)
     values = []
     for entry in entries:
+        if shares:
+            values.append(max(shares[entry.line - 1 : entry.last]))
+            continue
         own = {*find_words(entry.text, words)}
         lent = {*find_words(entry.heading, words)} - own
         values.append(sum(words[word] for word in own) + _HEADING_WEIGHT * sum(words[word] for word in lent))
@@ -652,14 +732,17 @@ def _get_stem(word: str) -> str:
 
 
 def _find_word(text: str, word: str) -> int:
-    """Find a form of a word, -1 for nowhere; letters that are written without spaces need no beginning and no end."""
+    return next(_find_forms(text, word), -1)
+
+
+def _find_forms(text: str, word: str) -> Iterator[int]:
+    """Find the forms of a word; letters that are written without spaces need no beginning and no end."""
     stem = _get_stem(word)
     at = text.find(stem) if stem else -1
-    while (
-        at >= 0 and stem.isascii() and (text[at - 1 : at].isalnum() or not _is_form(text, at + len(stem), stem, word))
-    ):
+    while at >= 0:
+        if not stem.isascii() or (not text[at - 1 : at].isalnum() and _is_form(text, at + len(stem), stem, word)):
+            yield at
         at = text.find(stem, at + 1)
-    return at
 
 
 def _is_form(text: str, end: int, stem: str, word: str) -> bool:

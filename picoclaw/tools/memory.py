@@ -48,18 +48,23 @@ class MemoryTools:
         return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
 
     @tool(effect="read", opens=_OPENED, private=True)
-    def memory_search(self, query: str, caller: Caller) -> str:
-        """Find what was noted, by its words."""
+    def memory_search(
+        self, query: str, caller: Caller, min_score: Annotated[float | None, Span(0.0, 1.0)] = None
+    ) -> str:
+        """Find what was noted, by words and meaning."""
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
         try:
-            if hits := self._index.search(query, caller.now):
-                return _taint_foreign(caller, "memory_search", "\n".join(map(_format_hit, hits)))
+            hits = self._index.search(query, caller.now, least=min_score)
             count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
-        asked = truncate(query, _MAX_NAME_CHARS)
-        return f"no note says anything about {asked!r} ({count} file{'' if count == 1 else 's'} searched)"
+        said = ""
+        if not any(hit.is_certain for hit in hits):
+            asked = truncate(query, _MAX_NAME_CHARS)
+            said = f"no note says anything about {asked!r}{' for certain' if hits else ''}"
+            said += f" ({count} file{'' if count == 1 else 's'} searched){'; perhaps:' if hits else ''}"
+        return _taint_foreign(caller, "memory_search", "\n".join(filter(None, [said, *map(_format_hit, hits)])))
 
     @tool(effect="read", private=True)
     def memory_get(
@@ -153,6 +158,7 @@ def _format_hit(hit: MemoryHit) -> str:
     lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
     about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
     head = f"[id:{hit.id}] {hit.path}:{lines} {f'({about}) ' if about else ''}{hit.score:.2f}"
+    head += "" if hit.is_certain else " uncertain:"
     return remove_invisible(f"{head} {hit.snippet}")
 
 

@@ -1,13 +1,18 @@
-"""How much of what was said is found again: `python tests/bench/recall.py FILES...`, LoCoMo's, one conversation each.
+"""How much of what was said is found again: `python tests/bench/recall.py [FILES...]`, LoCoMo's, one conversation each.
 
     --tune          show a grid of the fusion's numbers, on the first two files
-    --least N       the score that a hit has to have, instead of the usual one
+    --least N       the score from which a hit is certain, instead of the usual one
     --url, --model  compare with an embedding server instead of the table that ships
+    --embeddings    local, table or minilm, as in config.toml
 
 The sessions are written as daily notes into a workspace that is thrown away, indexed and searched by picoclaw itself.
 recall@6 is the share of a question's evidence in the first six hits, MRR what the rank of the first right one is worth
-(1, 1/2, ...). "chunks" cuts the notes as usual; in "turns" every remark is a note of its own. A hit below the least
-score is no hit, except in the vectors' column: alone they are only an order. LoCoMo: https://github.com/snap-research/locomo
+(1, 1/2, ...). "chunks" cuts the notes as usual; in "turns" every remark is a note of its own. Vectors alone are only an
+order. LoCoMo: https://github.com/snap-research/locomo
+
+Then the households in data/: which share of the questions have the right note first, or in the first three, or as a
+certain hit; how often nothing certain is found where no note has an answer. "days" has a file a day, "one" all notes in
+one file, "third" two thirds of them, "large" those of the first conversation beside them.
 """
 
 import argparse
@@ -30,7 +35,10 @@ from picoclaw.resources import find_shipped
 
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
 SIDES = ("text", "vectors", "hybrid")
-GRID = {"DEVIATIONS": (10, 15, 20), "DATED": (0, 0.4, 0.7), "BESIDE": (0, 0.2, 0.3)}
+GRID = {"ENTRY_WEIGHT": (0, 0.3, 0.4), "DEVIATION_WEIGHT": (0.02, 0.033, 0.05), "DAY_WEIGHT": (0.1, 0.17)}
+HOUSEHOLDS = ("household_a", "household_b")
+ASKED = datetime(2026, 11, 22, 12, tzinfo=UTC)
+KINDS = ("own", "last", "other")
 
 
 class Conversation(NamedTuple):
@@ -85,12 +93,17 @@ def noted(talk, workspace, unit):
 def indexed(talk, folder, unit, embedder):
     workspace = Path(folder) / f"{talk.name}-{unit}"
     places = noted(talk, workspace, unit)
+    return Corpus(fill(workspace, embedder), places, talk)
+
+
+def fill(workspace, embedder):
+    """An index of a workspace, with the vectors of all that is in it."""
     index = IndexFile(workspace / "memory.db", workspace)
     index.sync()
     while missing := index.unembedded(embedder.name, 256):
         rows = quantise(embedder.embed([text for _, text in missing]))
         index.keep_vectors(embedder.name, embedder.dims, [(n, row) for (n, _), row in zip(missing, rows, strict=True)])
-    return Corpus(index, places, talk)
+    return index
 
 
 def found(corpus, question, side, embedder, least):
@@ -135,9 +148,77 @@ def tune(corpora, embedder, least):
         setattr(search, name, number)
 
 
+def household(name):
+    """A made-up household: notes (day, key, text), and questions (kind, question, key)."""
+    notes, questions = [], []
+    for entry in (Path(__file__).parent / "data" / f"{name}.txt").read_text().splitlines():
+        kind, *parts = [part.strip() for part in entry.split("|")]
+        if kind.startswith("note "):
+            notes.append((kind[5:], *parts))
+        elif kind and not kind.startswith("#"):
+            questions.append((kind, parts[0], parts[1] if parts[1:] else ""))
+    return notes, questions
+
+
+def lived_in(name, folder, layout, embedder, talk):
+    """A household's notes in an index; says on which line of which file each is."""
+    notes, questions = household(name)
+    notes = [note for place, note in enumerate(notes) if layout != "third" or place % 3]
+    workspace = Path(folder) / f"{name}-{layout}-{embedder.name}"
+    files, places = {}, {}
+    for day, key, text in notes:
+        dated = "2026-11-21" if layout == "one" else day
+        path = "memory/MEMORY.md" if dated == "lasting" else f"memory/{dated[:7]}/{dated}.md".replace("-", "")
+        lines = files.setdefault(path, [f"# {dated}", ""])
+        lines.append(f"- {text}" if dated == "lasting" else f"- 09:00 {text}")
+        places[key] = path, len(lines)
+    for path, lines in files.items():
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_text("\n".join(lines) + "\n")
+    if layout == "large":
+        noted(talk, workspace, "chunks")
+    asked = [question for question in questions if question[0] == "none" or question[2] in places]
+    return fill(workspace, embedder), places, asked
+
+
+def answered(index, places, questions, embedder, least):
+    """Of each kind of question: how many, with the right note first, in the first three, and as a certain hit.
+
+    Where there is no answer, the last three are the same: how often nothing certain is found.
+    """
+    counts = {kind: [0, 0, 0, 0] for kind in (*KINDS, "none")}
+    for kind, question, key in questions:
+        hits = search_search(index, question, embedder, ASKED, least=least)
+        counts[kind][0] += 1
+        if kind == "none":
+            good = [not any(hit.is_certain for hit in hits)] * 3
+        else:
+            path, number = places[key]
+            right = [hit.path == path and hit.start <= number <= hit.end for hit in hits[:3]]
+            certain = any(one and hit.is_certain for one, hit in zip(right, hits[:3], strict=True))
+            good = any(right[:1]), any(right), certain
+        for place, one in enumerate(good, 1):
+            counts[kind][place] += one
+    return counts
+
+
+def households(folder, embedder, least, talk):
+    layouts = ("days", "one", "third", *(["large"] if talk else []))
+    print(f"\nhouseholds, {embedder.name}: first, in three, certain; without an answer: nothing certain")
+    for name, layout in itertools.product(HOUSEHOLDS, layouts):
+        index, places, questions = lived_in(name, folder, layout, embedder, talk)
+        for side in ("text", "hybrid"):
+            counts = answered(index, places, questions, embedder if side == "hybrid" else None, least)
+            total = [sum(counts[kind][place] for kind in KINDS) for place in range(4)]
+            parts = [f"{kind} {n}: {a} {b} {c}" for kind, (n, a, b, c) in counts.items() if kind != "none"]
+            silent = counts["none"]
+            share = f"{total[2] / total[0]:4.0%} in three, {silent[1] / silent[0]:4.0%} nothing"
+            print(f"{name} {layout:6} {side:7} {share}  ({'; '.join(parts)})", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--least", type=float, default=search.MIN_SCORE)
     parser.add_argument("--url", help="of an embedding server, to /v1")
@@ -149,7 +230,7 @@ def main():
         else StaticEmbedder(find_shipped("templates/embeddings"))
     )
     with tempfile.TemporaryDirectory() as folder:
-        for unit in ("chunks", "turns"):
+        for unit in ("chunks", "turns") if options.files else ():
             corpora = [indexed(conversation(path), folder, unit, embedder) for path in options.files]
             print(f"\n{unit}, {embedder.name}: recall@6 and MRR")
             if options.tune:
@@ -160,6 +241,9 @@ def main():
             for corpus, figures in zip(corpora, results, strict=True):
                 line(f"{corpus.conversation.name} ({len(corpus.conversation.questions)} questions)", figures)
             line("mean", [mean(side) for side in zip(*results, strict=True)])
+        if not options.tune:
+            talk = conversation(options.files[0]) if options.files else None
+            households(folder, embedder, options.least, talk)
 
 
 if __name__ == "__main__":
