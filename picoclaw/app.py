@@ -20,6 +20,7 @@ from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
 from picoclaw.messages import Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
+from picoclaw.resources import find_shipped
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
@@ -47,12 +48,13 @@ from picoclaw.tools.subagents import SubagentTools
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import list_intent_files, read_intent_tables
+from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
+    from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
     from picoclaw.providers.chain import Chain, ModelLink
@@ -244,14 +246,27 @@ class App:
         )
 
     def _matcher(self) -> "IntentProvider":
-        from picoclaw.intents.grammar import load_grammar
+        from picoclaw.intents.grammar import load_grammar, read_marks
         from picoclaw.intents.provider import IntentProvider
 
         home = self.config.home
-        grammar = load_grammar(list_intent_files(home), home / "intents.cache", read_intent_tables)
+
+        def load(language: str = "en") -> "Grammar":
+            files, english = list_intent_files(home, language), language == "en"
+            cache = home / ("intents.cache" if english else f"intents-{language}.cache")
+            return load_grammar(files, cache, read_intent_tables, translated=not english)
+
+        languages = {one: read_marks(find_shipped("templates") / f"intents/{one}.toml") for one in list_languages()}
         known = self.config.model.name or self.config.model.shown_url
         opened = self.toolset.opened
-        return IntentProvider(grammar, configured_model=known, opened=opened)
+        return IntentProvider(
+            load(),
+            configured_model=known,
+            opened=opened,
+            languages=languages,
+            load=load,
+            declared=self.wiring.list_names,
+        )
 
     @cached_property
     def agent(self) -> Agent:

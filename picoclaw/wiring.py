@@ -1,13 +1,14 @@
 """What hangs on the board: parts, declared outputs and the tools for them. What a verb does not use is not made."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.errors import PicoclawError
+from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
@@ -60,6 +61,16 @@ class Wiring:
             return True, self.outputs.stop(who)
         except PicoclawError as error:
             return False, str(error)
+
+    def list_names(self) -> Collection[str]:
+        """List what the owner has given names to: sensors and outputs."""
+        outputs: Collection[str] = ()
+        if (file := find_outputs_file(self.config.home)).exists():
+            from picoclaw.outputs.config import load_outputs
+
+            with suppress(ConfigError):
+                outputs = load_outputs(file).outputs
+        return {*self.wired, *outputs}
 
     def leave(self) -> None:
         """End well: what was switched on may run to the end of its time. Without this it goes off with `close`."""

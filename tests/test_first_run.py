@@ -707,7 +707,7 @@ def test_who_asks_once_takes_no_part(tmp_path):
 
 def test_requests_go_their_way_and_an_answer_is_taken_back(tmp_path):
     home = tmp_path / "picoclaw"
-    words = ("hello", "wie feucht ist es", "in 10 minutes remind me to check the soup", "Helga", "undo", "Ada")
+    words = ("hello", "hoe vochtig", "in 10 minutes remind me to check the soup", "Helga", "undo", "Ada")
     answers = chat(home, *words)
     assert "If that was your name" in answers[1]
     assert answers[2].startswith("reminder 1 is kept")

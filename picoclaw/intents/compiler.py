@@ -24,12 +24,12 @@ _SAY_KEY_TEXT = """
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "hours")
-_OTHER_TABLES = ("expand", "days", "parts", "measures", "repeats")
+_OTHER_TABLES = ("names", "expand", "days", "parts", "measures", "repeats")
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
-    every bounds recent since ago it splits binds agrees
+    every bounds recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
 """
 _LISTS = _LIST_TEXT.split()
@@ -42,6 +42,28 @@ def compile_grammar(data: Sequence[GrammarData], sources: Sequence[str] = ()) ->
     for number, table in enumerate(data):
         compiler.add(table, sources[number] if number < len(sources) else f"intents file {number + 1}")
     return compiler.tables()
+
+
+_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts".split()  # noqa: SIM905
+_SHARED_SLOT_KEYS = "kind as like part whole joins".split()  # noqa: SIM905
+
+
+def translate_table(shipped: GrammarData, data: GrammarData) -> GrammarData:
+    """Put a language's words, templates and answers into what English has of slots, tools and intents besides words."""
+
+    def share(name: str, keys: Collection[str]) -> dict[str, GrammarData]:
+        return {one: {key: table[key] for key in keys if key in table} for one, table in shipped[name].items()}
+
+    base = {"tools": share("tools", ("row", "gives")), "slots": share("slots", _SHARED_SLOT_KEYS)}
+    return _merge(base | {"intents": share("intents", _SHARED_INTENT_KEYS)}, data)
+
+
+def _merge(table: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    both = {name: value for name, value in over.items() if not isinstance(value, Mapping)}
+    for name, value in over.items():
+        if isinstance(value, Mapping):
+            both[name] = _merge(table.get(name, {}), value)
+    return {**table, **both}
 
 
 class GrammarCompiler:

@@ -105,23 +105,36 @@ class Intent(NamedTuple):
 
 
 def load_grammar(
-    files: Sequence[Path], cache: Path, read: Callable[[Sequence[Path]], Sequence[GrammarData]]
+    files: Sequence[Path],
+    cache: Path,
+    read: Callable[[Sequence[Path]], Sequence[GrammarData]],
+    *,
+    translated: bool = False,
 ) -> "Grammar":
     """Load what was compiled from the files before, else `read` and compile them, and keep that in `cache`.
 
-    Raises ConfigError.
+    `translated`: the first file is the English one, and the second another language. Raises ConfigError.
     """
     head = json.dumps([__version__, *map(_stamp_file, (*files, Path(__file__).with_name("compiler.py")))]).encode()
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         stamp, crc, *rows = read_file(cache).split(b"\n")
         if stamp == head and int(crc) == crc32(b"\n".join(rows)):
             return Grammar(rows)
-    from picoclaw.intents.compiler import compile_grammar
+    from picoclaw.intents.compiler import compile_grammar, translate_table
 
-    rows = compile_grammar(read(files), list(map(str, files)))
+    tables = list(read(files))
+    names = list(map(str, files))
+    if translated:
+        tables[:2], names[:2] = [translate_table(*tables[:2])], names[1:2]
+    rows = compile_grammar(tables, names)
     with contextlib.suppress(OSError):
         write_atomic(cache, b"\n".join([head, b"%d" % crc32(b"\n".join(rows)), *rows]))
     return Grammar(rows)
+
+
+def read_marks(file: Path) -> frozenset[str]:
+    """The words by which a language is told: the first line of its file, behind a colon. Raises OSError."""
+    return frozenset(read_file(file, 2000).decode("utf-8", "replace").partition("\n")[0].partition(":")[2].split())
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:

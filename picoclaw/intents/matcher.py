@@ -156,7 +156,8 @@ class IntentMatcher:
         for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
             wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
             fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
-        if offered is not None and self._is_wish(s) and not is_quoted(s, begins[-1]):
+        negated = s.words[-1] in self._book.words["negates_last"]
+        if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             asks = s.holds(self._book.words["requests"])
             acts = self._fits(s, exact, begins[:1], kind="acts")

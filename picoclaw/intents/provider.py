@@ -3,21 +3,25 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.conversation import Topic, clean_text, find_topic, is_recent, list_calls, split_turns
 from picoclaw.intents.grammar import Grammar, IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
-from picoclaw.intents.sentence import NO_CALL
+from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
 from picoclaw.window import remove_hints
 
 _JOB_NUMBER = pattern(r" as number (\d+) ")
+_NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
+_NAME_WORD = pattern(r"[^\W\d_]+")
+_LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
@@ -35,14 +39,21 @@ class IntentProvider:
         configured_model: str = "",
         sources: Sequence[str] = (),
         opened: Callable[[Collection[Any]], Collection[Any]] = frozenset,
+        languages: Mapping[str, frozenset[str]] = MappingProxyType({}),
+        load: Callable[[str], Grammar] | None = None,
+        declared: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
-        `opened` names the tools that those offered open: a sentence may mean them at once.
+        `opened` names the tools that those offered open: a sentence may mean them at once. `languages` has the words by
+        which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
+        lists the names that sensors and outputs have.
         """
         self.rests = False
-        self._opened = opened
+        self._opened, self._declared = opened, declared
         self._matcher = IntentMatcher(data, sources)
+        self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
+        self._problem = ""
         self._model = configured_model
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
@@ -59,21 +70,61 @@ class IntentProvider:
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
-        return self._matcher.match(clean_text(text), offered)
+        return self._listen(text).match(clean_text(text), offered)
+
+    def _listen(self, text: str, before: str = "") -> IntentMatcher:
+        """Take the language of a text: the one with most of its words, else that of the text before, else English."""
+        language = self._find_language(text) or self._find_language(before) or "en"
+        if language not in self._matchers and self._load:
+            try:
+                self._matchers[language] = IntentMatcher(self._load(language))
+            except ConfigError as error:
+                self._matchers[language], self._problem = self._matchers["en"], str(error)
+        self._matcher = self._matchers[language]
+        return self._matcher
+
+    def _find_language(self, text: str) -> str:
+        words = set(_LETTERS.findall(clean_text(text).lower()))
+        counts = {language: len(words & marks) for language, marks in self._languages.items()}
+        first = max(counts.values(), default=0)
+        best = [language for language, count in counts.items() if count == first]
+        return best[0] if first and len(best) == 1 else ""
 
     def _understood(
         self, messages: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
         text = clean_text(messages[-1].text)
-        if onboarding.ONBOARDING_TOOL in offered:
-            match = self.match(text, offered)
+        asked = [message.text for message in messages if message.role == "user"]
+        self._listen(asked[-1], asked[-2] if len(asked) > 1 else "")
+        if onboarding.ONBOARDING_TOOL in offered and self._matcher is self._matchers["en"]:
+            match = self._matcher.match(text, offered)
             return [(text, self._meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
-        if turns and (said := self._answered_question(turns, text, offered)):
-            return said
         topic, last = self._topic(turns)
-        return self._matcher.match_all(text, offered, topic, last)
+        wishes = self._answered_question(turns, text, offered) if turns else []
+        wishes = wishes or self._matcher.match_all(text, offered, topic, last)
+        return [(said, self._name(match) if match else None) for said, match in wishes]
+
+    def _name(self, match: IntentMatch) -> IntentMatch:
+        """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
+        names, tables = self._matcher.words["names"], (match.arguments, match.said)
+        keys = [name for table in tables for name in table if name in _NAMED]
+        if not names or not keys:
+            return match
+        declared = self._declared()
+
+        def translate(found: re.Match[str]) -> str:
+            word = found[0]
+            return word if fold_name(word) in declared else str(names.get(word, word))
+
+        def replace(table: Mapping[str, Any]) -> dict[str, Any]:
+            return {
+                name: _NAME_WORD.sub(translate, value) if name in _NAMED and isinstance(value, str) else value
+                for name, value in table.items()
+            }
+
+        return match._replace(arguments=replace(match.arguments), said=replace(match.said))
 
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
@@ -123,6 +174,9 @@ class IntentProvider:
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= {*self._opened(offered)}
         wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
+        if self._problem:
+            yield Notice(self._problem, failed=True)
+            self._problem = ""
         ready = [match for _, match in wishes if match and match.tool in offered and not match.missing]
         moves = any(self._matcher.intents[match.intent].kind for match in ready)
         if ready and (len(ready) == len(wishes) or not moves):
@@ -194,7 +248,9 @@ class IntentProvider:
         if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
             return self._waiting(match, result)
         if result.startswith("error: "):
-            return fill_fields(self._matcher.say["failed"], {"result": result.removeprefix("error: ")})
+            return fill_fields(
+                self._matcher.say["failed"], {"result": self._tell(match, result.removeprefix("error: "))}
+            )
         if match is None:
             return result
         return fill_fields(
@@ -209,7 +265,11 @@ class IntentProvider:
         for name, value in match.said.items():
             rows = [row for row in rows if row.get(name[1:], value) == value]
         text = "\n".join(fill_fields(wording, row) for row in rows) or result
-        for expression, told in tool.get("told", {}).items():
+        return self._tell(match, text)
+
+    def _tell(self, match: IntentMatch | None, text: str) -> str:
+        """What a tool says, in the words of the language."""
+        for expression, told in self._matcher.tools.get(match.tool if match else "", {}).get("told", {}).items():
             text = re.sub(expression, told, text)
         return text
 
@@ -220,7 +280,7 @@ class IntentProvider:
             return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
         does = self._matcher.tools.get(match.tool, {}).get("does", "do this")
         asks = self._matcher.intents[match.intent].asks or f"Shall I {does}?"
-        means = newest.partition(MEANING_PREFIX)[2]
+        means = self._tell(match, newest.partition(MEANING_PREFIX)[2])
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
 

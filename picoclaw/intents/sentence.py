@@ -1,6 +1,7 @@
 """A sentence as words, and the readers that turn some of them into values: numbers, times of day, names, files."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -22,8 +23,9 @@ NO_CALL = ToolCall("", "")
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
-_WORD = pattern(r"[^\s,;!?\"()\[\]{}<>*`“”„…]+")
+_WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_HOURS = pattern(r"(\d{1,2})h(\d\d)?")
 _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent)(?= |$)", re.ASCII)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
@@ -34,6 +36,7 @@ _DASHES = frozenset("-−–—")
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
 _AND_WORDS = frozenset({"and", "&", "plus"})
 _CLAUSE_MARKS = frozenset(",.;:!?")
+_UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
 _SIGNS = frozenset("+-|=")
 _TRIMMED_CHARS = " \t\r\n.,;:?\"'“”"
 
@@ -79,6 +82,10 @@ class Sentence:
                 parts = expand[word].split()
             elif glued and glued[2] in glue:
                 parts = [glued[1], glued[2]]
+            elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
+                parts = [f"{clock[1]}:{clock[2] or '00'}"]
+            elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
+                parts = word.replace("'", "' ", 1).replace("-", " ").split()
             elif "-" in word and word.replace("-", "").isalpha():
                 parts = word.replace("-", " ").split()
             else:
@@ -119,6 +126,12 @@ class Sentence:
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
+
+
+def fold_name(word: str) -> str:
+    """Write a word as names are written: lüfter is luefter, éclairage eclairage."""
+    plain = unicodedata.normalize("NFKD", word.translate(_UMLAUTS))
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
 class SlotReader:
@@ -186,12 +199,19 @@ class SlotReader:
                 return  # "in Berlin" is no place of the owner's
             yield s.text(i, end).lower(), end
 
-    @staticmethod
-    def _label(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+    def _label(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A name of the owner's, never corrected: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
-            words = s.spelt[i:end]
-            if words[-1] in slot.never or not words[0][0].isalpha() or not _LABEL.fullmatch(words[-1]):
+            words = [fold_name(word) for word in s.spelt[i:end]]
+            spelt = s.spelt[end - 1]
+            if spelt in self._words["negations"] or spelt in self._words["questions"]:
+                return
+            if (
+                spelt in slot.never
+                or words[-1] in slot.never
+                or not words[0][0].isalpha()
+                or not _LABEL.fullmatch(words[-1])
+            ):
                 return
             noun = words[-1] if len(words) == 1 or not words[-1].isdigit() else words[-2]
             if not slot.before or noun in slot.before or not noun.isalpha():

@@ -1,6 +1,6 @@
 """The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +105,25 @@ def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
     return changed
 
 
-def list_intent_files(home: Path) -> list[Path]:
-    """List what the matcher knows: the shipped files, then the owner's in the home's `intents/`. Raises ConfigError."""
-    folders = (find_shipped("templates") / "intents", home / "intents")
-    return [path for folder in folders for path in _list_toml_files(folder)]
+def list_intent_files(home: Path, language: str = "en") -> list[Path]:
+    """List what the matcher knows in a language: the shipped files, then the owner's `intents/`. Raises ConfigError.
+
+    The owner's `de.toml` and `mine.de.toml` are German; a name that ends in no language is English.
+    """
+    shipped = find_shipped("templates") / "intents"
+    known = list_languages()
+    own = [path for path in _list_toml_files(home / "intents") if _get_language(path, known) == language]
+    return [shipped / "en.toml", *([] if language == "en" else [shipped / f"{language}.toml"]), *own]
+
+
+def list_languages() -> list[str]:
+    """List the languages that the matcher speaks."""
+    return [path.stem for path in _list_toml_files(find_shipped("templates") / "intents")]
+
+
+def _get_language(path: Path, known: Collection[str]) -> str:
+    ending = path.stem.rpartition(".")[2]
+    return ending if ending in known else "en"
 
 
 def read_intent_tables(files: Sequence[Path]) -> list[dict[str, Any]]:
