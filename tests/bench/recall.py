@@ -3,7 +3,7 @@
     --tune          show a grid of the fusion's numbers, on the first two files
     --least N       the score from which a hit is certain, instead of the usual one
     --url, --model  compare with an embedding server instead of the table that ships
-    --embeddings    local, table or minilm, as in config.toml
+    --minilm        compare with the extra picoclaw-edge[minilm], if it is installed
 
 The sessions are written as daily notes into a workspace that is thrown away, indexed and searched by picoclaw itself.
 recall@6 is the share of a question's evidence in the first six hits, MRR what the rank of the first right one is worth
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from picoclaw.memory import search
-from picoclaw.memory.embedding import RemoteEmbedder, StaticEmbedder, quantise
+from picoclaw.memory.embedding import MiniLMEmbedder, RemoteEmbedder, StaticEmbedder, find_minilm, quantise
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.search import search_memory as search_search
 from picoclaw.memory.search import search_vectors
@@ -223,12 +223,13 @@ def main():
     parser.add_argument("--least", type=float, default=search.MIN_SCORE)
     parser.add_argument("--url", help="of an embedding server, to /v1")
     parser.add_argument("--model", default="")
+    parser.add_argument("--minilm", action="store_true")
     options = parser.parse_args()
-    embedder = (
-        RemoteEmbedder(options.url, options.model, seconds=600)
-        if options.url
-        else StaticEmbedder(find_shipped("templates/embeddings"))
-    )
+    embedder = StaticEmbedder(find_shipped("templates/embeddings"))
+    if options.url:
+        embedder = RemoteEmbedder(options.url, options.model, seconds=600)
+    elif options.minilm:
+        embedder = MiniLMEmbedder(find_minilm(), embedder)
     with tempfile.TemporaryDirectory() as folder:
         for unit in ("chunks", "turns") if options.files else ():
             corpora = [indexed(conversation(path), folder, unit, embedder) for path in options.files]
