@@ -478,7 +478,7 @@ def test_what_a_model_says_is_no_answer(tmp_path):
 
 
 def test_an_answer_without_a_number_is_only_taken_where_one_question_waits(desk):
-    assert "nothing waits for your yes in this chat" in desk("/yes")
+    assert "nothing waits for your approval in this chat" in desk("/yes")
     assert "/always takes the number" in desk("/always")
     desk.turn("write the plan")
     desk.app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
@@ -488,7 +488,7 @@ def test_an_answer_without_a_number_is_only_taken_where_one_question_waits(desk)
     assert desk("/approvals").startswith("1  write_file")
     assert "water the figs" in desk("/approvals 1")
     assert desk("/no") == "Number 1 is not done."
-    assert desk("/approvals") == "Nothing waits for your yes."
+    assert desk("/approvals") == "Nothing waits for your approval."
 
 
 def write(name, text="x"):
@@ -499,7 +499,7 @@ BOTH = {
     "one message": [reply("", write("a.md"), write("b.md")), reply("They wait.")],
     "one after the other": [reply("", write("a.md")), reply("", write("b.md")), reply("They wait.")],
 }
-LISTED = """numbers 1 and 2 wait for your yes until {until}:
+LISTED = """numbers 1 and 2 wait for your approval until {until}:
 2 calls, one answer for all of them:
 number 1: write_file {{"path": "a.md", "content": "x"{more}}}
 ({why})
@@ -693,7 +693,7 @@ def test_what_nobody_answers_is_told_while_picoclaw_runs(tmp_path):
             app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
             assert ended.wait(5)
         assert app.stores.approvals.get(1).state == "expired"
-        assert ["waits for your yes" in shown[0], "has expired" in shown[-1]] == [True, True]
+        assert ["waits for your approval" in shown[0], "has expired" in shown[-1]] == [True, True]
 
 
 def test_a_broken_file_of_rules_is_told_once_and_has_everything_asked(tmp_path):
@@ -723,6 +723,6 @@ def test_a_person_at_a_terminal_answers_without_a_chat(tmp_path):
     assert (home / "workspace/a.md").read_text() == "\x1b[2Jhi"
     listed = picoclaw(tmp_path, "approvals").stdout.splitlines()
     assert listed[0].startswith("1  done, ")
-    assert listed[1:] == ["nothing waits for your yes"]
+    assert listed[1:] == ["nothing waits for your approval"]
     shown = picoclaw(tmp_path, "approvals", "show", "1").stdout
     assert shown.startswith("number 1: done by terminal\nwrite_file ")

@@ -923,7 +923,7 @@ def test_a_conversation_is_held_with_a_further_model_by_its_name(tmp_path):
     ]
     assert listed[2].endswith("answered 0 s ago")
     assert listed[3].endswith("not asked yet")
-    assert ", only where it is chosen, answered " in listed[4]
+    assert ", only if chosen with /model, answered " in listed[4]
     assert listed[5].strip() == "and then the built-in matcher"
 
 
@@ -949,7 +949,7 @@ def test_the_doctor_asks_each_model(tmp_path, clean):
         ("good", "model spare"),
     ]
     assert "PICOCLAW_API_KEY_LAN or [keys] lan" in rows[1].fix
-    assert rows[2].detail.endswith("it is asked only where it is chosen ('then' under [model] does not name it)")
+    assert rows[2].detail.endswith("it is asked only if chosen with /model ('then' under [model] does not name it)")
 
 
 def test_a_key_that_goes_over_an_open_line_is_bad(tmp_path):
@@ -1024,7 +1024,7 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
     assert [line.split(" at ")[0] for line in shown] == ["  first: big", "  lan: small", "  spare: tiny"]
     assert "no answer 0 s ago: the model server refused the key (401)" in shown[0]
     assert shown[1].endswith(", answered 0 s ago")
-    assert shown[2].endswith(" (only where it is chosen), not asked yet")
+    assert shown[2].endswith(" (only if chosen with /model), not asked yet")
 
 
 # --- what the manual says

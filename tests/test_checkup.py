@@ -270,7 +270,7 @@ def test_a_onewire_bus_without_a_part_says_what_to_check(look):
     ("board", "fix"),
     [
         (PI_4, "sudo raspi-config nonint do_serial_cons 1   (then reboot)"),
-        (ORANGE_PI, "take console=ttyS0 out of the kernel's command line"),
+        (ORANGE_PI, "take console=ttyS0 from the kernel's command line"),
     ],
 )
 @pytest.mark.parametrize("console", ["ttyS0", "serial0"])

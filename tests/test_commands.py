@@ -113,8 +113,8 @@ WRONG = [
     ("/us", "/us is no command; did you mean '/usage'?"),
     ("/clean", "/clean is no command; did you mean '/clear'?"),
     ("/tmp is full", "/tmp is no command; known: /new, /clear, /undo, /retry, /sessions, /context, /usage, /model,"),
-    ("/new now", "Nothing was done: /new stands alone."),
-    ("/undo 2", "Nothing was done: /undo stands alone."),
+    ("/new now", "Nothing was done: /new takes no arguments."),
+    ("/undo 2", "Nothing was done: /undo takes no arguments."),
     ("/undo", "There is nothing to take back: a model is shown no earlier turn."),
     ("/retry", "There is nothing to ask again: a model is shown no earlier turn."),
     ("/clear no", "Nothing was deleted. /clear shows what it would delete, /clear yes does it."),
@@ -135,14 +135,14 @@ def test_what_cannot_be_done_is_said(chat, text, said):
 
 
 RIGHT = [
-    ("/new", "Nothing was said yet in this conversation."),
-    ("/clear", "There is nothing to delete: nothing was said yet in this conversation."),
-    ("/clear yes", "There is nothing to delete: nothing was said yet in this conversation."),
-    ("/sessions", "Nothing was said yet in this chat."),
+    ("/new", "This conversation has no messages yet."),
+    ("/clear", "There is nothing to delete: this conversation has no messages yet."),
+    ("/clear yes", "There is nothing to delete: this conversation has no messages yet."),
+    ("/sessions", "This chat has no messages yet."),
     ("/usage", "No model was used yet."),
     ("/model", "qwen."),
     ("/model default", "This conversation goes on with qwen."),
-    ("/tasks", "No sub-agent was given anything to do in this chat."),
+    ("/tasks", "No sub-agent has had a task in this chat."),
     ("/stop", "Nothing is running. STOP, without the slash, brings the outputs to safety."),
     ("/Help", "/new "),
 ]
@@ -198,7 +198,7 @@ def test_new_keeps_the_old_one_and_sessions_goes_back_to_it(chat):
 
 def test_a_chat_sees_its_own_conversations_alone(chat):
     chat.turn("a secret", session="telegram:1")
-    assert chat("/sessions") == "Nothing was said yet in this chat."
+    assert chat("/sessions") == "This chat has no messages yet."
     assert chat("/sessions 1") == "error: 1 is no conversation of this chat; it has none yet."
     chat.turn("hello")
     assert chat("/clear yes") == "Deleted for good: 2 messages. Notes, memory and reminders stay."
@@ -460,7 +460,7 @@ def test_usage_by_model_and_chat(chat):
         "Tokens in + out:",
         "this chat: today 7 + 3, 30 days 7 + 3, ever 7 + 3",
         "openai:qwen, all chats: today 14 + 6, 30 days 14 + 6, ever 14 + 6",
-        "sub-agents of this chat, lately: 4,321",
+        "sub-agents of this chat, recently: 4,321",
         "today 20 tokens: chat 20",
     ]
 

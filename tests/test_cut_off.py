@@ -17,7 +17,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
 
-CUT_OFF = "picoclaw was cut off while it answered this: 'do it'. Something that it was doing may have been done or not"
+CUT_OFF = "picoclaw was cut off while it answered this: 'do it'. It is not known whether an action under way was done"
 ACT = "print('done', file=open('acts', 'a'), flush=True)"
 WRITES = call("exec", {"argv": ["python3", "-c", ACT], "write": True})
 SLEEP = f"1000.{os.getpid():07d}"

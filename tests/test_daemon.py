@@ -327,7 +327,7 @@ def test_an_interrupted_turn_is_not_the_end_of_the_loop(desk):
     desk.arrives("one", external="1")
     desk.arrives("two", external="2")
     desk.works()
-    assert desk.letters() == [("wire:1", "interrupted before it had begun"), ("wire:1", "ok")]
+    assert desk.letters() == [("wire:1", "stopped before it had started"), ("wire:1", "ok")]
 
 
 class Killed(BaseException):

@@ -55,7 +55,7 @@ def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(c
     refuse(chat.app.stores.database, how)
     first, second = chat.turn(f"one {LONG}"), chat.turn(f"two {LONG}")
     assert "could not be kept" in first.notice.text
-    assert "goes on from memory" in first.notice.text
+    assert "kept in memory until" in first.notice.text
     assert first.notice.failed
     assert second.reply == "c is said."
     assert "could not be kept" not in second.notice.text
@@ -200,7 +200,7 @@ def test_an_answer_is_told_at_once_while_letters_cannot_be_kept(desk):
     desk.arrives("hello", external="1")
     desk.works()
     assert sent == [("wire:1", "re hello")]
-    assert len([note for note in desk.notes if "goes on from memory" in note]) <= 1
+    assert len([note for note in desk.notes if "kept in memory until" in note]) <= 1
     desk.down = False
     desk.loop.writes.flush()
     assert desk.letters() == []

@@ -175,9 +175,7 @@ def test_a_home_that_cannot_be_searched_is_named(tmp_path, variables):
     finally:
         closed.chmod(0o700)
     assert (done.returncode, done.stderr) == (1, "")
-    assert re.search(
-        r"^bad    home: .*/closed/.?picoclaw cannot be looked at: no permission", done.stdout, re.MULTILINE
-    )
+    assert re.search(r"^bad    home: .*/closed/.?picoclaw cannot be checked: no permission", done.stdout, re.MULTILINE)
     assert "bad    settings: " in done.stdout
 
 

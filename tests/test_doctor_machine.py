@@ -160,7 +160,7 @@ def test_a_group_that_was_given_after_the_login_is_named(look):
     found = look(
         {"/etc/group": f"i2c:x:64001:pi,{user}\nspi:x:{mine}:{user}\nwheel:x:64002:{user}\nodd\ngpio:x:64003:pi\n"}
     )
-    assert found["groups"].detail == f"{user} is in i2c, but not yet in this login"
+    assert found["groups"].detail == f"{user} is in i2c, but not yet in this login session"
 
 
 # --- who can reach what ---
@@ -377,7 +377,7 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
         rows = doctor.examine_channels(Config(home=tmp_path), offline=True)
         assert [(row.status, row.detail) for row in rows if row.name == "daemon"] == found
     absent = doctor.examine_channels(Config(home=tmp_path), offline=True)
-    assert [(row.status, row.detail) for row in absent] == [("note", "picoclaw does not run on this home")]
+    assert [(row.status, row.detail) for row in absent] == [("note", "picoclaw is not running for this home")]
 
 
 # --- the service ---

@@ -46,10 +46,12 @@ def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
 
     install = "picoclaw service install --user"
     door, commands = tmp_path / "picoclaw-exec.socket", tmp_path / "picoclaw-exec@.service"
-    assert told() == [("bad", "picoclaw-exec.socket is not there, and without it the service runs none", install)]
+    assert told() == [
+        ("bad", "picoclaw-exec.socket is missing, and without it the service cannot run commands", install)
+    ]
     shutil.copy(find_shipped("systemd") / "user-exec.socket", door)
     commands.write_text("[Service]\n")
-    closed = ("bad", "picoclaw-exec.socket is not active, and without it the service runs none")
+    closed = ("bad", "picoclaw-exec.socket is not active, and without it the service cannot run commands")
     start = "systemctl --user start picoclaw-exec.socket"
     other = ("note", "picoclaw-exec@.service is from another picoclaw than this one", install)
     assert told() == [other, (*closed, start)]

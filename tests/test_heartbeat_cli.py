@@ -142,7 +142,7 @@ def test_a_full_prompt_has_the_owners_pages_and_the_instructions_of_the_list(hom
     server = model(reply("All quiet"), reply("HEARTBEAT_OK"))
     dry = run(capsys, "--dry-run")[1]
     assert dry.count("due, it is new") == 1
-    assert "all is well, and you are not told, when it answers HEARTBEAT_OK or All quiet" in dry
+    assert "you are not notified when it answers HEARTBEAT_OK or All quiet" in dry
     out = run(capsys)[1]
     (asked,) = (received.body["messages"] for received in server.requests)
     assert "\nAll quiet" in out

@@ -254,7 +254,7 @@ def test_where_nothing_can_be_written_init_says_so_and_chat_goes_on(tmp_path, mo
     assert (
         made.err == f"picoclaw: {workspace / ONBOARDING_PAGE} cannot be made: no permission: check its owner and mode\n"
     )
-    assert made.out.startswith("note: not made yet, so that the shipped text serves: AGENTS.md, ")
+    assert made.out.startswith("note: not created yet, so the built-in text is used for: AGENTS.md, ")
     assert "°C" in said.out
     assert list(workspace.iterdir()) == []
 

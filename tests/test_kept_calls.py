@@ -56,7 +56,7 @@ class Bench:
 
     def asks(self, approval, letter=""):
         self.kept[approval.number] = approval
-        text = letter or f"number {approval.number} waits for your yes:\n{approval.question}"
+        text = letter or f"number {approval.number} waits for your approval:\n{approval.question}"
         self.channel.send(OutboxMessage(approval.number, approval.chat, text, time.time(), approval=approval.number))
         return {key["text"].split()[1].lower(): key["callback_data"] for key in self.server.sent[-1].keys}
 

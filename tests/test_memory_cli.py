@@ -399,7 +399,7 @@ def test_an_embedding_server_is_used_and_gets_the_key_that_is_meant_for_it(home)
         stats = home.stats()
         assert (stats["vectors"], stats["model"]) == (stats["chunks"], "long")
         assert home.found("pump fuse")
-        assert home.doctor()["embeddings"]["detail"] == "long, 3 numbers a text"
+        assert home.doctor()["embeddings"]["detail"] == "long, 3 numbers per text"
     assert {request.path for request in server.requests} == {"/v1/embeddings"}
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer for-the-vectors"}
 
@@ -553,7 +553,7 @@ def test_the_doctor_tells_of_the_memory_and_changes_nothing(home):
     found = home.doctor()
     assert (found["notes"]["status"], found["embeddings"]["status"]) == ("good", "good")
     assert "3 files" in found["notes"]["detail"]
-    assert "not made yet" in found["notes"]["detail"]
+    assert "not created yet" in found["notes"]["detail"]
     assert "minilm" in found["embeddings"]["detail"]
     assert not home.index.exists()
     home("index")

@@ -373,7 +373,7 @@ def test_leave_is_given_by_the_person_for_exactly_that(client, word):
 
 def test_a_question_has_its_card_and_is_no_letter(client):
     client.house.asked = [make_question(KEPT)]
-    client.page.send(OutboxMessage(1, "page:home", "number 3 waits for your yes", 5.0, approval=3))
+    client.page.send(OutboxMessage(1, "page:home", "number 3 waits for your approval", 5.0, approval=3))
     client.page.send(OutboxMessage(2, "page:home", "number 4 is not known any more", 5.0, approval=4))
     assert [line["text"] for line in client.told("/api/state")["said"]] == ["number 4 is not known any more"]
 

@@ -85,7 +85,7 @@ def test_status_is_true_and_quick(shared):
 def test_a_second_daemon_is_refused(shared):
     second = picoclaw(shared.home, "run", "--board", "sim")
     assert second.returncode == 1
-    assert f"runs already on {shared.folder} (process {shared.process.pid})" in second.stderr
+    assert f"already runs for {shared.folder} (process {shared.process.pid})" in second.stderr
     assert shared.asked("status")["running"]
 
 

@@ -45,7 +45,7 @@ def say(home, *lines):
 def test_a_call_that_waits_is_said_to_wait_and_not_to_have_failed(home):
     add = "add the sensor at 0x76 as porch"
     waits, no, again = say(home, add, "/no 1", add)
-    assert waits == "Shall I add the sensor porch?\nIt waits for your yes: /yes 1 does it, /no 1 leaves it."
+    assert waits == "Shall I add the sensor porch?\nIt waits for your approval: /yes 1 does it, /no 1 leaves it."
     assert no == "Number 1 is not done."
     assert again == (
         "That did not work: the answer to exactly this was no a moment ago (number 1),"
@@ -80,7 +80,7 @@ def test_a_rule_that_waits_is_shown_in_plain_words(home):
     assert first.startswith(
         "Shall I keep this rule? greenhouse_humidity: when the humidity of greenhouse is above 80 %"
     )
-    assert last == "It waits for your yes: /yes 1 does it, /no 1 leaves it."
+    assert last == "It waits for your approval: /yes 1 does it, /no 1 leaves it."
 
 
 def test_what_the_matcher_shows_has_no_advice_for_a_model(home):

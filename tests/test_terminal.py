@@ -196,7 +196,7 @@ def test_commands_from_a_pipe_and_in_one_question(tmp_path):
     assert done.stdout.splitlines()[-1] == "Taken back: how warm is it?"
     assert done.stderr == "picoclaw: There is nothing to take back: a model is shown no earlier turn.\n"
     one = picoclaw(tmp_path, "chat", "--board", "sim", "-m", "/sessions", "--json")
-    assert "0 turns: all of it was taken back" in json.loads(one.stdout)["reply"]
+    assert "0 turns: everything was undone" in json.loads(one.stdout)["reply"]
     assert one.returncode == 0
 
 

@@ -248,7 +248,7 @@ def test_where_nothing_can_be_written_the_templates_serve(home):
         assert set(shown(home, "AGENTS.md", "SOUL.md")) == {"AGENTS.md", "SOUL.md"}
         assert "first_run" in find_onboarding(home)
         [(note, fix)] = examine_workspace(home)
-    assert note == f"not made yet, so that the shipped text serves: {', '.join(TEMPLATE_PAGES)}"
+    assert note == f"not created yet, so the built-in text is used for: {', '.join(TEMPLATE_PAGES)}"
     assert fix == "picoclaw init"
     for folder in (home, home / "workspace"):
         folder.chmod(0o700)
@@ -261,7 +261,7 @@ def test_what_is_there_is_not_named_as_missing_when_the_list_is_gone(home):
     for name in ("seeds.json", "workspace/SOUL.md"):
         (home / name).unlink()
     assert list(examine_workspace(home)) == [
-        ("not made yet, so that the shipped text serves: SOUL.md", "picoclaw init")
+        ("not created yet, so the built-in text is used for: SOUL.md", "picoclaw init")
     ]
     assert "SOUL.md" in shown(home, "SOUL.md")
 

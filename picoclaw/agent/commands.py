@@ -69,7 +69,7 @@ class CommandContext:
 
 def describe_conversation(info: ConversationInfo) -> str:
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
-    return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'all of it was taken back'}"
+    return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'everything was undone'}"
 
 
 def parse_number(text: str) -> int:
@@ -90,7 +90,7 @@ def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
         text = show_approval(found) if found else f"There is no question number {rest}."
         return CommandResult(text, good=bool(found))
     rows = [describe_approval(one, chat.key) for one in approvals.waiting()]
-    return CommandResult("\n".join(rows) or "Nothing waits for your yes.")
+    return CommandResult("\n".join(rows) or "Nothing waits for your approval.")
 
 
 def approve_call(chat: CommandContext, rest: str) -> CommandResult:
@@ -119,7 +119,11 @@ def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool
         here = [one for one in chat.app.approving.approvals.waiting() if one.chat == chat.key]
         asked = {one.listed for one in here}
         if len(asked) != 1 or 0 in asked:
-            why = "several questions wait, so it takes a number" if here else "nothing waits for your yes in this chat"
+            why = (
+                "several questions wait, so it takes a number"
+                if here
+                else "nothing waits for your approval in this chat"
+            )
             rows = [describe_approval(one, chat.key) for one in here]
             return CommandResult("\n".join([f"Nothing was done: {why}.", *rows]), good=False)
         number = here[0].listed
@@ -162,7 +166,7 @@ def show_context(chat: CommandContext, _rest: str) -> CommandResult:
     talk = agent.open_conversation(brief, earlier)
     tools, said = agent.tools(talk, brief), [message for turn in talk.history for message in turn]
     sections = sorted(((estimate_tokens(count_bytes(text), ratio), name) for name, text in told.sections), reverse=True)
-    left_out = f"; {talk.forgotten} older turns have no room" if talk.forgotten else ""
+    left_out = f"; {talk.forgotten} older turns do not fit" if talk.forgotten else ""
     sizes = [
         (count_bytes(brief.system), f"system text: {', '.join(f'{count:,} {name}' for count, name in sections)}"),
         (count_bytes(list(tools)), f"{len(tools)} tools"),
@@ -198,7 +202,7 @@ def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
         f"{name}: today {_format_usage(today)}, 30 days {_format_usage(month)}, ever {_format_usage(ever)}"
         for name, today, month, ever in rows
     ]
-    lines += [f"sub-agents of this chat, lately: {subagents:,}"] if subagents else []
+    lines += [f"sub-agents of this chat, recently: {subagents:,}"] if subagents else []
     day = chat.now.date().isoformat()
     lines += ledger.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return CommandResult("\n".join(["Tokens in + out:", *lines]))
@@ -217,7 +221,7 @@ def _list_model_order(chat: CommandContext) -> Iterator[str]:
     for row in sorted(rows, key=lambda row: not row["chosen"]):
         ago = f"{format_duration(max(0.0, now - row['at']))} ago" if row["at"] else ""
         how = f"no answer {ago}: {row['error']}" if row["error"] else f"answered {ago}" if ago else "not asked yet"
-        only = "" if row["chosen"] else ", only where it is chosen"
+        only = "" if row["chosen"] else ", only if chosen with /model"
         yield f"  {row['name'] or DEFAULT_MODEL}: {row['model']} at {row['url']}{only}, {how}"
     yield "  and then the built-in matcher"
 
@@ -252,7 +256,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     if not rest:
         listed = {*chat.app.subagent_tasks.unfinished(chat.key), *chat.app.subagent_tasks.newest(chat.key, _MAX_TASKS)}
         rows = [workflow.describe_task(task, chat.now.timestamp()) for task in sorted(listed)]
-        return CommandResult("\n".join(rows) or "No sub-agent was given anything to do in this chat.")
+        return CommandResult("\n".join(rows) or "No sub-agent has had a task in this chat.")
     word, _, given = rest.partition(" ")
     if word.lower() != _CANCEL_WORD or not (number := parse_number(given)):
         what = f"{truncate(' '.join(rest.split()), 40)!r} is not understood"
@@ -260,7 +264,7 @@ def show_tasks(chat: CommandContext, rest: str) -> CommandResult:
     tasks = chat.app.subagent_tasks
     ours = {task.number for task in tasks.unfinished(chat.key)}
     if number not in ours:
-        has = f"open are {', '.join(map(str, sorted(ours)))}" if ours else "none is open"
+        has = f"open: {', '.join(map(str, sorted(ours)))}" if ours else "none is open"
         return CommandResult(f"There is no open task {number} in this chat: {has}.", good=False)
     ended = tasks.cancel(number, chat.key, chat.now.timestamp())
     wake_all(chat.stores.config.home)
@@ -277,7 +281,7 @@ def begin_conversation(chat: CommandContext, _rest: str) -> CommandResult:
     """End the conversation and keep it."""
     before = chat.find_open_conversation()
     if before is None:
-        return CommandResult("Nothing was said yet in this conversation.")
+        return CommandResult("This conversation has no messages yet.")
     usual = f", with {chat.usual} again" if chat.model != chat.usual else ""
     chat.stores.sessions.begin_new(chat.key, chat.now)
     kept = f"The one before is kept: /sessions {before.number} goes on with it."
@@ -290,7 +294,7 @@ def clear_conversation(chat: CommandContext, rest: str) -> CommandResult:
         return CommandResult("Nothing was deleted. /clear shows what it would delete, /clear yes does it.", good=False)
     before, tasks = chat.find_open_conversation(), chat.app.subagent_tasks.ended(chat.key)
     if before is None and not tasks:
-        return CommandResult("There is nothing to delete: nothing was said yet in this conversation.")
+        return CommandResult("There is nothing to delete: this conversation has no messages yet.")
     if not rest:
         what = f"for good {_format_counts(0, tasks)}."
         if before:
@@ -363,7 +367,7 @@ def show_sessions(chat: CommandContext, rest: str) -> CommandResult:
             rows.append(f"and {len(found) - _MAX_LISTED} older ones: picoclaw sessions list")
         is_open = any(not info.ended for info in found)
         rows.append(f"{'* goes on now; ' * is_open}/sessions NUMBER goes on with another.")
-        return CommandResult("\n".join(rows) if found else "Nothing was said yet in this chat.")
+        return CommandResult("\n".join(rows) if found else "This chat has no messages yet.")
     number = parse_number(rest)
     wanted = next((info for info in found if info.number == number), None)
     if wanted is None or not chat.stores.sessions.reopen(chat.key, number):
@@ -395,20 +399,20 @@ class _CommandSpec(NamedTuple):
 
 _NOTHING_RUNS = "Nothing is running. STOP, without the slash, brings the outputs to safety."
 COMMANDS = {
-    "new": _CommandSpec("", "begin a new conversation; this one is kept", begin_conversation),
-    "clear": _CommandSpec("[yes]", "delete this conversation for good; asks before", clear_conversation),
-    "undo": _CommandSpec("", "take back the last question and its answer", undo_turn),
-    "retry": _CommandSpec("", "take the last answer back and ask again", retry_turn),
-    "sessions": _CommandSpec("[N]", "the conversations of this chat; go on with number N", show_sessions),
-    "context": _CommandSpec("", "what the model's window is filled with", show_context),
-    "usage": _CommandSpec("", "the tokens that were used", show_usage),
-    "model": _CommandSpec("[NAME]", "the model of this conversation; choose another", choose_model),
-    "tasks": _CommandSpec("[cancel N]", "what sub-agents were given to do; cancel one", show_tasks),
-    "approvals": _CommandSpec("[N]", "what waits for your yes; show number N whole", show_approvals),
-    "yes": _CommandSpec("[N]", "have done what was asked about, all of it or number N", approve_call),
+    "new": _CommandSpec("", "start a new conversation; this one is kept", begin_conversation),
+    "clear": _CommandSpec("[yes]", "delete this conversation for good, after a confirmation", clear_conversation),
+    "undo": _CommandSpec("", "undo the last question and its answer", undo_turn),
+    "retry": _CommandSpec("", "discard the last answer and ask again", retry_turn),
+    "sessions": _CommandSpec("[N]", "list the conversations of this chat; continue number N", show_sessions),
+    "context": _CommandSpec("", "show what fills the model's context window", show_context),
+    "usage": _CommandSpec("", "show the tokens used", show_usage),
+    "model": _CommandSpec("[NAME]", "show the model of this conversation, or choose another", choose_model),
+    "tasks": _CommandSpec("[cancel N]", "list the tasks of sub-agents; cancel one", show_tasks),
+    "approvals": _CommandSpec("[N]", "list what waits for your approval; show number N in full", show_approvals),
+    "yes": _CommandSpec("[N]", "approve everything that waits, or number N", approve_call),
     "no": _CommandSpec("[N]", "leave it", reject_call),
-    "always": _CommandSpec("N", "have it done, also whenever exactly the same is wanted again", approve_always),
-    "stop": _CommandSpec("", "end the turn that is running", lambda *_: CommandResult(_NOTHING_RUNS)),
+    "always": _CommandSpec("N", "approve number N now and whenever exactly the same is asked again", approve_always),
+    "stop": _CommandSpec("", "stop the turn that is running", lambda *_: CommandResult(_NOTHING_RUNS)),
     "help": _CommandSpec("", "this list", lambda *_: CommandResult(format_command_list())),
 }
 
@@ -427,7 +431,7 @@ def run_chat_command(given: ParsedCommand, chat: CommandContext) -> CommandResul
         more = " To have it answered, begin with a word without a slash." if given.rest else ""
         return CommandResult(f"/{given.word} is no command{near}.{more}".replace("?.", "?"), good=False)
     if given.rest and not known.takes:
-        return CommandResult(f"Nothing was done: /{given.word} stands alone.", good=False)
+        return CommandResult(f"Nothing was done: /{given.word} takes no arguments.", good=False)
     try:
         return known.run(chat, given.rest)
     except StoreError as error:

@@ -90,7 +90,7 @@ def _is_plain(finding: ItemStatus) -> bool:
 def _check_nothing_to_do(s: Situation) -> str:
     if s.file or s.findings:
         return s.file
-    return f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md holds nothing to look after"
+    return f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md has no items"
 
 
 def _check_interval(s: Situation) -> str:

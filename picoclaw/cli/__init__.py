@@ -31,7 +31,7 @@ VERBS = {
     "rules": "explain, check and remove the rules that run without a model, and show what they did",
     "outputs": "list, arm, switch and check the declared outputs",
     "policy": "show who may have what done, explain it for a call, take back what was allowed for good",
-    "approvals": "list what waits for your yes, and answer it",
+    "approvals": "list what waits for your approval, and answer it",
     "audit": "show who had what done or was refused it, and check that no record of it was changed",
     "page": "let a browser in with a code, and say where the page is",
     "stop": "bring every output to its safe level, now",

@@ -320,7 +320,7 @@ def _format_request(looked: HeartbeatCheck) -> Iterator[str]:
         yield "instructions of HEARTBEAT.md, which a model is shown with what is due:"
         yield from (f"  {line}" for line in looked.checklist.instructions.split("\n"))
     answers = dict.fromkeys([HEARTBEAT_OK, looked.checklist.answer or HEARTBEAT_OK])
-    yield f"all is well, and you are not told, when it answers {' or '.join(answers)}"
+    yield f"you are not notified when it answers {' or '.join(answers)}"
     if looked.decision.ask:
         yield "it would be asked:"
         yield from (f"  {line}" for line in looked.decision.ask.split("\n"))

@@ -44,7 +44,7 @@ def run(given: argparse.Namespace) -> int:
             raise ConfigError(
                 f"{path} is not there yet: measurements are kept while `picoclaw run` or an open chat runs"
             )
-        print("nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs")
+        print("no measurements yet: sensors are measured while `picoclaw run` or an interactive `picoclaw chat` runs")
         return 0
 
 

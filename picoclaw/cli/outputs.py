@@ -61,7 +61,7 @@ def _open_client(home: Path, given: argparse.Namespace) -> Iterator[OutputsClien
 def _list_outputs(home: Path, given: argparse.Namespace) -> int:
     found = config.load_outputs(find_outputs_file(home))
     if not found.outputs and not found.problems:
-        print(f"no output is declared; {found.path} would hold them")
+        print(f"no outputs are declared; {found.path} would hold them")
         return 0
     with _open_client(home, given) as client:
         answer = client.list()

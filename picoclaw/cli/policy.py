@@ -144,7 +144,7 @@ def add_approvals_options(parser: argparse.ArgumentParser) -> None:
         "show": "show number N whole",
         "yes": "have it done",
         "no": "leave it",
-        "always": "have it done, also whenever exactly the same is wanted again",
+        "always": "approve number N now and whenever exactly the same is asked again",
     }
     for act, word in add_subcommands(parser, purposes).items():
         if act in {"yes", "no"}:
@@ -168,7 +168,7 @@ def run_approvals(given: argparse.Namespace) -> int:
         asked = {"session": DEFAULT_SESSION, "message": text, "json": False, "board": given.board, "who": "terminal"}
         return chat.run(argparse.Namespace(**asked))
     if not (home / "state.db").exists():
-        print("nothing waits for your yes")
+        print("nothing waits for your approval")
         return 0
     with closing(Database(home / "state.db")) as database:
         approvals = Approvals(database)
@@ -182,5 +182,5 @@ def run_approvals(given: argparse.Namespace) -> int:
         for one in approvals.ended():
             print_safe(f"{one.number}  {one.state}, {format_minute(home, one.at)}: {one.shortly}")
         if not waiting:
-            print("nothing waits for your yes")
+            print("nothing waits for your approval")
     return 0

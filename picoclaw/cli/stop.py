@@ -18,7 +18,7 @@ def run(_: argparse.Namespace) -> int:
     """Stop; where nothing was ever declared there is nothing to stop."""
     home = get_home(os.environ)
     if not find_outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():
-        print("no output is declared: there is nothing to stop")
+        print("no outputs are declared: there is nothing to stop")
         return 0
     print(stop_outputs(home, detect_board_kind, "owner"))
     return 0

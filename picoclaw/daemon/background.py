@@ -157,13 +157,13 @@ class BackgroundWorker:
                 self._show(said)
                 if host:
                     host.send_unsaved(said)
-                return "told as far as that could be done without the disk"
+                return "delivered as far as possible without the disk"
 
         def ask(text: str, rule: str) -> str:
             due = Plan("at", f"rule {rule}", anchor=time.time())  # by the boot's clock: nobody may know the date
             chat = host.owner_chat() if host else self._session
             if not jobs.renew(Job(0, chat, text, due, kind="turn", boot=read_boot_id(), mono=boottime())):
-                raise ToolError("the model still has the last question of this rule")
+                raise ToolError("the model has not yet answered the last question of this rule")
             return f"asked, for rule {rule}"
 
         actions, every_s = RuleActions(tell, switcher(app.wiring), ask), app.config.history.every_seconds
@@ -184,14 +184,14 @@ class BackgroundWorker:
         """Say of what waits for its turn that it will not have it."""
         with suppress(Empty):
             while job := self._waiting.get_nowait():
-                scheduler.ended(job.number, JobOutcome(False, "picoclaw ended before it began; it is not repeated"))
+                scheduler.ended(job.number, JobOutcome(False, "picoclaw stopped before it started; it is not repeated"))
         with suppress(StoreError):  # then it is said to have been cut off
             scheduler.settle(time.time())
 
     def _work(self) -> None:
         try:
             while not self._leaving and (job := self._waiting.get()):
-                outcome = JobOutcome(False, "an error of picoclaw itself has ended it")
+                outcome = JobOutcome(False, "it ended with an internal error")
                 try:
                     outcome = run_job(self._app, job)
                 finally:
@@ -346,7 +346,7 @@ class IdleThread:
         except StoreError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                self._tell(f"what is done between turns waits: {error}")
+                self._tell(f"maintenance between turns is postponed: {error}")
             return _FAILED_RETRY_S
 
 

@@ -46,11 +46,11 @@ class WriteBehindQueue:
                     self._writes.popleft()
                     taken = True
             except StoreError as error:
-                self._complain(error, f"{error}; it goes on from memory until the disk takes it")
+                self._complain(error, f"{error}; kept in memory until the disk can be written again")
                 return False
             if self.trouble and taken:
                 self.trouble = ""
-                self._note("the disk takes everything again, and what was missing is written down")
+                self._note("the disk can be written again, and everything missing has been saved")
             return True
 
     def _complain(self, error: StoreError, text: str) -> None:
@@ -72,7 +72,7 @@ class WriteBehindQueue:
         Damage, which a restart repairs, is raised where the other side sends it again.
         """
         with self._lock:
-            self._complain(error, f"a message could not be kept, and is answered all the same: {error}")
+            self._complain(error, f"a message could not be saved, but is answered: {error}")
             if external and isinstance(error, StoreDamaged):
                 raise error
             if self.has_answered(key, external):
@@ -180,7 +180,7 @@ class DeliveryWorker:
             except (ChannelDown, StoreError) as error:
                 return self._fail(name, error)
             except ChannelError as error:
-                self._note(f"{name} refused what is only in memory, which is given up: {error}")
+                self._note(f"{name} refused a message that is only in memory; it is given up: {error}")
             self._unsaved.popleft()
         if not self._writes.flush():
             return self._next_retry()

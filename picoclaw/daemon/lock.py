@@ -19,7 +19,7 @@ def acquire_lock(home: Path) -> int:
     except BlockingIOError:
         os.close(file)
         who = f" (process {pid})" if (pid := get_lock_holder(home)) else ""
-        raise PicoclawError(f"picoclaw runs already on {home}{who}; `picoclaw status` tells how it is") from None
+        raise PicoclawError(f"picoclaw already runs for {home}{who}; `picoclaw status` shows its state") from None
     with suppress(OSError):  # a full disk only makes us harder to find
         os.pwrite(file, b"%-10d\n" % os.getpid(), 0)
     return file

@@ -48,10 +48,10 @@ def _explain_no_retry(found: InterruptedMessage) -> str:
     if found.within > 0:
         return ""
     if found.within == RETRIED:
-        return "That has happened twice, so that it is not tried again by itself"
+        return "That has happened twice, so it is not tried again"
     if found.arrived.text.lstrip().startswith("/"):
-        return "It may have been done or not"
-    return "Something that it was doing may have been done or not" if found.acts else ""
+        return "It is not known whether it was done"
+    return "It is not known whether an action under way was done" if found.acts else ""
 
 
 class MessageQueue:
@@ -206,7 +206,7 @@ class MessageQueue:
                     waiting = [one for one in self._boxes.inbox.waiting() if one.number not in known]
                     self._queue.extendleft(reversed(waiting))
             except StoreError as error:
-                self.note(f"what came in before cannot be read: {error}")
+                self.note(f"earlier messages cannot be read: {error}")
         self.wake_delivery()
 
     def _next(self) -> InboxMessage | None:
@@ -268,7 +268,7 @@ class MessageQueue:
                 turn = self.answer(inbound, hooks)
         except KeyboardInterrupt:
             if turn is None:
-                turn = _make_reply_turn(arrived.text, False, "interrupted before it had begun")
+                turn = _make_reply_turn(arrived.text, False, "stopped before it had started")
                 return turn._replace(stopped="stopped")
         return turn
 
@@ -318,7 +318,7 @@ class MessageQueue:
         try:
             live = self.show_end(arrived, turn, reply)
         except ChannelError as error:
-            self.note(f"{arrived.key} could not be told its answer, which waits: {error}")
+            self.note(f"{arrived.key}: its answer could not be delivered and waits: {error}")
         if arrived.number and self._boxes:
             text, done = "" if live else reply, partial(self._boxes.inbox.done, arrived)
             self._write_or_send(arrived.key, text, partial(done, text), done)

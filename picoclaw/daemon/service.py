@@ -87,7 +87,7 @@ class DaemonService(MessageQueue):
             watchdog = Watchdog(self.progress.late, self.note)
             watchdog.start()
             stack.callback(watchdog.stop)
-            how = "safe mode: it has crashed too often, so only chat and status are run" if self._safe else "ready"
+            how = "safe mode after repeated crashes: only chat and status work" if self._safe else "ready"
             self.live.note(f"{how}; {self._model_name}; channels: {', '.join(self.channels)}", trouble=self._safe)
             notify_systemd(os.environ, "READY=1", f"STATUS={how}")
             try:
@@ -296,7 +296,7 @@ class DaemonService(MessageQueue):
         if word == "stop":
             good, text = self.app.wiring.stop("stop", "owner") or (
                 True,
-                "no output is declared: there is nothing to stop",
+                "no outputs are declared: there is nothing to stop",
             )
             return {"ok": good, "text": text}
         if word == "quit":

@@ -124,7 +124,7 @@ class DaemonStatus:
         """Say it, with what is wrong."""
         down = [f"{name} is down: {one['error']}" for name, one in channels.items() if not one["up"]]
         frozen = [f"the {thread} thread is frozen" for thread in late]
-        safe = ["safe mode: it has crashed too often; only chat and status are run"] if self.safe else []
+        safe = ["safe mode after repeated crashes: only chat and status work"] if self.safe else []
         failed = [f"model: {model['error']}"] if model.get("error") and not model["rests"] else []
         now = measure_usage()
         if not failed:

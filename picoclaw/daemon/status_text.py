@@ -65,7 +65,7 @@ def _format_model_chain(model: StatusMapping, now: float) -> Iterator[str]:
     for one in chain if len(chain) > 1 else ():
         how = f"answered {_format_ago(one['at'], now)}" if one["at"] else "not asked yet"
         how = f"no answer {_format_ago(one['at'], now)}: {one['error']}" if one["error"] else how
-        only = "" if one["chosen"] else " (only where it is chosen)"
+        only = "" if one["chosen"] else " (only if chosen with /model)"
         yield f"  {one['name'] or 'first'}: {one['model']} at {one['url']}{only}, {how}"
 
 

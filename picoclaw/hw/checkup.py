@@ -87,7 +87,7 @@ def _explain_port_release(board: Board, port: SerialPortInfo) -> str:
         return "sudo raspi-config nonint do_serial_cons 1   (then reboot)"
     if "login" in port.used_by:
         return f"sudo systemctl disable --now serial-getty@{name}"
-    return f"take console={name} out of the kernel's command line"
+    return f"take console={name} from the kernel's command line"
 
 
 def _check_onewire(board: Board) -> Iterator[CheckResult]:

@@ -39,7 +39,7 @@ _Rows = Iterator[CheckResult]
 
 def check_home(home: Path) -> _Rows:
     if not home.is_dir():
-        yield note("home", f"{home} does not exist yet; picoclaw init makes it")
+        yield note("home", f"{home} does not exist yet; picoclaw init creates it")
         return
     for check in (
         _check_permissions,
@@ -78,7 +78,7 @@ _MAX_SHOWN_FAULTS = 3
 def check_databases(home: Path) -> _Rows:
     """Look through the databases from the first page to the last."""
     for name in repair.DATABASE_MIGRATIONS:
-        yield _check_database(home / name) if os.path.lexists(home / name) else note(name, "not made yet")
+        yield _check_database(home / name) if os.path.lexists(home / name) else note(name, "not created yet")
     copy = home / COPIES_FOLDER / "state.db"
     if not copy.exists():
         return
@@ -87,7 +87,7 @@ def check_databases(home: Path) -> _Rows:
     except StoreDamaged as error:
         found = str(error).partition(";")[0]
     except StoreError as error:  # a full disk, say: the copy may be whole, and nothing is taken away for that
-        yield bad("last copy", f"cannot be looked at: {error}")
+        yield bad("last copy", f"cannot be checked: {error}")
         return
     if found == "ok":
         made = get_owner_time(home, copy.stat().st_mtime)
@@ -116,7 +116,7 @@ def _check_database(path: Path) -> CheckResult:
     if orphans:
         named = ", ".join(sorted({f"{table} without their {parent}" for table, _, parent, _ in orphans}))
         return bad(path.name, f"there are {named}", repair=partial(_delete_orphan_rows, path))
-    return good(path.name, "whole")
+    return good(path.name, "intact")
 
 
 def _repair_database_file(path: Path) -> Sequence[str]:
@@ -127,13 +127,13 @@ def _repair_database_file(path: Path) -> Sequence[str]:
 def _delete_orphan_rows(path: Path) -> Sequence[str]:
     migrations = repair.DATABASE_MIGRATIONS[path.name]
     with closing(Database(path, migrations)) as database, database.transaction() as connection:
-        return [f"{delete_orphans(connection)} entries that belong to nothing were taken away"]
+        return [f"{delete_orphans(connection)} orphaned entries were deleted"]
 
 
 def _delete_copy(copy: Path) -> Sequence[str]:
     for end in ("", *WAL_SUFFIXES):
         copy.with_name(copy.name + end).unlink(missing_ok=True)
-    return ["the copy, which was damaged itself, was taken away; the next is made within a day"]
+    return ["the copy was damaged too and was deleted; the next one is made within a day"]
 
 
 def _check_memory_index(home: Path) -> _Rows:
@@ -146,7 +146,7 @@ def _check_memory_index(home: Path) -> _Rows:
     except StoreError as error:
         found = [str(error)]
     if found == ["ok"]:
-        yield good(path.name, "whole")
+        yield good(path.name, "intact")
     else:
         yield bad(path.name, "; ".join(found), repair=partial(_recreate_index, path))
 
@@ -154,7 +154,7 @@ def _check_memory_index(home: Path) -> _Rows:
 def _recreate_index(path: Path) -> Sequence[str]:
     with index.explain_errors(path):
         index.open_index(path, renew=True).close()
-    return ["emptied; the next search makes it again from the notes"]
+    return ["emptied; the next search rebuilds it from the notes"]
 
 
 # Whether the files of a home can be read, by nobody else, and what a cut has left lying about.
@@ -187,19 +187,19 @@ def _check_permissions(home: Path) -> _Rows:
     elif mode & 0o077:
         yield note("home", f"{home} can be listed by others", repair=fix)
     elif not wrong:
-        yield good("permissions", f"{home} and what is private in it are the owner's alone")
+        yield good("permissions", f"{home} and the private files in it are readable by their owner only")
 
 
 def _restrict_permissions(path: Path, mode: int) -> Sequence[str]:
     path.chmod(mode)
-    return [f"{path} is the owner's alone now (mode {mode:04o})"]
+    return [f"{path} can now be read by its owner only (mode {mode:04o})"]
 
 
 def _check_settings(home: Path) -> _Rows:
     """Read the settings, and look for damage in the small files."""
     torn = [name for name in repair.COPIED_FILES if repair.is_damaged(home, name)]
     for name in torn:
-        detail = "damaged, as a failing card leaves files"
+        detail = "damaged, probably by a failing card"
         if (home / COPIES_FOLDER / name).exists() or name.endswith(".json"):
             yield bad(name, detail, repair=partial(repair.repair_home, home))
         else:
@@ -225,7 +225,7 @@ def _check_pages(home: Path) -> _Rows:
             continue
         found += 1
         if b"\0" in data:
-            yield bad("notes", f"{path} holds zeros, as a failing card leaves them: bring it from a backup")
+            yield bad("notes", f"{path} holds zero bytes, as a failing card leaves them: restore it from a backup")
     yield good("notes", f"{found} pages can be read")
 
 
@@ -238,10 +238,10 @@ def check_leftovers(home: Path) -> _Rows:
         if (m := _TEMPORARY_NAME.fullmatch(p.name)) and (_is_process_gone(m[1]) or p.lstat().st_mtime < old)
     ]
     if left:
-        detail = f"{len(left)} of writing that was cut off: {', '.join(path.name for path in left[:3])}"
+        detail = f"{len(left)} unfinished files of interrupted writes: {', '.join(path.name for path in left[:3])}"
         yield note("leftovers", detail, repair=partial(_delete_leftovers, left))
     if aside := sorted(p.name for p in home.glob(f"*{DAMAGED_INFIX}*") if not p.name.endswith(WAL_SUFFIXES)):
-        yield note("damaged files", f"kept to be looked at, and yours to delete: {', '.join(aside)}")
+        yield note("damaged files", f"kept for inspection; you may delete them: {', '.join(aside)}")
 
 
 def _is_process_gone(writer: str | None) -> bool:
@@ -255,7 +255,7 @@ def _delete_leftovers(left: Sequence[Path]) -> Sequence[str]:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    return [f"{len(left)} taken away"]
+    return [f"{len(left)} deleted"]
 
 
 # Whether what was written down can still be believed: the audits, and what was promised.
@@ -278,9 +278,13 @@ def _check_audit_logs(home: Path) -> _Rows:
         if not fault:
             yield good(path.name, hash_chain.describe_intact(count))
         elif is_torn:
-            yield bad(path.name, "its last record was torn by a cut", repair=partial(_close_torn_record, path))
+            yield bad(
+                path.name,
+                "its last record is incomplete, as after a power cut",
+                repair=partial(_close_torn_record, path),
+            )
         else:
-            yield bad(path.name, f"{fault}; it is left as it is, and picoclaw audit shows it")
+            yield bad(path.name, f"{fault}; it is not repaired; picoclaw audit shows it")
 
 
 def _close_torn_record(path: Path) -> Sequence[str]:
@@ -288,7 +292,7 @@ def _close_torn_record(path: Path) -> Sequence[str]:
         audit.AuditLog(path.parent).write("check")
     else:
         outputs.write_record(path.parent, "check")
-    return ["the torn record is kept in one that says so"]
+    return ["the incomplete record is kept and marked as such"]
 
 
 def _check_pending_work(home: Path) -> _Rows:

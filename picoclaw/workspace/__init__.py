@@ -73,7 +73,7 @@ def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tup
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
         if missing := seeds.list_missing():
-            yield f"not made yet, so that the shipped text serves: {', '.join(missing)}", "picoclaw init"
+            yield f"not created yet, so the built-in text is used for: {', '.join(missing)}", "picoclaw init"
         if changed := seeds.list_changed():
             yield (
                 f"picoclaw's text has changed for {', '.join(changed)}",

@@ -133,7 +133,7 @@ def test_stop_imports_little(tmp_path, home):
 
 def test_nothing_declared(tmp_path):
     done = picoclaw(tmp_path, "outputs", "list")
-    assert (done.returncode, "no output is declared" in done.stdout) == (0, True)
+    assert (done.returncode, "no outputs are declared" in done.stdout) == (0, True)
     assert not (tmp_path / "picoclaw").exists()
 
 
@@ -223,7 +223,7 @@ def test_arming_shows_what_was_declared_and_no_other_bus(tmp_path, home):
 
 def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
     (home / "outputs.toml").write_text("")
-    assert "no output is declared" in picoclaw(tmp_path, "outputs").stdout
+    assert "no outputs are declared" in picoclaw(tmp_path, "outputs").stdout
     audit.write_record(home, "arm", name="pu\x1b[2Jmp")
     assert picoclaw(tmp_path, "outputs", "audit", "-n", "0").stdout == ""
     assert "\x1b" not in picoclaw(tmp_path, "outputs", "audit").stdout
