@@ -625,7 +625,7 @@ def test_the_same_with_other_words_asks_anew(tmp_path):
 def test_behind_one_that_fails_nothing_is_done_and_the_rest_waits(listing):
     (listing.app.config.home / "workspace/a.md").mkdir()
     turn = listing.turn("/yes")
-    assert "Not done, and still waiting for your yes: 2." in turn.notice.text + turn.reply
+    assert "Not done, and still waiting for your approval: 2." in turn.notice.text + turn.reply
     assert listing.states()[1:] == ["waiting"]
     listing.turn("/yes")
     assert "b.md" in listing.files()

@@ -503,7 +503,7 @@ def test_a_declaration_that_is_broken(tmp_path):
     bad, dry = outputs(tmp_path)
     assert (bad.status, bad.fix) == ("bad", f"correct {path}; until then nothing can be switched on")
     assert bad.detail.startswith(f"{path}: [outputs.heater]: kind heater needs independent_cutoff = true")
-    assert dry == CheckResult("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp")
+    assert dry == CheckResult("note", "outputs", "not armed, dry run only: lamp", "picoclaw outputs arm lamp")
 
 
 def test_a_file_of_outputs_that_is_no_toml(tmp_path):
@@ -516,11 +516,11 @@ def test_a_file_of_outputs_that_is_no_toml(tmp_path):
 @pytest.mark.parametrize(
     ("armed", "rows"),
     [
-        ([], [CheckResult("note", "outputs", "dry run: pump, lamp", "picoclaw outputs arm pump")]),
+        ([], [CheckResult("note", "outputs", "not armed, dry run only: pump, lamp", "picoclaw outputs arm pump")]),
         (
             ["pump"],
             [
-                CheckResult("note", "outputs", "dry run: lamp", "picoclaw outputs arm lamp"),
+                CheckResult("note", "outputs", "not armed, dry run only: lamp", "picoclaw outputs arm lamp"),
                 CheckResult("good", "outputs", "pump can be switched"),
             ],
         ),

@@ -270,7 +270,7 @@ def test_a_full_disk_is_said_and_the_answer_is_given(tmp_path):
     )
     assert done.returncode == 1
     assert "°C" in done.stdout
-    assert "could not be kept" in one_line(done)
+    assert "could not be saved" in one_line(done)
     assert chat(tmp_path, "how warm is it?").returncode == 0
 
 

@@ -506,7 +506,7 @@ def test_tasks_of_this_chat_are_listed_and_cancelled(chat):
     asked = (chat.app.now() - timedelta(minutes=5)).timestamp()
     chat.app.subagent_tasks.add([task(DEFAULT_SESSION, "ferns"), task("telegram:1", "moss")], asked)
     assert chat("/tasks") == "ferns (1): waiting, asked 5 min ago: count the ferns"
-    assert chat("/tasks cancel 2") == "error: There is no open task 2 in this chat: open are 1."
+    assert chat("/tasks cancel 2") == "error: There is no open task 2 in this chat: open: 1."
     assert chat("/tasks Cancel 1") == "Cancelled: ferns (1)."
     assert "cancelled" in chat("/tasks")
     assert [task.number for task in chat.app.subagent_tasks.unfinished()] == [2]

@@ -467,7 +467,7 @@ def test_what_a_full_disk_does_not_take_is_answered_all_the_same_and_once(desk):
     desk.arrives("hello", external="1")
     desk.works()
     assert desk.seen == ["hello", "here at the terminal"]
-    assert "could not be kept" in desk.notes[0]
+    assert "could not be saved" in desk.notes[0]
 
 
 def test_what_a_former_life_of_the_same_process_had_in_hand_is_taken_up_again(desk):

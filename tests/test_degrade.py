@@ -54,11 +54,11 @@ def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(c
     chat.turn("before")
     refuse(chat.app.stores.database, how)
     first, second = chat.turn(f"one {LONG}"), chat.turn(f"two {LONG}")
-    assert "could not be kept" in first.notice.text
+    assert "could not be saved" in first.notice.text
     assert "kept in memory until" in first.notice.text
     assert first.notice.failed
     assert second.reply == "c is said."
-    assert "could not be kept" not in second.notice.text
+    assert "could not be saved" not in second.notice.text
     sent = [str(message["content"]) for message in chat.server.requests[-1].body["messages"]]
     assert any(f"one {LONG}" in text for text in sent)
     assert "b is said." in sent
@@ -68,7 +68,7 @@ def test_a_conversation_goes_on_from_memory_and_is_kept_when_the_disk_takes_it(c
     shown = chat.shown()
     assert [text[:3] for text in shown[::2]] == ["bef", "one", "two", "thr"]
     refuse(chat.app.stores.database, how)
-    assert "could not be kept" in chat.turn(f"again {LONG}").notice.text
+    assert "could not be saved" in chat.turn(f"again {LONG}").notice.text
 
 
 def test_what_is_owed_is_kept_at_the_end(tmp_path):
@@ -261,7 +261,7 @@ def test_what_is_owed_is_written_in_its_order_and_said_once():
     down[0] = False
     assert owed.write(act("d"))
     assert done == ["a", "b", "c", "d"]
-    assert "takes everything again" in notes[1]
+    assert "can be written again" in notes[1]
 
 
 def test_a_disk_that_takes_nothing_is_said_once_and_never_said_to_be_well(desk):
@@ -278,7 +278,7 @@ def test_a_disk_that_takes_nothing_is_said_once_and_never_said_to_be_well(desk):
     desk.down = False
     desk.arrives("four")
     desk.works()
-    assert "takes everything again" in desk.notes[1]
+    assert "can be written again" in desk.notes[1]
     assert desk.loop.writes.trouble == ""
 
 

@@ -388,7 +388,7 @@ def test_what_cannot_be_kept_is_not_added(own):
     board, _ = bench({0x50: Recorder(fill=1)})
     known = {}
     said = complaint(ask(adder(board, known, own, FullDisk()), "sensor_add", **MAIN))
-    assert said == "error: porch could not be kept: the disk is full: free some space"
+    assert said == "error: porch could not be saved: the disk is full: free some space"
     assert known == {}
 
 

@@ -165,8 +165,8 @@ class Dispatcher:
             if not self._select_new([_NOT_STORED_NOTICE]):
                 return turn
             why = "" if str(error) in turn.notice.text else f": {error}"
-            goes_on = "the conversation goes on from memory, until the disk takes it or picoclaw ends"
-            return _add_notes(turn, f"this turn could not be kept{why}; {goes_on}", failed=True)
+            goes_on = "the conversation is kept in memory until the disk can be written again or picoclaw ends"
+            return _add_notes(turn, f"this turn could not be saved{why}; {goes_on}", failed=True)
         if missing:
             self._reported.discard(_NOT_STORED_NOTICE)
             again = f"the disk takes it again: {missing} earlier turns are kept now"

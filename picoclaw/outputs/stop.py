@@ -59,7 +59,7 @@ def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool
         if lock >= 0:
             os.close(lock)
     if stop and not (home / endpoint.STOP_FILE).exists():
-        problems["stop"] = f"the stop could not be kept in {home / endpoint.STOP_FILE}"
+        problems["stop"] = f"the stop could not be saved in {home / endpoint.STOP_FILE}"
     if problems:
         listed = "; ".join(problems.values())
         raise HardwareError(f"not everything could be brought to its safe level: {listed}; cut the power of the loads")

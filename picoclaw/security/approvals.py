@@ -158,7 +158,7 @@ class ApprovalManager:
         made = [outcome.made for outcome in outcomes if outcome.made]
         texts = [outcome.text for outcome in outcomes]
         if left := [f"{one.number}" for one in waiting[len(outcomes) :]]:
-            texts.append(f"Not done, and still waiting for your yes: {', '.join(left)}.")
+            texts.append(f"Not done, and still waiting for your approval: {', '.join(left)}.")
         together = made[0]._replace(several=tuple(made)) if len(made) > 1 else made[0] if made else None
         return ApprovalOutcome(" ".join(texts), all(outcome.good for outcome in outcomes), together)
 

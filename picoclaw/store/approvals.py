@@ -364,7 +364,7 @@ def format_approval_question(asked: Approval, until: datetime) -> str:
     """Word the message that asks for a yes: each call whole, why it has to be asked about, and how to answer."""
     numbers = " and ".join(str(one.number) for one in asked.each)
     wait = "numbers {} wait" if asked.several else "number {} waits"
-    return f"{wait.format(numbers)} for your yes until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
+    return f"{wait.format(numbers)} for your approval until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
 def _check_approval_limits(connection: StoreConnection, session: str, exact: str, now: float) -> None:

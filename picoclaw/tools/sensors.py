@@ -267,7 +267,7 @@ class SensorAddTool:
         except ConfigError as error:
             raise ToolError(str(error)) from None
         except OSError as error:
-            raise ToolError(f"{name} could not be kept: {explain_os_error(error)}") from None
+            raise ToolError(f"{name} could not be saved: {explain_os_error(error)}") from None
         self._wired[name] = wired
         self._wake()
         return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"

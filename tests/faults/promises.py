@@ -21,7 +21,7 @@ from picoclaw.security import audit
 AGAIN = "perhaps a repeat"
 """What is told with these words may have been told already, and says so."""
 
-_CUT_OFF, _NOT_DONE, _UNKEPT = "cut off", "was not done", "could not be kept"
+_CUT_OFF, _NOT_DONE, _UNKEPT = "cut off", "was not done", "could not be saved"
 _NUMBER = re.compile(r"umber (\d+) was done")
 _ANSWER = re.compile(r"\A(?:done|heard)(?: T\d{3})+:")
 _MODEL = re.compile(r"(?:[^:\n]*: )?(later )?(?:done|heard) (T\d{3}|umber)")
@@ -171,7 +171,7 @@ def reminders(case: Case) -> Iterator[Found]:
 
 
 def questions(case: Case) -> Iterator[Found]:
-    """A yes that was acknowledged is carried out, its outcome is said to be unknown, or that it could not be kept."""
+    """A yes that was acknowledged is carried out, its outcome is said to be unknown, or that it could not be saved."""
     for place, event in enumerate(case.seen):
         if event[0] == "accepted" and any("state.db" in told for told in _at_once(case.seen[place + 1 :], event[1])):
             continue
