@@ -100,7 +100,7 @@ class SubagentTools:
 
     @tool(effect="read", brings=True, private=True)
     def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MAX_NUMBER)] = 0) -> str:
-        """Show how far a sub-agent is, with its report; without a number all of them in a line each."""
+        """Show the progress and report of a sub-agent; without a number, a line for each."""
         if number:
             task = self._find_task(number, caller)
             rows = [workflow.describe_task(one, self._clock()) for one in (task, *self._tasks().children(number))]
