@@ -134,7 +134,7 @@ class Request(NamedTuple):
 
     `model` is another model's name, in the chain or at its first server, for this request only. Without `calls`, the
     tools are shown and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends
-    the answer with TurnStopped. `untrusted` is what goes around a result that is nobody's word, with places for its
+    the answer with TurnStopped. `untrusted` is what goes around an untrusted result, with places for its
     `name` and `content`. `purpose` is for the owner's accounts, and goes to no server.
     """
 
@@ -200,7 +200,7 @@ class Caller:
     """Who asked for a turn; handed to tools beside the model's arguments, never shown to the model.
 
     `now` is the wall clock when the turn began, with its zone. `say` delivers a message to the chat at once. `taints`
-    names what the turn has read that is nobody's word in this chat: files, the output of commands, a serial line.
+    names the untrusted sources that the turn has read: files, the output of commands, a serial line.
     `user_texts` are the messages of whoever asks, in this conversation, and `model_texts` what a model has put into its
     calls before it has read anything of that kind.
 
@@ -275,7 +275,7 @@ class Turn(NamedTuple):
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
     `unheard` is what was typed meanwhile and no model was there to hear: it is not among the messages, and whoever
     took it in answers it next. `longest_said` is set where so many characters of what was said were shown at most.
-    `taints` names what it rests on that is nobody's word, as Caller's; it is kept with the turn.
+    `taints` names the untrusted sources it rests on, as Caller's; it is kept with the turn.
     """
 
     reply: str

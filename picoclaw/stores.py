@@ -173,7 +173,7 @@ class Stores:
             return BYTES_A_TOKEN
 
     def list_taints(self, session: str, origin: Origin) -> frozenset[str]:
-        """Name what a turn begins with that is nobody's word: what its conversation has read, what others have said.
+        """Name the untrusted sources that a turn begins with: what its conversation has read, what others have said.
 
         A heartbeat has no conversation. What cannot be known counts as read.
         """

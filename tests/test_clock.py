@@ -154,7 +154,7 @@ def test_a_date_that_nobody_vouches_for_is_believed_when_it_is_plausible_and_sta
     board.add(Plan("at", anchor=NOON + 60), "appointment")
     board.live(300)
     assert board.texts == []
-    assert board.said[0].startswith("nobody has confirmed the date yet: 1 appointment waits for it")
+    assert board.said[0].startswith("the date has not been confirmed yet: 1 appointment waits for it")
     board.wall += 30  # set, which begins the wait anew
     board.live(500)
     assert board.texts == []

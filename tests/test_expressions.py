@@ -124,7 +124,7 @@ def checklist(text: str) -> None:
 
 
 def server(text: str) -> None:
-    list(limit_stream(iter([text.encode() + b"x"]), deadline=1e12, patience=1e9, streamed=False))
+    list(limit_stream(iter([text.encode() + b"x"]), deadline=1e12, keepalive_limit=1e9, streamed=False))
 
 
 LONG = [

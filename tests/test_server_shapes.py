@@ -213,7 +213,7 @@ def test_what_keeps_an_answer_alive(
     monkeypatch: pytest.MonkeyPatch, parts: Any, ends: type[PicoclawError] | None
 ) -> None:
     clock = Clock(monkeypatch)
-    answer = limit_stream(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True)
+    answer = limit_stream(clock.fed(iter(parts)), deadline=2000.0, keepalive_limit=20.0, streamed=True)
     if ends is None:
         assert list(answer) == [part for _, part in parts]
     else:
@@ -223,7 +223,7 @@ def test_what_keeps_an_answer_alive(
 
 def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, parts = Clock(monkeypatch), [(1.0, b"data: 1\n\n"), *[(1.0, COMMENT)] * 5]
-    for _ in limit_stream(clock.fed(iter(parts)), deadline=2000.0, patience=20.0, streamed=True):
+    for _ in limit_stream(clock.fed(iter(parts)), deadline=2000.0, keepalive_limit=20.0, streamed=True):
         clock.now += 100.0
 
 
@@ -237,7 +237,7 @@ def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_is_too_much(size: int, count: int, streamed: bool, good: bool) -> None:
-    answer = limit_stream(iter([b"x" * size] * count), deadline=time.monotonic() + 60, patience=20.0, streamed=streamed)
+    answer = limit_stream(iter([b"x" * size] * count), deadline=time.monotonic() + 60, keepalive_limit=20.0, streamed=streamed)
     if good:
         assert sum(map(len, answer)) == size * count
     else:
@@ -248,7 +248,7 @@ def test_what_is_too_much(size: int, count: int, streamed: bool, good: bool) -> 
 def test_a_stream_may_be_longer_than_a_body_but_not_endless() -> None:
     line = b"data: " + b"x" * 999_992 + b"\n\n"
     count = LARGEST_STREAM // len(line)
-    stream = limit_stream(iter([line] * 1000), deadline=time.monotonic() + 60, patience=20.0, streamed=True)
+    stream = limit_stream(iter([line] * 1000), deadline=time.monotonic() + 60, keepalive_limit=20.0, streamed=True)
     assert sum(len(next(stream)) for _ in range(count)) == count * len(line) > MAX_BODY_BYTES
     with pytest.raises(Refused, match=f"more than {LARGEST_STREAM}"):
         next(stream)

@@ -31,7 +31,7 @@ class CommandResult(NamedTuple):
     """What is said to the person.
 
     Not `good` when nothing was done; `again` is to be answered as if just said, `foreign` names what of that may be
-    nobody's word, and `made` is a call that has waited and was made now, which the conversation goes on with.
+    untrusted, and `made` is a call that has waited and was made now, which the conversation goes on with.
     """
 
     text: str

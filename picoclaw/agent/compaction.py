@@ -152,7 +152,7 @@ class _NoLastWordProvider:
 
 
 def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
-    """Leave in turns what may be noted without asking the owner: of those that have read what is nobody's word, theirs.
+    """Leave in turns what may be noted without asking the owner: of those that have read untrusted text, theirs.
 
     Each turn comes with what it has read. After a guest has spoken it is not known who said what, so the rest is left
     out.
@@ -468,7 +468,7 @@ class Compaction:
 
 
 class _Flush(NamedTuple):
-    """A flush of a chat, after the `turns` that it shows; `taints` names what it is told that is nobody's word."""
+    """A flush of a chat, after the `turns` that it shows; `taints` names the untrusted sources of what it is told."""
 
     brief: TurnContext
     turns: list[tuple[Message, ...]]

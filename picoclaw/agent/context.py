@@ -55,7 +55,7 @@ _FULL_MODES = {"full", "coordinator"}
 
 
 class BuiltContext(NamedTuple):
-    """A brief, the sections that its system text is made of, what could not be told, and whose words are nobody's."""
+    """A brief, the sections that its system text is made of, what could not be told, and the untrusted sources in it."""
 
     brief: TurnContext
     sections: list[Section]

@@ -126,7 +126,7 @@ class Dispatcher:
             caller.private.add("a summary")
         if not heard:
             caller.model_texts.extend(text for call in made_before for text in list_texts(call))
-        heard.update(pictures.names)  # what is written on a picture is nobody's word
+        heard.update(pictures.names)  # what is written on a picture is untrusted
         if made:
             heard.update(*(one.heard for one in made.each))
             if made.home != made.session:

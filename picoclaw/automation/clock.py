@@ -89,9 +89,9 @@ class ClockWatch:
         return is_plausible(wall) and (mono - self._since >= STABLE_S or self._vouched())
 
     @property
-    def patience(self) -> str:
+    def wait_limit(self) -> str:
         """What it takes until the date is believed, in words."""
-        return f"at most until it has not been set for {STABLE_S / 60:.0f} minutes"
+        return f"at most until the clock has been stable for {STABLE_S / 60:.0f} minutes"
 
     def stable_in(self, mono: float) -> float:
         """Seconds until the date counts as stable, if nobody sets it."""

@@ -183,7 +183,7 @@ class Scheduler:
         if not is_plausible(now.wall):  # only setting it can help
             return f"the date was never set since power-on: {_format_count(held)} for it", []
         if due := [job for job in held if is_overdue(job, now.wall)]:
-            said = f"nobody has confirmed the date yet: {_format_count(due)} for it, {self._watch.patience}"
+            said = f"the date has not been confirmed yet: {_format_count(due)} for it, {self._watch.wait_limit}"
             return said, [min(self._watch.stable_in(now.mono), _UNTRUSTED_RETRY_S)]
         return "", [max(1.0, self._watch.stable_in(now.mono))]
 

@@ -19,12 +19,12 @@ _REPEAT_WINDOW_S = 0.4
 class TurnStopper:
     """Ends a turn by its Stop, and by Ctrl-C where that alone has not done it after a while."""
 
-    def __init__(self, patience: float = 0.5, signals: tuple[int, ...] = _SIGNALS) -> None:
-        """`patience` is that while, in seconds: what neither reads nor waits for the Stop takes longer.
+    def __init__(self, delay: float = 0.5, signals: tuple[int, ...] = _SIGNALS) -> None:
+        """`delay` is that while, in seconds: what neither reads nor waits for the Stop takes longer.
 
         The first of `signals` interrupts the main thread like Ctrl-C; none of them does while a turn is being kept.
         """
-        self._patience, self._signals = patience, signals
+        self._delay, self._signals = delay, signals
         self._stop: Stop | None = None
         self._lock = threading.Lock()
         self._running = False
@@ -61,7 +61,7 @@ class TurnStopper:
         with self._lock:
             if not self._running or self._late is not None or self._stop is None:
                 return
-            self._late = threading.Timer(self._patience, self._interrupt)
+            self._late = threading.Timer(self._delay, self._interrupt)
             self._late.daemon = True
             self._late.start()
         self._stop.say()

@@ -217,11 +217,11 @@ def decompress(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         raise Unavailable("the model server packed its answer and sent a part of it")
 
 
-def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, streamed: bool) -> Iterator[bytes]:
+def limit_stream(pieces: Iterator[bytes], *, deadline: float, keepalive_limit: float, streamed: bool) -> Iterator[bytes]:
     """Pass bytes on, as long as an answer is to be expected.
 
     Raises Refused when it is too much, DeadlinePassed after `deadline`, by the monotonic clock, and Unavailable when
-    only signs of life came for `patience` seconds.
+    only signs of life came for `keepalive_limit` seconds.
     """
     most = LARGEST_STREAM if streamed else MAX_BODY_BYTES
     size = width = 0
@@ -238,8 +238,8 @@ def limit_stream(pieces: Iterator[bytes], *, deadline: float, patience: float, s
         if now > deadline:
             raise DeadlinePassed("the answer took longer than the turn's time limit")
         idle = idle + now - asked if _KEEPALIVES.fullmatch(line + piece[:_CHUNK_BYTES]) else 0.0
-        if idle > patience:
-            raise Unavailable(_KEEPALIVES_ONLY.format(seconds=patience))
+        if idle > keepalive_limit:
+            raise Unavailable(_KEEPALIVES_ONLY.format(seconds=keepalive_limit))
         line = (piece[kept:] if kept else line + piece)[:_MAX_LINE_SEEN]
         yield piece
         asked = time.monotonic()  # whoever takes the piece may take its time
@@ -390,7 +390,7 @@ def _read_body(response: Response, wait: float, deadline: float) -> Iterator[byt
     encoding = response.headers.get("content-encoding", "").strip().lower()
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     pieces = decompress(response.iter_bytes(), encoding)
-    return limit_stream(pieces, deadline=deadline, patience=KEEPALIVE_FACTOR * wait, streamed=streamed)
+    return limit_stream(pieces, deadline=deadline, keepalive_limit=KEEPALIVE_FACTOR * wait, streamed=streamed)
 
 
 @contextmanager

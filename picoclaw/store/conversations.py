@@ -96,7 +96,7 @@ class History(Table):
         return () if unread else found.get(number, ())
 
     def heard(self, session: str) -> frozenset[str]:
-        """Name what the open conversation rests on that is nobody's word in it.
+        """Name the untrusted sources that the open conversation rests on.
 
         What a model is shown no more counts as well: the answers after it were made of it.
         """
@@ -104,7 +104,7 @@ class History(Table):
         return frozenset(name for (names,) in rows for name in json.loads(names))
 
     def heard_by(self, number: int) -> tuple[str, ...]:
-        """Name what a turn rests on that is nobody's word in its chat."""
+        """Name the untrusted sources that a turn rests on."""
         found = self._database.select_value("SELECT heard FROM turns WHERE id = ?", number)
         return tuple(json.loads(found)) if found else ()
 

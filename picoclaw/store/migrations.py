@@ -76,7 +76,7 @@ def m011_approvals(connection: apsw.Connection) -> None:
 
 
 def m012_heard(connection: apsw.Connection) -> None:
-    """What a turn rests on that is nobody's word in its chat, and what a sub-agent's task began with: JSON lists.
+    """The untrusted sources that a turn rests on, and what a sub-agent's task began with: JSON lists.
 
     Earlier turns are judged by the tools that they have called.
     """

@@ -33,7 +33,7 @@ class Task(NamedTuple):
     """Something for a sub-agent to do; see m009_tasks.
 
     `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken. `taint`
-    names what the turn that asked for it had read, that is nobody's word.
+    names the untrusted sources that the turn that asked for it had read.
     """
 
     number: int

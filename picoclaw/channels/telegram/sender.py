@@ -400,7 +400,7 @@ class Sender:
         """
         patient = 2 ** min(self._unsure.get(place.chat, 0), _MAX_DOUBLINGS)
         wait = self._timing.wait * patient + (upload.size / _UPLOAD_BYTES_S if upload else 0)
-        patience = _CALL_TIMEOUT_S
+        time_left = _CALL_TIMEOUT_S
         while True:
             rest = self._next.get(place.chat, 0.0) - time.monotonic()
             if rest > _CALL_TIMEOUT_S:
@@ -411,8 +411,8 @@ class Sender:
                 sent = self._api.call(method, fields, wait, upload)
             except Busy as error:
                 self._delay(place, error.seconds)
-                patience -= max(1.0, error.seconds)
-                if patience < 0:
+                time_left -= max(1.0, error.seconds)
+                if time_left < 0:
                     raise
             else:
                 self._delay(place, self._timing.in_groups if place.chat < 0 else self._timing.between)
