@@ -237,7 +237,9 @@ def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_is_too_much(size: int, count: int, streamed: bool, good: bool) -> None:
-    answer = limit_stream(iter([b"x" * size] * count), deadline=time.monotonic() + 60, keepalive_limit=20.0, streamed=streamed)
+    answer = limit_stream(
+        iter([b"x" * size] * count), deadline=time.monotonic() + 60, keepalive_limit=20.0, streamed=streamed
+    )
     if good:
         assert sum(map(len, answer)) == size * count
     else:

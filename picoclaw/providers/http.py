@@ -217,7 +217,9 @@ def decompress(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         raise Unavailable("the model server packed its answer and sent a part of it")
 
 
-def limit_stream(pieces: Iterator[bytes], *, deadline: float, keepalive_limit: float, streamed: bool) -> Iterator[bytes]:
+def limit_stream(
+    pieces: Iterator[bytes], *, deadline: float, keepalive_limit: float, streamed: bool
+) -> Iterator[bytes]:
     """Pass bytes on, as long as an answer is to be expected.
 
     Raises Refused when it is too much, DeadlinePassed after `deadline`, by the monotonic clock, and Unavailable when
