@@ -353,3 +353,13 @@ def test_what_is_below_the_least_score_is_uncertain(desk):
     )
     assert re.search(r"0\.\d\d uncertain: - \d\d:\d\d the pump's fuse is 3 A$", second)
     assert " uncertain" not in desk.call("memory_search", query="which fuse has the dishwasher?", min_score=0.1)
+
+
+def test_a_question_in_several_words_is_one_search(desk):
+    for text in ("the chainsaw is ready on Friday", "the pump's fuse is 3 A"):
+        desk.call("memory_store", text=text)
+    asked = "when can I fetch what fells trees?"
+    assert "no note says anything" in desk.call("memory_search", query=asked)
+    said = desk.call("memory_search", query=asked, also=["axe", "chainsaw", " "])
+    assert re.fullmatch(r"\[id:\d+\] .* - \d\d:\d\d the chainsaw is ready on Friday", said)
+    assert desk.call("memory_search", query="fuse", also="fuse").count("[id:") == 1

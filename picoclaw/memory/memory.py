@@ -15,7 +15,15 @@ from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry
 from picoclaw.memory.files import Document, MemoryFiles
 from picoclaw.memory.index import IndexFile, MemoryRow, Progress, SyncResult, ignore_progress
 from picoclaw.memory.notes import parse_entry_place
-from picoclaw.memory.search import MIN_SCORE, MemoryHit, embed_probes, extract_terms, find_words, search_memory
+from picoclaw.memory.search import (
+    MIN_SCORE,
+    MemoryHit,
+    embed_probes,
+    extract_terms,
+    find_words,
+    merge_hits,
+    search_memory,
+)
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
 from picoclaw.store.conversations import History
 from picoclaw.text import pattern
@@ -62,21 +70,24 @@ class MemoryIndex:
         most: int = 6,
         least: float | None = None,
         progress: Progress = ignore_progress,
+        also: Iterable[str] = (),
     ) -> list[MemoryHit]:
         """Find what is remembered about a question, as search_memory does; `progress` as for IndexFile.sync.
+
+        `also`: the same question in other words.
 
         Raises StoreError.
         """
         least = self._min_score if least is None else least
         try:
             self._sync(progress)
-            return self._search_index(query, now, most, least)
+            return self._search_index((query, *also), now, most, least)
         except StoreError as error:
             self._index_problem = str(error)
         self._use_spare(progress)
-        return self._search_index(query, now, most, least)
+        return self._search_index((query, *also), now, most, least)
 
-    def _search_index(self, query: str, now: datetime, most: int, least: float) -> list[MemoryHit]:
+    def _search_index(self, queries: Sequence[str], now: datetime, most: int, least: float) -> list[MemoryHit]:
         embedder = self._get_embedder()
         with embedder.limit_time(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
             if embedder and not self._used.frozen and not self._is_complete(self._used, embedder):
@@ -85,7 +96,8 @@ class MemoryIndex:
                         embed_probes(embedder)  # what every search needs once shows whether it is quick
                     if (embedder.last_seconds or 0.0) <= _QUICK_REQUEST_S:
                         self._embed(self._used, _EMBED_IN_SEARCH_S)
-            return search_memory(self._used, query, embedder, now, most, least)
+            found = [search_memory(self._used, query, embedder, now, most, least) for query in queries]
+            return found[0] if len(found) == 1 else merge_hits(found, most)
 
     def refresh(self, progress: Progress = ignore_progress, seconds: float | None = None) -> SyncResult:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""

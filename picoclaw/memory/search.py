@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, chain, count, pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -357,6 +357,15 @@ def search_memory(
             place = row.path, row.start, row.end, line, heading, day
             hits.append(MemoryHit(row.id, *place, round(score, 3), part.text, is_certain=score >= least))
     return sorted(hits, key=lambda hit: not hit.is_certain)
+
+
+def merge_hits(found: Iterable[Sequence[MemoryHit]], most: int) -> list[MemoryHit]:
+    """Make one list of what was found for a question in several words: by the best score, each chunk once."""
+    best: dict[int, MemoryHit] = {}
+    for hit in sorted(chain(*found), key=lambda hit: -hit.score):
+        best.setdefault(hit.id, hit)
+    certain = [hit for hit in best.values() if hit.is_certain]
+    return certain[:most] or list(best.values())[: min(most, MAX_UNCERTAIN)]
 
 
 def extract_terms(text: str) -> list[str]:

@@ -25,6 +25,7 @@ from picoclaw.tools.registry import tool
 BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
+_MAX_QUERIES = 4  # besides the first
 _ID = pattern(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
 
@@ -49,13 +50,17 @@ class MemoryTools:
 
     @tool(effect="read", opens=_OPENED, private=True)
     def memory_search(
-        self, query: str, caller: Caller, min_score: Annotated[float | None, Span(0.0, 1.0)] = None
+        self,
+        query: str,
+        caller: Caller,
+        also: Annotated[list[str] | None, "other words for it"] = None,
+        min_score: Annotated[float | None, Span(0.0, 1.0)] = None,
     ) -> str:
         """Find what was noted, by words and meaning."""
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
         try:
-            hits = self._index.search(query, caller.now, least=min_score)
+            hits = self._index.search(query, caller.now, least=min_score, also=(also or [])[:_MAX_QUERIES])
             count = self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
