@@ -147,8 +147,16 @@ TALK = {
     "had": "I had to {} yesterday",
     "forgot": "I forgot to {}",
     "past": past,
+    "refused politely": "no thank you, please do not {}",
+    "no need, thanks": "thanks, no need to {}",
+    "someone said": "someone said: {}",
+    "my wife wants": "my wife wants you to {}",
+    "they say": "they say {}",
+    "did she say": "did she say {}?",
+    "already": "I have already asked to {}",
 }
 STATEMENTS = {"said", "told", "almost", "was going", "had", "forgot", "past", "would rather not", "thanks"}
+STATEMENTS |= {"refused politely", "someone said", "my wife wants", "they say", "already"}
 """What may well be the text of a note, before "remember that": it adds something then, and changes nothing ever."""
 
 

@@ -71,6 +71,7 @@ CONVERSATIONS = [
     ([WARM, "is it too damp in there?"], read(sensor="greenhouse", quantity="humidity")),
     ([WARM, "thanks", "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
     (["turn on the fan", "turn it off again"], [output("off", "fan")]),
+    (["turn on the fan", "is it on?", "turn it off"], [output("off", "fan")]),
     (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["turn on the fan", "turn it off?"], "I can't do that without a model"),
     (["turn on the fan", "don't turn it off"], "I can't do that without a model"),
@@ -201,6 +202,11 @@ def test_what_was_asked_for_is_answered_in_a_sentence(text, result, answer):
     messages = (*messages, Message("assistant", "", tuple(calls)), *told)
     events = INTENTS.events(Request("", messages, offered, 100, 0.0))
     assert "".join(event.text for event in events if isinstance(event, Text)).startswith(answer)
+
+
+def test_a_day_is_not_taken_for_the_second_wish():
+    heard = talk("remind me at 9:00 tomorrow to spray and at 10:00 to clean")[0]
+    assert heard == [("cron", {"action": "add", "at": "tomorrow 09:00", "message": "spray and at 10:00 to clean"})]
 
 
 def test_the_time_is_told_without_a_tool():

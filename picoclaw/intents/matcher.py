@@ -238,6 +238,9 @@ class IntentMatcher:
             rest = self.match_all(tail, offered, topic, call)
             if all(is_complete(match) and match and match.route == "template" for _, match in rest):
                 return rest
+        days = {phrase for phrase, day in self.words["days"].items() if day}
+        if timed and not days.isdisjoint(s.words[:end]):
+            return []  # whether that day is meant for what follows, too, cannot be told
         for begin in range(min(end, 2 if timed else 4), 0, -1):
             said = f"{s.text(0, begin)} {tail}"
             match = self.match(said, offered)

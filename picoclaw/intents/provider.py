@@ -128,11 +128,14 @@ class IntentProvider:
 
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
-        for turn in turns[:-3:-1]:
-            if calls := list_calls(turn):
-                gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
-                return find_topic(turn, gives), calls[-1][0]
-        return {}, NO_CALL
+        gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
+        topic, last = Topic(), NO_CALL
+        for turn in turns[:-4:-1]:
+            calls = [call for call, _ in list_calls(turn)]
+            if calls and (last == NO_CALL or any(call.name == last.name for call in calls)):
+                topic = find_topic(turn, gives) | topic  # "is it on?" is about what was switched before
+                last = calls[-1] if last == NO_CALL else last
+        return topic, last
 
     def _answered_question(
         self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]

@@ -182,7 +182,7 @@ class SlotReader:
 
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
-        known = s.topic.get(slot.name, ())
+        known = s.topic.get(slot.name.lstrip("_"), ())
         hit = s.longest(slot.values or self._words["it"], i)
         if hit:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]

@@ -2,8 +2,10 @@
 
 import json
 import sys
+import tempfile
 import time
 import tomllib
+import tracemalloc
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +14,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from picoclaw.intents.grammar import IntentMatch  # noqa: E402 - a checkout need not be installed
+from picoclaw.intents.grammar import IntentMatch, load_grammar  # noqa: E402 - a checkout need not be installed
 from picoclaw.intents.matcher import IntentMatcher  # noqa: E402
+from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables  # noqa: E402
 
 SHIPPED = ROOT / "templates" / "intents" / "en.toml"
 CORPUS = ROOT / "tests" / "data" / "intents_dev.json"
@@ -66,12 +69,53 @@ def cost(cases: list[dict[str, Any]]) -> None:
     print(f"ms a match: mean {sum(each) / len(each):.2f}, longest {max(each):.2f}")
 
 
+def calibration(matcher: IntentMatcher, cases: list[dict[str, Any]]) -> None:
+    """Print how often a match is right, by the tenth of its score; templates count as 1.0."""
+    right: Counter[int] = Counter()
+    total: Counter[int] = Counter()
+    for case in cases:
+        match = matcher.match(case["text"], {"cron"})
+        if match and match.tool and not match.missing:
+            tenth = min(10, int(match.score * 10 + 1e-9))
+            total[tenth] += 1
+            right[tenth] += not judge(match, case)
+    for tenth in sorted(total):
+        print(f"score {tenth / 10:.1f}: {right[tenth]} of {total[tenth]} right ({right[tenth] / total[tenth]:.0%})")
+
+
+def languages() -> None:
+    """Print what loading each language from its cache costs, and what it keeps in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        for _ in range(2):  # the first compiles
+            kept = []
+            for language in ["en", *(one for one in list_languages() if one != "en")]:
+                tracemalloc.start()
+                start = time.process_time()
+                files = list_intent_files(home, language)
+                cache = home / f"{language}.cache"
+                grammar = load_grammar(files, cache, read_intent_tables, translated=language != "en")
+                kept.append(IntentMatcher(grammar))
+                spent = (time.process_time() - start) * 1000
+                print(
+                    f"{language}: {spent:.1f} ms (traced), {tracemalloc.get_traced_memory()[0] / 1024:.0f} KB, ", end=""
+                )
+                tracemalloc.stop()
+                start = time.process_time()
+                load_grammar(files, cache, read_intent_tables, translated=language != "en")
+                print(
+                    f"{(time.process_time() - start) * 1000:.1f} ms from its cache of {cache.stat().st_size // 1024} KB"
+                )
+
+
 def main() -> None:
     """Measure one file of cases."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else CORPUS
     cases = json.loads(path.read_text("utf-8"))
     accuracy(IntentMatcher([tomllib.loads(SHIPPED.read_text("utf-8"))]), cases)
     cost(cases)
+    calibration(IntentMatcher([tomllib.loads(SHIPPED.read_text("utf-8"))]), cases)
+    languages()
 
 
 if __name__ == "__main__":
