@@ -69,7 +69,7 @@ def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so
     server.fail("sendMessage", *[tg.error(403, "Forbidden: bot was blocked by the user")] * 9)
     with Daemon(tmp_path) as daemon:
         daemon.ready()
-        daemon.says("which waits for a terminal: Telegram refused")
+        daemon.says("it waits for a terminal: Telegram refused")
         assert log(tmp_path).rstrip().endswith("; tell: waiting: not delivered yet")
         with Person(tmp_path, "chat") as person:
             person.sees("It is warm (warm: ")

@@ -62,7 +62,7 @@ def pump(daemon):
         ("telegram status", 1, "no Telegram bot"),
         ("init --keep", 0, "nothing is new"),
         ("init --no-questions", 0, ""),
-        ("run --board sim", 1, "runs already"),
+        ("run --board sim", 1, "already runs"),
         ("backup {home}/copy.tar", 0, "files"),
     ],
 )

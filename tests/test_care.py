@@ -582,7 +582,7 @@ def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
     ("faults", "said"),
     [
         ({"chat": 3}, "`picoclaw chat` ended with 3"),
-        ({"rows": f"[{row('state.db')}]"}, "finds wrong what .*: state.db"),
+        ({"rows": f"[{row('state.db')}]"}, "reports problems that .*: state.db"),
         ({"rows": "no JSON"}, "gave no findings"),
     ],
 )

@@ -127,7 +127,10 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nname = ['a']", "'name' must be text"),
         ("[model]\nstream = 1", "'stream' must be true or false, not 1"),
         ("[memory]\nembeding_url = 'x'", "[memory]: unknown 'embeding_url'; did you mean 'embedding_url'?"),
-        ("[memory]\nembeddings = 'openai'", "'embeddings' must be one of 'local', 'server', 'off', not \"openai\""),
+        (
+            "[memory]\nembeddings = 'openai'",
+            "'embeddings' must be one of 'local', 'table', 'server', 'off', not \"openai\"",
+        ),
         ("[memory]\ndream_hour = 24", "'dream_hour' is 24, outside -1 to 23"),
         ("[memory]\ndream_hour = 3.5", "'dream_hour' must be a whole number"),
         ("[memory]\npulse_chars = -1", "'pulse_chars' is -1, outside 0 to 150000"),

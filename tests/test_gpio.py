@@ -286,7 +286,11 @@ def test_edges_with_the_time_they_came_at(rig):
 @pytest.mark.parametrize(
     ("ask", "kind", "said"),
     [
-        (lambda b: b.line_out(LABEL, 2, 1), BusFault, "/dev/gpiochip0 line 2 (held by spi0 CS0) is in use by somebody"),
+        (
+            lambda b: b.line_out(LABEL, 2, 1),
+            BusFault,
+            "/dev/gpiochip0 line 2 (held by spi0 CS0) is in use by another program",
+        ),
         (lambda b: b.line_in(LABEL, 2), BusFault, "line 2 (held by spi0 CS0) is in use"),
         (lambda b: [b.line_in(LABEL, 0), b.line_in(LABEL, 0)], BusFault, "line 0 (held by picoclaw) is in use"),
         (lambda b: b.line_in(LABEL, 4), DeviceMissing, f"{LABEL} (/dev/gpiochip0) has no line 4; its lines are 0 to 3"),
@@ -436,7 +440,7 @@ def test_a_line_that_another_process_holds(tmp_path, holder):
     board = SimBoard(state=tmp_path)
     assert board.lines(LABEL)[17] == LineInfo(LABEL, 17, "GPIO17", "picoclaw", output=True)
     for _ in range(2):
-        with pytest.raises(BusFault, match=r"line 17 \(held by picoclaw\) is in use by somebody else"):
+        with pytest.raises(BusFault, match=r"line 17 \(held by picoclaw\) is in use by another program"):
             board.line_out(LABEL, 17, 0)
     assert (tmp_path / "line17").read_text() == "1\n"
     holder.stdin.write("\n")

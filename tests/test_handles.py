@@ -478,7 +478,7 @@ I2C, SPI, TTY, GPIO, SYS = "/dev/i2c-1", "/dev/spidev0.0", "/dev/ttyUSB0", "/dev
         (I2C, 0x76, errno.EINVAL, BusFault, "refused the request as invalid"),
         (I2C, 0x76, errno.ENOSPC, BusFault, "0x76 on /dev/i2c-1 failed: No space left on device"),
         (SPI, None, errno.EMSGSIZE, BusFault, "takes fewer bytes in one message"),
-        (SPI, None, errno.EBUSY, BusFault, "is in use by somebody else"),
+        (SPI, None, errno.EBUSY, BusFault, "is in use by another program"),
         (TTY, None, errno.EIO, DeviceMissing, "/dev/ttyUSB0 has gone away or reported an I/O error"),
         (TTY, None, errno.ENXIO, DeviceMissing, "has gone away"),
         (SYS, None, errno.EIO, BusFault, "could not be measured: no answer, or a checksum"),

@@ -326,7 +326,7 @@ def test_doctor_says_why_an_added_part_cannot_be_wired(tmp_path, ghost):
     (tmp_path / "sensors.toml").write_text(f"[sensors.ghost]\n{table}\n")
     rows = examine_board(SimBoard(), config.load_config({"PICOCLAW_HOME": str(tmp_path)}))
     (row,) = [row for row in rows if row.name == "ghost"]
-    assert row.mark == "bad"
+    assert row.status == "bad"
     assert why in row.detail
 
 

@@ -417,7 +417,7 @@ def named(value: Any) -> str:
         (raw(b'{"error": {"message": "The model crashed"}}'), Unavailable, "crashed"),
         (silence(), Unavailable, "silent"),
         (silence(chunk(content="It is")), Unavailable, "silent"),
-        (comments(), Unavailable, "only that it lives"),
+        (comments(), Unavailable, "only keep-alives"),
         (drip(), DeadlinePassed, "time limit"),
         (drip(kind="application/json"), DeadlinePassed, "time limit"),
         (drip(code=500), Unavailable, "500"),

@@ -20,6 +20,7 @@ from picoclaw.prompts import (
     limit_pages,
     shorten_page,
 )
+from picoclaw.records import fields
 from picoclaw.resources import find_shipped
 
 ALL = PromptFacts(
@@ -98,7 +99,7 @@ def test_without_facts_only_the_rules_are_left(mode):
     ],
 )
 def test_what_is_not_known_vanishes(field, empty, gone):
-    facts = PromptFacts(**{**{f: getattr(ALL, f) for f in PromptFacts.__dataclass_fields__}, field: empty})
+    facts = PromptFacts(**{**{f.name: getattr(ALL, f.name) for f in fields(PromptFacts)}, field: empty})
     assert set(names("coordinator")) - set(names("coordinator", facts)) == gone
 
 

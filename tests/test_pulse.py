@@ -77,7 +77,7 @@ def test_urgency_goes_before_age(pulse):
         ({"action": "complete", "text": "e"}, "task must be the number of one; open: 2 [p2] order filters"),
         ({"action": "complete", "task": "wee"}, "task must be the number of one; open: 2 [p2] order filters"),
         ({"action": "complete"}, "task must be the number of one; open: 2 [p2] order filters"),
-        ({"action": "complete", "task": 9}, "there is no task 9; open are 2, 1"),
+        ({"action": "complete", "task": 9}, "there is no task 9; open: 2, 1"),
         ({"action": "update", "task": 1, "priority": 10}, "1 [p10] sweep (since 2026-03-01)"),
         ({"action": "update", "task": "1", "text": "sweep the porch"}, "1 [p5] sweep the porch (since 2026-03-01)"),
         ({"action": "update", "task": 1}, "nothing to update: give text or priority"),

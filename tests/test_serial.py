@@ -219,7 +219,7 @@ def test_what_came_before_opening_or_flushing_is_thrown_away(line):
 
 def test_a_port_is_opened_once_only(line):
     port = line.open()
-    with pytest.raises(BusFault, match=f"^{USB} is in use by somebody else"):
+    with pytest.raises(BusFault, match=f"^{USB} is in use by another program"):
         line.open()
     with ordinary_user(), pytest.raises(OSError, match="busy"):
         os.open(os.ttyname(line.near), os.O_RDWR | os.O_NOCTTY)
@@ -231,7 +231,7 @@ def test_a_port_is_opened_once_only(line):
 
 def test_a_lock_of_another_program_is_respected(line):
     fcntl.flock(line.near, fcntl.LOCK_EX)
-    with pytest.raises(BusFault, match="is in use by somebody else"):
+    with pytest.raises(BusFault, match="is in use by another program"):
         line.open()
 
 

@@ -260,7 +260,7 @@ def test_long_arguments_of_calls_that_were_answered_are_shown_short_and_kept_who
     assert (turn.stopped, turn.reply) == ("", "done")
     assert [len(call.arguments["text"]) for m in turn.messages for call in m.calls] == [3000] * 6
     shown = [len(call.arguments["text"]) for m in provider.requests[-1].messages for call in m.calls]
-    assert shown[:3] == [101] * 3
+    assert shown[:3] == [100] * 3
     assert shown[-1] == 3000
 
 
