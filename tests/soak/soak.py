@@ -99,7 +99,7 @@ class Soak:
     def _put_down(self):
         if self.house.process.poll() is None:
             self.house.ended()
-        watch = endpoint.read_holder(self.house.home).watch
+        watch = endpoint.read_holder(self.house.home).watchdog
         if watch and resident(watch):
             os.kill(watch, signal.SIGTERM)
 
