@@ -276,7 +276,7 @@ class App:
             self.toolset,
             self.prompts,
             self.config.limits,
-            model.context_tokens,
+            model.context_tokens if model.base_url else 0,
             self.room.answer,
             writes=self.toolset.writes,
         )

@@ -322,3 +322,18 @@ class TurnHooks:
 
 
 NO_HOOKS = TurnHooks()
+
+
+# Somebody outside asks whether picoclaw is alive, and is answered without a model.
+
+HEARTBEAT_OK = "HEARTBEAT_OK"
+_MAX_CHECK_LENGTH = 40
+_CHECK_PHRASES = {"heartbeat", "heart beat", "heartbeat check", "health check", "healthcheck"}
+
+
+def is_check(text: str) -> bool:
+    """Tell whether a message asks for nothing but a sign of life."""
+    if len(text) > _MAX_CHECK_LENGTH:
+        return False
+    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
+    return " ".join(words).removesuffix(" please") in _CHECK_PHRASES

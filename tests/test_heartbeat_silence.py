@@ -2,7 +2,8 @@
 
 import pytest
 
-from picoclaw.automation.heartbeat import MAX_OK_LENGTH, is_check, is_ok
+from picoclaw.automation.heartbeat import MAX_OK_LENGTH, is_ok
+from picoclaw.messages import is_check
 
 SILENT = [
     "HEARTBEAT_OK",

@@ -223,6 +223,18 @@ class ContextBuilder:
             problems.append("mode coordinator: there is no tool to call sub-agents with, so it is as full")
         return BuiltContext(brief, sections, [*problems, *self.prompts.problems], taints)
 
+    def build_for_matcher(self, inbound: Inbound, now: datetime, *, once: bool = False) -> BuiltContext:
+        """Build what the built-in matcher needs, which reads no prompt: the message, and the names of the tools."""
+        names = self.app.toolset.names
+        allowed = self.guest_tools() if inbound.origin == "guest" else None
+        meeting = self.pages.read_onboarding(tidy=self.tidy) if is_owner(inbound.origin) and not once else ""
+        offered = names - {"skill_create", "skill_update", "pulse"} if meeting else names - {"first_run"}
+        header = prompts.format_header(self.prompts["moment"], now, (), ())
+        text = prompts.add_header(header, inbound.text)
+        problem = find_zone(self._fields("USER.md"))[1]
+        context = TurnContext("", text, offered if allowed is None else offered & allowed, None, "")
+        return BuiltContext(context, [], [problem] if problem else [], ())
+
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
     ) -> PromptFacts:

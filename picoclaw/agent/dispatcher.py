@@ -5,9 +5,20 @@ from collections.abc import Iterable, Sequence
 from picoclaw import claims
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.automation.heartbeat import HEARTBEAT_OK, is_check
 from picoclaw.errors import StoreError
-from picoclaw.messages import NO_HOOKS, Caller, Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
+from picoclaw.messages import (
+    HEARTBEAT_OK,
+    NO_HOOKS,
+    Caller,
+    Inbound,
+    Message,
+    Notice,
+    Turn,
+    TurnHooks,
+    Usage,
+    is_check,
+    is_owner,
+)
 from picoclaw.prompts import fill_template
 from picoclaw.records import dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
@@ -98,7 +109,11 @@ class Dispatcher:
             # in a group, the owner's turns are among them
             earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))
-        told = app.context_builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
+        builder = app.context_builder
+        if app.config.model.base_url:
+            told = builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
+        else:
+            told = builder.build_for_matcher(cleaned, now, once=hooks.once)
         model = told.brief.model or self._get_model(inbound.session)
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)

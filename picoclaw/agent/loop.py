@@ -46,6 +46,8 @@ Turns = Sequence[tuple[Message, ...]]
 class Agent:
     """What every turn needs. `prompts` are templates by name, `window` and `answer` tokens, `clock` seconds.
 
+    Without a `window` the provider is no model: it is given the names of the tools, and the whole conversation.
+
     `writes` tells whether a call changes files, so that doing it twice in a row can only be a slip.
     """
 
@@ -119,6 +121,8 @@ class Agent:
 
     def tools(self, talk: Conversation, brief: TurnContext) -> tuple[dict[str, Any], ...]:
         """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
+        if not self.window:
+            return tuple({"name": name} for name in sorted(brief.tools or self.toolset.names))
         shown = talk.shown()
         read_on, most = find_opened_tools(shown), split_window(self.window, self.answer).tools
         called = {call.name for message in shown for call in message.calls}
@@ -126,6 +130,8 @@ class Agent:
 
     def fit(self, talk: Conversation, brief: TurnContext) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
+        if not self.window:
+            return
         most, template = split_window(self.window, self.answer).request, self.prompts["shortened"]
         while talk.tokens(brief.system, tools := self.tools(talk, brief), brief.bytes_a_token) > most:
             while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
@@ -266,6 +272,8 @@ class _TurnRun:
     def ask_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
         prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
+        if not self.agent.window:  # the matcher makes nothing up
+            return False
         if not any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief)):
             return False
         values = find_unfounded_claims(answer.text, self.question, talk.shown(), self.brief.system)

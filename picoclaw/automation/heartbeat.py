@@ -545,18 +545,3 @@ class HeartbeatThread:
                 self._complained = str(error)
                 self._complain(f"heartbeats wait: {error}")
             return _RETRY_S
-
-
-# The other kind of heartbeat: somebody outside asks whether picoclaw is alive.
-
-HEARTBEAT_OK = "HEARTBEAT_OK"
-_MAX_CHECK_LENGTH = 40
-_CHECK_PHRASES = {"heartbeat", "heart beat", "heartbeat check", "health check", "healthcheck"}
-
-
-def is_check(text: str) -> bool:
-    """Tell whether a message asks for nothing but a sign of life."""
-    if len(text) > _MAX_CHECK_LENGTH:
-        return False
-    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
-    return " ".join(words).removesuffix(" please") in _CHECK_PHRASES

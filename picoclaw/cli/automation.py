@@ -10,7 +10,7 @@ from typing import Any
 from picoclaw.app import App
 from picoclaw.automation import rule_engine, rules
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.automation.heartbeat import HEARTBEAT_OK, HeartbeatCheck
+from picoclaw.automation.heartbeat import HeartbeatCheck
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
@@ -27,7 +27,7 @@ from picoclaw.cli.common import (
 )
 from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
-from picoclaw.messages import Turn
+from picoclaw.messages import HEARTBEAT_OK, Turn
 from picoclaw.store import history_migrations
 from picoclaw.store.heartbeats import HeartbeatRecord
 from picoclaw.store.jobs import Job
