@@ -1,5 +1,7 @@
 """One running picoclaw: joins its parts, makes the tools of this board and these settings, takes all apart again."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +13,9 @@ from typing import TYPE_CHECKING
 from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
 from picoclaw.agent.loop import Agent
-from picoclaw.agent.subagents import open_tasks, run_task_in_turn
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
-from picoclaw.hw.board import Board
-from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
 from picoclaw.messages import Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
@@ -27,25 +26,10 @@ from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest
 from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.security.redaction import Redactor
-from picoclaw.security.sandbox import build_environment
-from picoclaw.skills.library import SkillLibrary, list_home_tiers
-from picoclaw.skills.skill import SkillContext
-from picoclaw.store.approvals import Approval
-from picoclaw.store.tasks import Task, Tasks
 from picoclaw.stores import Stores, list_secrets
-from picoclaw.tools.cron import CronTool, list_command_words
-from picoclaw.tools.exec import ExecTools, bind_foreign_files
 from picoclaw.tools.files import CHECKLIST, FileTools
-from picoclaw.tools.history import SensorHistory
-from picoclaw.tools.memory import MemoryTools
-from picoclaw.tools.onboarding import FirstRunTool
-from picoclaw.tools.pulse import PulseTool
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.results import MessageTool, ResultTool
-from picoclaw.tools.rules import RuleTool
-from picoclaw.tools.skills import SkillTools
-from picoclaw.tools.subagents import SubagentTools
-from picoclaw.tools.web import WebFetchTool, WebSearchTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
@@ -54,19 +38,35 @@ from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_sh
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
+    from picoclaw.hw.board import Board
     from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
     from picoclaw.providers.chain import Chain, ModelLink
+    from picoclaw.skills.library import SkillLibrary
+    from picoclaw.skills.skill import SkillContext
+    from picoclaw.store.approvals import Approval
+    from picoclaw.store.tasks import Task, Tasks
 
 
 def make_tools(
-    app: "App", whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
+    app: App, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
 ) -> Iterator[object]:
     """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
 
     `whole` keeps long results, `zone` is the owner's, and `do` has a sub-agent's task done, None without a model.
     """
+    from picoclaw.tools.cron import CronTool, list_command_words
+    from picoclaw.tools.exec import ExecTools
+    from picoclaw.tools.history import SensorHistory
+    from picoclaw.tools.memory import MemoryTools
+    from picoclaw.tools.onboarding import FirstRunTool
+    from picoclaw.tools.pulse import PulseTool
+    from picoclaw.tools.rules import RuleTool
+    from picoclaw.tools.skills import SkillTools
+    from picoclaw.tools.subagents import SubagentTools
+    from picoclaw.tools.web import WebFetchTool, WebSearchTool
+
     config, home, stores = app.config, app.config.home, app.stores
     yield app.wiring.sensors()
     yield FileTools(
@@ -111,6 +111,8 @@ def make_tools(
 
 def _list_instruction_files(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
+    from picoclaw.skills.library import list_home_tiers
+
     names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
     tiers = [folder for _, folder in list_home_tiers(config.home)]
     return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
@@ -118,6 +120,8 @@ def _list_instruction_files(config: Config) -> tuple[Path, ...]:
 
 def _list_protected_files(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
+    from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
+
     pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, MEMORY_FOLDER))
     return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
 
@@ -164,6 +168,8 @@ class App:
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
+        from picoclaw.agent.subagents import run_task_in_turn
+
         whole = ResultTool(lambda: self.stores.results, self.room.result)
         do_now = partial(run_task_in_turn, self) if self.config.model.base_url else None
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
@@ -181,6 +187,8 @@ class App:
 
     def _accept(self, asked: CallRequest) -> None:
         """Take the files for the owner's that a person was shown with a call and has said yes to."""
+        from picoclaw.tools.exec import bind_foreign_files
+
         if asked.bound and (files := [one for one in self.stores.foreign_files.all() if os.path.lexists(one.path)]):
             every = bind_foreign_files(files).items() <= asked.bound.items()
             shown = [one for one in files if every or bind_foreign_files([one]).items() <= asked.bound.items()]
@@ -222,14 +230,14 @@ class App:
         """The configured models alone: what nobody has asked for is not answered by the matcher."""
         return self._chain(None)
 
-    def _chain(self, fallback: "Callable[[], IntentProvider] | None") -> "Chain":
+    def _chain(self, fallback: Callable[[], IntentProvider] | None) -> Chain:
         from picoclaw.providers.chain import Chain
 
         first, *then = self.links
         return Chain(first, fallback, then=then)
 
     @cached_property
-    def links(self) -> "tuple[ModelLink, ...]":
+    def links(self) -> tuple[ModelLink, ...]:
         """The configured models in their order; none of their servers is reached yet."""
         from picoclaw.providers.chain import build_links
 
@@ -245,13 +253,13 @@ class App:
             and is_shipped_onboarding(self.config.home)
         )
 
-    def _matcher(self) -> "IntentProvider":
+    def _matcher(self) -> IntentProvider:
         from picoclaw.intents.grammar import load_grammar, read_marks
         from picoclaw.intents.provider import IntentProvider
 
         home = self.config.home
 
-        def load(language: str = "en") -> "Grammar":
+        def load(language: str = "en") -> Grammar:
             files, english = list_intent_files(home, language), language == "en"
             cache = home / ("intents.cache" if english else f"intents-{language}.cache")
             return load_grammar(files, cache, read_intent_tables, translated=not english)
@@ -290,6 +298,8 @@ class App:
     @cached_property
     def library(self) -> SkillLibrary:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
+        from picoclaw.skills.library import SkillLibrary, list_home_tiers
+
         home = self.config.home
         library = SkillLibrary(list_home_tiers(home), home / "skills.cache" if home.is_dir() else None)
         library.refresh()
@@ -297,6 +307,9 @@ class App:
 
     def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
+        from picoclaw.security.sandbox import build_environment
+        from picoclaw.skills.skill import SkillContext
+
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
         return SkillContext(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
@@ -307,6 +320,8 @@ class App:
 
     @cached_property
     def subagent_tasks(self) -> Tasks:
+        from picoclaw.agent.subagents import open_tasks
+
         return open_tasks(self.stores.database, self.mark)
 
     def now(self) -> datetime:
@@ -325,12 +340,12 @@ class App:
         return self.compaction.settle(session, stop)
 
     @cached_property
-    def compaction(self) -> "Compaction":
+    def compaction(self) -> Compaction:
         from picoclaw.agent.compaction import Compaction
 
         return Compaction(self)
 
-    def maintenance_jobs(self, stop: Stop | None = None) -> "MaintenanceJobs":
+    def maintenance_jobs(self, stop: Stop | None = None) -> MaintenanceJobs:
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
         from picoclaw.maintenance.jobs import MaintenanceJobs
         from picoclaw.memory.dream import DreamModel

@@ -1,5 +1,7 @@
 """What outlasts the process: the database, the memory, and what they hold. Opened when it is first used."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -11,33 +13,31 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.memory import dream
-from picoclaw.memory.embedding import Embedder
-from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
 from picoclaw.security.untrusted import sanitize_name as plain_name
-from picoclaw.skills.skill import Skill
-from picoclaw.store import history_migrations
-from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History, Results
 from picoclaw.store.database import Database
-from picoclaw.store.foreign import ForeignFiles
-from picoclaw.store.heartbeats import LAST_CHAT_MARK
-from picoclaw.store.jobs import Jobs
 from picoclaw.store.ledger import Ledger, TokenCalibration
 from picoclaw.store.marks import Marks
-from picoclaw.store.pulse import Pulse
-from picoclaw.store.samples import Samples
 from picoclaw.store.sessions import Sessions
 from picoclaw.store.write_behind import TurnWriteBehind
 from picoclaw.window import split_window
 
 if TYPE_CHECKING:
+    from picoclaw.memory import dream
+    from picoclaw.memory.embedding import Embedder
+    from picoclaw.memory.memory import MemoryIndex
     from picoclaw.providers.ledger import UsageLedger
+    from picoclaw.skills.skill import Skill
+    from picoclaw.store.approvals import Approvals
+    from picoclaw.store.foreign import ForeignFiles
+    from picoclaw.store.jobs import Jobs
+    from picoclaw.store.pulse import Pulse
+    from picoclaw.store.samples import Samples
 
 
 def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -100,11 +100,15 @@ class Stores:
 
     @cached_property
     def approvals(self) -> Approvals:
+        from picoclaw.store.approvals import Approvals
+
         return Approvals(self.database)
 
     @cached_property
     def foreign_files(self) -> ForeignFiles:
         """The files that were written after others' words were read."""
+        from picoclaw.store.foreign import ForeignFiles
+
         return ForeignFiles(self.database)
 
     @cached_property
@@ -113,22 +117,32 @@ class Stores:
 
     @cached_property
     def jobs(self) -> Jobs:
+        from picoclaw.store.jobs import Jobs
+
         return Jobs(self.database)
 
     @cached_property
     def pulse(self) -> Pulse:
+        from picoclaw.store.pulse import Pulse
+
         return Pulse(self.database)
 
     @cached_property
     def history_database(self) -> Database:
+        from picoclaw.store import history_migrations
+
         return Database(self.config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:
+        from picoclaw.store.samples import Samples
+
         return Samples(self.history_database)
 
     @cached_property
     def memory(self) -> MemoryIndex:
+        from picoclaw.memory.memory import MemoryIndex, list_past_turns
+
         past = (lambda: list_past_turns(self.history)) if self.config.memory.messages else tuple
         config = self.config
         return MemoryIndex(config.home, config.workspace, self._embedder, past, config.memory.min_score)
@@ -143,7 +157,7 @@ class Stores:
         return embedder
 
     @cached_property
-    def ledger(self) -> "UsageLedger":
+    def ledger(self) -> UsageLedger:
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
         from picoclaw.providers.ledger import UsageLedger
 
@@ -211,6 +225,8 @@ class Stores:
 
     def record_answer(self, inbound: Inbound) -> None:
         """Note which chat the owner uses, as far as the disk lets us, and wake the scheduler if there is reason to."""
+        from picoclaw.store.heartbeats import LAST_CHAT_MARK
+
         if is_owner(inbound.origin):
             with suppress(StoreError):
                 Marks(self.database).set(LAST_CHAT_MARK, inbound.session)
@@ -233,6 +249,8 @@ class Stores:
 
     def overlong(self, skills: Iterable[Skill]) -> list[str]:
         """What has grown too long since a model heard of it; nothing when the disk fails."""
+        from picoclaw.memory import dream
+
         try:
             self._long = dream.find_overlong(self.config.workspace, self.pulse, skills)
             return [str(part) for part in dream.find_new_overlong(self._long, Marks(self.database))]
@@ -241,6 +259,8 @@ class Stores:
 
     def record_overlong_told(self) -> None:
         """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
+        from picoclaw.memory import dream
+
         if self._long is not None:
             with suppress(StoreError):
                 dream.mark_overlong(self._long, Marks(self.database))

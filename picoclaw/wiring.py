@@ -1,5 +1,7 @@
 """What hangs on the board: parts, declared outputs and the tools for them. What a verb does not use is not made."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
@@ -7,18 +9,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.config import Config
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
-from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.records import dataclass
-from picoclaw.tools.sensors import SensorAddTool, SensorTools
-from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
+    from picoclaw.config import Config
+    from picoclaw.hw.board import Board
     from picoclaw.outputs.client import OutputsClient
+    from picoclaw.tools.sensors import SensorTools
 
 STOP_WORDS = {
     *("stop", "please stop", "stop it", "stop now", "emergency stop"),
@@ -42,8 +43,10 @@ class Wiring:
         return hw_drivers.Drivers(self.board, self._chip)
 
     @cached_property
-    def outputs(self) -> "OutputsClient | None":
+    def outputs(self) -> OutputsClient | None:
         """The client of the supervisor of the declared outputs, if there are any."""
+        from picoclaw.workspace import find_outputs_file
+
         if not find_outputs_file(self.config.home).exists():
             return None
         from picoclaw.outputs.client import OutputsClient
@@ -64,6 +67,8 @@ class Wiring:
 
     def list_names(self) -> Collection[str]:
         """List what the owner has given names to: sensors and outputs."""
+        from picoclaw.workspace import find_outputs_file
+
         outputs: Collection[str] = ()
         if (file := find_outputs_file(self.config.home)).exists():
             from picoclaw.outputs.config import load_outputs
@@ -96,6 +101,8 @@ class Wiring:
         return frozenset(ours | theirs | family_28)
 
     def sensors(self) -> SensorTools:
+        from picoclaw.tools.sensors import SensorTools
+
         return SensorTools(self.board, self.wired, self.drivers, str(self.config.home))
 
     def measured(self) -> dict[str, list[str]]:
@@ -106,6 +113,8 @@ class Wiring:
 
     def buses(self) -> Iterator[object]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
+        from picoclaw.tools.sensors import SensorAddTool
+
         where = hw_drivers.list_driver_folders(self.config.home)
         board, wired, owned = self.board, self.wired, self.outputs.parts() if self.outputs else {}
         ports = [port for port in board.ports() if not port.used_by]

@@ -1,5 +1,7 @@
 """What a model is told at the beginning of a turn: gathers the facts, and leaves the wording to the templates."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time
@@ -10,42 +12,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from picoclaw import prompts, window
-from picoclaw.agent import workflow
-from picoclaw.config import Config
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.hw import health
-from picoclaw.hw.board import Board
-from picoclaw.memory import notes as memory_notes
-from picoclaw.memory.entries import is_tainted, remove_tainted
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is_owner
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
-from picoclaw.security.approvals import ApprovalManager
-from picoclaw.security.policy_file import PolicyLoader
-from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.skill import (
-    Skill,
-    SkillContext,
-    describe_unmet_needs,
-    find_triggered,
-    fits_prompt,
-    format_listing,
-)
-from picoclaw.store.tasks import Task, Tasks
-from picoclaw.stores import Stores
 from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone
-from picoclaw.tools.registry import Toolset
 from picoclaw.window import count_tool_bytes
-from picoclaw.wiring import Wiring
 from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.agent.loop import Agent
     from picoclaw.automation.checklist import Checklist
+    from picoclaw.config import Config
+    from picoclaw.hw.board import Board
     from picoclaw.providers.chain import ModelLink
+    from picoclaw.security.approvals import ApprovalManager
+    from picoclaw.security.policy_file import PolicyLoader
+    from picoclaw.skills.library import SkillLibrary
+    from picoclaw.skills.skill import Skill, SkillContext
+    from picoclaw.store.tasks import Task, Tasks
+    from picoclaw.stores import Stores
+    from picoclaw.tools.registry import Toolset
+    from picoclaw.wiring import Wiring
 
 _GUEST_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
 TOOLS_FOR_SUBAGENTS = ("exec", "i2c", "spi", "serial")
@@ -92,13 +83,13 @@ class AgentApp(Protocol):
     @property
     def subagent_tasks(self) -> Tasks: ...
     @property
-    def links(self) -> "tuple[ModelLink, ...]": ...
+    def links(self) -> tuple[ModelLink, ...]: ...
     @property
-    def context_builder(self) -> "ContextBuilder": ...
+    def context_builder(self) -> ContextBuilder: ...
     @property
-    def agent(self) -> "Agent": ...
+    def agent(self) -> Agent: ...
     @property
-    def light_agent(self) -> "Agent": ...
+    def light_agent(self) -> Agent: ...
     def skill_context(self) -> SkillContext: ...
     def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool: ...
     def now(self) -> datetime: ...
@@ -156,6 +147,10 @@ class ContextBuilder:
         `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
         model holds it: what a model is told does not depend on that.
         """
+        from picoclaw.memory.entries import is_tainted
+        from picoclaw.skills.library import BUILT_IN
+        from picoclaw.skills.skill import describe_unmet_needs, find_triggered
+
         app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
         app.library.refresh()
         here = app.skill_context()
@@ -238,6 +233,9 @@ class ContextBuilder:
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
     ) -> PromptFacts:
+        from picoclaw.hw import health
+        from picoclaw.skills.skill import format_listing
+
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
@@ -271,10 +269,12 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
+        from picoclaw.skills.skill import fits_prompt, format_listing
+
         listing = prompts.count_bytes(format_listing(skills))
         return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
 
-    def checklist(self) -> "Checklist":
+    def checklist(self) -> Checklist:
         """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
         from picoclaw.automation.checklist import parse_checklist
 
@@ -339,6 +339,8 @@ class ContextBuilder:
 
     def _remembered(self, earlier: Sequence[tuple[Message, ...]], now: datetime) -> tuple[list[str], list[str]]:
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
+        from picoclaw.memory import notes as memory_notes
+
         most = min(self.config.memory.notes_chars, self._room.head)
         notes = memory_notes.read_recent_notes(self.config.workspace, now.date())
         lines = memory_notes.format_note_lines(notes if self.foreign else map(_strip_tainted, notes), most)
@@ -351,6 +353,8 @@ class ContextBuilder:
 
         None when the disk fails.
         """
+        from picoclaw.agent import workflow
+
         tasks: Sequence[Task] = self.needed or ()
         if self.needed is None and (self.config.home / "state.db").exists():
             with suppress(StoreError):
@@ -365,6 +369,8 @@ class ContextBuilder:
 
     def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
+        from picoclaw.memory.entries import is_tainted
+
         tasks, changed = self.app.stores.tasks() if mode in _FULL_MODES else ("", None)
         if changed is None:
             return []
@@ -397,6 +403,8 @@ def _clean_name(name: str) -> str:
 
 
 def _strip_tainted(page: Page) -> Page:
+    from picoclaw.memory.entries import remove_tainted
+
     return page._replace(text=remove_tainted(page.text))
 
 

@@ -1,9 +1,10 @@
 """Answers everything that comes in, one by one: a chat line, a command, a due job, a heartbeat."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-from picoclaw import claims
-from picoclaw.agent.context import AgentApp
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
 from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.errors import StoreError
 from picoclaw.messages import (
@@ -22,9 +23,11 @@ from picoclaw.messages import (
 from picoclaw.prompts import fill_template
 from picoclaw.records import dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
-from picoclaw.store.approvals import Approval
 from picoclaw.store.write_behind import UnsavedTurn
-from picoclaw.tools.registry import list_texts
+
+if TYPE_CHECKING:
+    from picoclaw.agent.context import AgentApp
+    from picoclaw.store.approvals import Approval
 
 _NOT_STORED_NOTICE = "turns are not being kept"
 BY_COMMAND = "command"
@@ -100,6 +103,8 @@ class Dispatcher:
         return _make_turn(inbound, all(one.state == "done" for one in made.each), plainly, by=BY_COMMAND)
 
     def _run_turn(self, inbound: Inbound, hooks: TurnHooks, made: Approval | None = None) -> Turn:
+        from picoclaw.tools.registry import list_texts
+
         app, stores, now = self.app, self.app.stores, self.app.now()
         agent = app.light_agent if inbound.origin == "heartbeat" else app.agent
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
@@ -216,6 +221,8 @@ def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # 
 
 def _keep_spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
     """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
+    from picoclaw import claims
+
     said = [message._replace(text=claims.strip_context(message.text)) for message in turn if message.role == "user"]
     answer = [message for message in turn if message.role == "assistant"][-1:]
     return (*said, *(Message("assistant", message.text) for message in answer))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from picoclaw.agent.conversation import Conversation, HistoryView
-from picoclaw.claims import find_unfounded_claims, strip_context
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
 from picoclaw.messages import (
@@ -271,6 +270,8 @@ class _TurnRun:
 
     def ask_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
+        from picoclaw.claims import find_unfounded_claims, strip_context
+
         prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
         if not self.agent.window:  # the matcher makes nothing up
             return False

@@ -1,19 +1,23 @@
 """Delivery: takes messages from the outbox to their channels, and writes down later what a full disk refused."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from typing import TYPE_CHECKING
 
-from picoclaw.automation.jobs import format_message
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.records import NamedTuple
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.times import format_duration
+
+if TYPE_CHECKING:
+    from picoclaw.store.inbox import Inbox
+    from picoclaw.store.outbox import Outbox, OutboxMessage
 
 _MAX_PENDING_WRITES, _MAX_KNOWN_IDS = 500, 200
 WriteAction = Callable[[], object]
@@ -296,6 +300,8 @@ def _group_equal_texts(messages: Sequence[OutboxMessage]) -> list[list[OutboxMes
 
 def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo | None = None) -> OutboxMessage:
     """Word one message, or make one of many, with times in the owner's `zone`."""
+    from picoclaw.automation.jobs import format_message
+
     last = max(messages, key=lambda message: message.number)
     if len(messages) == 1:
         return last._replace(text=format_message(last, last.session, now))

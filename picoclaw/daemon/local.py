@@ -1,5 +1,7 @@
 """The daemon of one chat, within the chat's process, where no other runs: the same queue, without socket and inbox."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -7,26 +9,21 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from picoclaw.agent.dispatcher import BY_COMMAND
-from picoclaw.agent.subagents import WorkerPool, is_held_elsewhere
 from picoclaw.app import App
-from picoclaw.automation.jobs import format_message
 from picoclaw.automation.wakeup import Wakeup, wake_all
-from picoclaw.channels.channel import approval_to_json, event_to_json, turn_to_json
 from picoclaw.daemon.queue import MessageQueue
 from picoclaw.daemon.signals import TurnStopper, block_signals
-from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.files import explain_os_error
-from picoclaw.hw import health
 from picoclaw.messages import Event as TurnEvent
 from picoclaw.messages import ToolRun, Turn, TurnHooks
-from picoclaw.store.approvals import Approval
 from picoclaw.store.conversations import get_process_identity
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import Outbox, OutboxMessage
-from picoclaw.store.tasks import Task
 
 if TYPE_CHECKING:
     from picoclaw.channels.ipc import IpcConnection
+    from picoclaw.store.approvals import Approval
+    from picoclaw.store.inbox import InboxMessage
+    from picoclaw.store.outbox import OutboxMessage
+    from picoclaw.store.tasks import Task
 
 ChatEvent = dict[str, Any]
 
@@ -51,6 +48,8 @@ class LocalDaemon(MessageQueue):
 
     def __init__(self, app: App, session: str, leaving: Event, note: Callable[[str], None], who: str = "") -> None:
         """`leaving` is set when the program ends in a hurry; `note` prints a line on stderr; `who` asks."""
+        from picoclaw.daemon.watchdog import ThreadDeadlines
+
         super().__init__(app, None, TurnStopper(), ThreadDeadlines(), note)
         self.drain()
         self._session, self._who, self._leaving, self._once = session, who, leaving, False
@@ -69,6 +68,8 @@ class LocalDaemon(MessageQueue):
         return TurnHooks(lambda text: self._show({"say": text}), self._listen, once=self._once)
 
     def _listen(self, event: TurnEvent | ToolRun) -> None:
+        from picoclaw.channels.channel import event_to_json
+
         if described := event_to_json(event):
             self._show(described)
 
@@ -78,6 +79,8 @@ class LocalDaemon(MessageQueue):
 
     def show_end(self, _arrived: InboxMessage, turn: Turn, _reply: str, /) -> bool:
         """Show how a turn has ended."""
+        from picoclaw.channels.channel import turn_to_json
+
         notice = {"mark": self.mark(turn), "notice": turn.notice.text, "failed": turn.notice.failed}
         self._end = turn_to_json(turn, turn.reply, simulated=self.simulated) | notice
         self._show({"end": self._end})
@@ -93,6 +96,8 @@ class LocalDaemon(MessageQueue):
         return self._end
 
     def _show_question(self, approval: Approval) -> None:
+        from picoclaw.channels.channel import approval_to_json
+
         if approval.is_new:
             self._show({"question": approval_to_json(approval)})
 
@@ -124,6 +129,7 @@ class LocalDaemon(MessageQueue):
     def attend(self, terminal: ChatTerminal) -> Iterator[str]:
         """Open the chat, with what goes on beside it; gives who answers, on which board."""
         from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
+        from picoclaw.hw import health
 
         self._terminal, self._show, app = terminal, terminal.show, self.app
         with ExitStack() as stack:
@@ -154,6 +160,8 @@ class LocalDaemon(MessageQueue):
 
     def send(self, text: str) -> None:
         """Take a line that is typed; from any thread."""
+        from picoclaw.store.inbox import InboxMessage
+
         self.post(InboxMessage(self._session, text, self._who))
 
     def end(self) -> None:
@@ -184,7 +192,7 @@ def finish_subagents(
     note: Callable[[str], None],
     *,
     at_end: bool = False,
-    line: "IpcConnection | None" = None,
+    line: IpcConnection | None = None,
     leaving: Event | None = None,
 ) -> bool:
     """Have the tasks of a chat done, here or by the daemon at the other end of a `line`, and tell the reports.
@@ -193,6 +201,9 @@ def finish_subagents(
     later; False when they were left here. What they had switched on goes off when the program is `leaving`. Raises
     StoreError and OSError.
     """
+    from picoclaw.automation.jobs import format_message
+    from picoclaw.store.outbox import Outbox
+
     outbox = Outbox(app.stores.database)
     held: list[OutboxMessage] = []
     told = 0
@@ -226,7 +237,7 @@ def finish_subagents(
 
 
 def _follow(
-    app: App, session: str, line: "IpcConnection", report: Callable[[], None], note: Callable[[str], None]
+    app: App, session: str, line: IpcConnection, report: Callable[[], None], note: Callable[[str], None]
 ) -> bool:
     """Wait for the tasks that a daemon has done; False when Ctrl-C or the end of the daemon ends that."""
     with closing(Wakeup(app.config.home)) as wakeup, suppress(KeyboardInterrupt):
@@ -254,6 +265,8 @@ def _run_tasks(
     note: Callable[[str], None],
     leaving: Event | None = None,
 ) -> bool:
+    from picoclaw.agent.subagents import WorkerPool, is_held_elsewhere
+
     def list_left() -> list[Task]:
         return [task for task in app.subagent_tasks.unfinished() if is_wanted(task) and not is_held_elsewhere(task)]
 

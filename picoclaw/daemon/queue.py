@@ -1,24 +1,28 @@
 """The queue of messages: what channels post is answered one by one; what a dead daemon has left is settled first."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from picoclaw.agent.subagents import has_pending_tasks
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
-from picoclaw.channels.channel import Channel, PostMessage
-from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction, WriteBehindQueue
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.records import replace
-from picoclaw.store.inbox import RETRIED, Inbox, InboxMessage, InterruptedMessage
-from picoclaw.store.outbox import OutboxMessage
+
+if TYPE_CHECKING:
+    from picoclaw.channels.channel import Channel, PostMessage
+    from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction
+    from picoclaw.store.inbox import Inbox, InboxMessage, InterruptedMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
 _MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
@@ -45,6 +49,8 @@ def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> No
 
 def _explain_no_retry(found: InterruptedMessage) -> str:
     """Say why it must not be answered a second time, '' when it may."""
+    from picoclaw.store.inbox import RETRIED
+
     if found.within > 0:
         return ""
     if found.within == RETRIED:
@@ -70,6 +76,8 @@ class MessageQueue:
         note: Callable[[str], None],
     ) -> None:
         """Without `boxes` nothing that arrives is kept. `note` is told in a line what went wrong."""
+        from picoclaw.daemon.delivery import WriteBehindQueue
+
         self.app, self.stopper, self.progress, self.note = app, stopper, progress, note
         self._boxes = boxes
         self.writes = WriteBehindQueue(boxes.lock if boxes else threading.RLock(), note)
@@ -334,6 +342,8 @@ class MessageQueue:
 
     def _write_or_send(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
         """Have a text told by the outbox, by `keep`; at once where the disk takes nothing, and then `told` is kept."""
+        from picoclaw.store.outbox import OutboxMessage
+
         if not self.writes.write(keep) and text:
             self.writes.replace(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice
             try:

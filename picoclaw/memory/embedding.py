@@ -18,7 +18,6 @@ from picoclaw.config import Config
 from picoclaw.config.tables import redact_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable, explain_syntax
 from picoclaw.files import explain_os_error
-from picoclaw.providers.retry import make_error, read_status
 from picoclaw.resources import find_shipped
 from picoclaw.security.redaction import StreamMask
 
@@ -163,6 +162,8 @@ class RemoteEmbedder:
 
 def _list_rows(answer: Any, count: int, *, is_ollama: bool) -> list[Any]:
     """The vectors of an answer in the order of the texts, whatever they hold. Raises ProviderError."""
+    from picoclaw.providers.retry import make_error, read_status
+
     answer = answer if isinstance(answer, dict) else {}
     if answer.get("error"):  # in spite of its status
         raise make_error(read_status(answer["error"]), answer)

@@ -1,5 +1,7 @@
 """The one door to the index: what is remembered is brought up to date, given vectors, and found."""
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,10 +9,9 @@ from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.errors import ProviderError, StoreError
-from picoclaw.memory import versions
-from picoclaw.memory.embedding import Embedder, RateLimitedEmbedder, quantise
 from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry
 from picoclaw.memory.files import Document, MemoryFiles
 from picoclaw.memory.index import IndexFile, MemoryRow, Progress, SyncResult, ignore_progress
@@ -27,6 +28,9 @@ from picoclaw.memory.search import (
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
 from picoclaw.store.conversations import History
 from picoclaw.text import pattern
+
+if TYPE_CHECKING:
+    from picoclaw.memory.embedding import Embedder, RateLimitedEmbedder
 
 _EMBED_IN_SEARCH_S, _QUICK_REQUEST_S = 0.3, 1.0
 """How long a search embeds what is new before it looks, if the last request was so quick."""
@@ -114,6 +118,8 @@ class MemoryIndex:
 
     def forget(self, text: str) -> None:
         """Keep nothing of what was taken out of the notes, neither here nor in earlier MEMORY.md. Raises StoreError."""
+        from picoclaw.memory import versions
+
         versions.forget_versions(self.home, text)
         self._index.purge()
 
@@ -175,6 +181,8 @@ class MemoryIndex:
 
     def _embed(self, index: IndexFile, seconds: float | None, progress: Progress = ignore_progress) -> int:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
+        from picoclaw.memory.embedding import quantise
+
         embedder = self._get_embedder()
         if embedder is None or self._is_complete(index, embedder):
             return 0
@@ -205,6 +213,8 @@ class MemoryIndex:
                 return
 
     def _get_embedder(self) -> RateLimitedEmbedder | None:
+        from picoclaw.memory.embedding import RateLimitedEmbedder
+
         if self._embedder is None:
             self._embedder_problem = ""
             try:
