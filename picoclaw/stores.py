@@ -19,11 +19,10 @@ from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
 from picoclaw.security.untrusted import sanitize_name as plain_name
-from picoclaw.store.conversations import History, Results
+from picoclaw.store.conversations import History, Results, find_summary
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import Ledger, TokenCalibration
 from picoclaw.store.marks import Marks
-from picoclaw.store.sessions import Sessions
 from picoclaw.store.write_behind import TurnWriteBehind
 from picoclaw.window import split_window
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from picoclaw.store.jobs import Jobs
     from picoclaw.store.pulse import Pulse
     from picoclaw.store.samples import Samples
+    from picoclaw.store.sessions import Sessions
 
 
 def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -92,6 +92,8 @@ class Stores:
 
     @cached_property
     def sessions(self) -> Sessions:
+        from picoclaw.store.sessions import Sessions
+
         return Sessions(self.database)
 
     @cached_property
@@ -170,7 +172,7 @@ class Stores:
         """
         unsaved = self.write_behind.turns(session)
         try:
-            turns, summary = self.history.numbered(session), self.sessions.summary(session)
+            turns, summary = self.history.numbered(session), find_summary(self.database, session)
             acts, said = self.history.unknown_acts(session), summary.text if summary else ""
         except (StoreDamaged, StoreNewer):
             raise

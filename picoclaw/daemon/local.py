@@ -13,6 +13,7 @@ from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup, wake_all
 from picoclaw.daemon.queue import MessageQueue
 from picoclaw.daemon.signals import TurnStopper, block_signals
+from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Event as TurnEvent
 from picoclaw.messages import ToolRun, Turn, TurnHooks
@@ -119,7 +120,12 @@ class LocalDaemon(MessageQueue):
             return
         lines, app = self.app.settle(self._session), self.app
         if "database" in vars(app.stores):
-            lines += app.maintenance_jobs().daily(app.now())
+            from picoclaw.store.retention import prune_daily
+
+            try:
+                prune_daily(app.stores.database, app.now(), app.config.sessions.keep_days, app.config.sessions.keep_mb)
+            except StoreError as error:
+                lines.append(f"old conversations could not be deleted: {error}")
         for line in lines:
             self.note(line)
 

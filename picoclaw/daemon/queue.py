@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from picoclaw.agent.subagents import has_pending_tasks
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.watchdog import ThreadDeadlines
@@ -126,6 +125,8 @@ class MessageQueue:
 
     def has_tasks(self, session: str) -> bool:
         """Tell whether subagents of a chat have still to work or to report."""
+        from picoclaw.agent.subagents import has_pending_tasks
+
         return has_pending_tasks(lambda: self.app.subagent_tasks, session)
 
     def wake_delivery(self) -> None:

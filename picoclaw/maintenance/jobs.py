@@ -24,20 +24,17 @@ from picoclaw.security.redaction import Redactor
 from picoclaw.skills.skill import Skill
 from picoclaw.store import retention
 from picoclaw.store.database import Database
-from picoclaw.store.ledger import Ledger
 from picoclaw.store.marks import Marks
 from picoclaw.store.pulse import Pulse
 
 if TYPE_CHECKING:
     from picoclaw.memory.dream import Dream, DreamModel
 
-_NIGHT, _REVIEWED, _PRUNED = "dream.day", "review.at", "pruned.day"
+_NIGHT, _REVIEWED = "dream.day", "review.at"
 _REST_S = 60.0
 _REFRESH_S, _REFRESH_LEFT_S = 900.0, 120.0
 _LONGEST_REFRESH_S = 5.0
 _PRUNE_S = 86_400.0
-_CLOCK_IS_SET = 2024
-"""A board without a battery begins in an earlier year, and learns the time from the network."""
 
 _MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
 
@@ -74,7 +71,7 @@ class MaintenanceJobs:
     def next_due(self, now: datetime) -> datetime:
         """Return when there may be something to do; `now` if there is. Raises StoreError."""
         found = [self._index_due(now)]
-        if now.year >= _CLOCK_IS_SET:
+        if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
             found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
         due = min(found, key=lambda moment: moment.timestamp())
         rest = _later(self._rested, _REST_S, now)
@@ -86,7 +83,7 @@ class MaintenanceJobs:
         told: list[str] = []
         try:
             told += self._index(now)
-            if now.year >= _CLOCK_IS_SET:
+            if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
                 told += self._night(now)
                 told += self._review(now)
                 told += self._prune(now)
@@ -95,26 +92,13 @@ class MaintenanceJobs:
             told += self._once(f"the memory could not be looked after: {error}")
         return told
 
-    def daily(self, now: datetime) -> list[str]:
-        """Let go of conversations once a day, for those who answer and leave; returns what went wrong."""
-        today = str(now.date())
-        try:
-            before = self._marks.get(_PRUNED)
-            if before == today or now.year < _CLOCK_IS_SET or not self._marks.moved(_PRUNED, before, today):
-                return []
-        except StoreError as error:
-            return self._once(f"old conversations could not be deleted: {error}")
-        return self._prune(now)
-
     def _prune(self, now: datetime) -> list[str]:
         """Let go of conversations that are kept no longer, as the settings say and without a word."""
         if not _is_due(_later(self._pruned, _PRUNE_S, now), now):
             return []
         self._pruned, limits = now, self.config.sessions
         try:
-            retention.prune_conversations(self.database(), now, limits.keep_days, limits.keep_mb)
-            Ledger(self.database).prune()
-            retention.shrink(self.database())
+            retention.prune(self.database(), now, limits.keep_days, limits.keep_mb)
         except StoreError as error:
             return self._once(f"old conversations could not be deleted: {error}")
         return []

@@ -4,23 +4,26 @@ Runs in the dispatcher's thread: a channel on which the owner presses a button p
 in their name, as if they had typed it. Quoted text and models cannot reach this.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
-from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
-from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.marks import Marks
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset
+
+if TYPE_CHECKING:
+    from picoclaw.store.approvals import Approval, Approvals
 
 MAX_QUESTION_CHARS = 60_000
 """Characters; a chat takes them in some fifteen messages."""
@@ -182,6 +185,8 @@ class ApprovalManager:
 
     def _pick_chat(self, caller: Caller) -> str:
         """The chat to ask the owner in: the caller's if that is the owner, else where the owner wrote last."""
+        from picoclaw.store.heartbeats import LAST_CHAT_MARK
+
         if is_owner(caller.origin):
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from picoclaw.messages import Message, Role, ToolCall, Turn
+from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
 from picoclaw.store.marks import get_mark, set_mark
@@ -58,6 +59,25 @@ _SELECT_ALL_TURNS = """
 
 TransactionWrapper = Callable[[AbstractContextManager[StoreConnection]], AbstractContextManager[StoreConnection]]
 """Gives a transaction back as one that keeps something else as well."""
+
+
+_SELECT_SUMMARY = """
+    SELECT text, upto, summaries.at FROM summaries JOIN sessions ON sessions.id = session
+    WHERE key = ? AND ended = '' ORDER BY summaries.id DESC LIMIT 1
+"""
+
+
+class Summary(NamedTuple):
+    """What was said in a conversation up to the turn `upto`, that one included; `at` is when it was written."""
+
+    text: str
+    upto: int
+    at: str
+
+
+def find_summary(database: Database, key: str) -> Summary | None:
+    """Return the newest summary of a chat's open conversation. Raises StoreError."""
+    return next((Summary(*row) for row in database.select(_SELECT_SUMMARY, key)), None)
 
 
 class History(Table):

@@ -12,10 +12,15 @@ from itertools import accumulate
 
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database, StoreConnection
+from picoclaw.store.ledger import Ledger
+from picoclaw.store.marks import Marks
 
 REFERENCE_TURNS = 20
 """Newest turns of the chats by whose date age is counted: a board that was in a drawer, or whose date is wrong for an
 hour, loses nothing."""
+
+FIRST_PLAUSIBLE_YEAR = 2024
+"""A board without a battery begins in an earlier year, and learns the time from the network."""
 
 _BATCH_SIZE = 200
 _JOB_RUN_DAYS, _MAX_JOB_RUNS, _MAX_HEARTBEAT_TURNS = 7, 3, 50
@@ -82,6 +87,21 @@ class PruneResult(NamedTuple):
     turns: int = 0
     messages: int = 0
     results: int = 0
+
+
+def prune_daily(database: Database, now: datetime, days: int, mb: float) -> None:
+    """Prune once a day, for a process that answers and leaves. Raises StoreError."""
+    marks, name, today = Marks(database), "pruned.day", str(now.date())
+    before = marks.get(name)
+    if before != today and now.year >= FIRST_PLAUSIBLE_YEAR and marks.moved(name, before, today):
+        prune(database, now, days, mb)
+
+
+def prune(database: Database, now: datetime, days: int, mb: float) -> None:
+    """Delete conversations and usage records that are kept no longer, and shrink the file. Raises StoreError."""
+    prune_conversations(database, now, days, mb)
+    Ledger(lambda: database).prune()
+    shrink(database)
 
 
 def prune_conversations(

@@ -10,9 +10,11 @@ from picoclaw.records import NamedTuple
 from picoclaw.store import tasks
 from picoclaw.store.conversations import (
     VISIBLE_TURNS,
+    Summary,
     decode_calls,
     ensure_open_conversation,
     find_open_conversation,
+    find_summary,
     get_process_identity,
     group_by_turn,
     is_process_alive,
@@ -171,10 +173,6 @@ def sum_provider_usage(connection: StoreConnection, now: datetime, key: str | No
 # A chat, named by its key, has any number of conversations; the one that did not end is open. Everything here is about
 # that one, and one transaction, so that another process which does the same at the same time is either first or second.
 
-_SELECT_SUMMARY = """
-    SELECT text, upto, summaries.at FROM summaries JOIN sessions ON sessions.id = session
-    WHERE key = ? AND ended = '' ORDER BY summaries.id DESC LIMIT 1
-"""
 _SELECT_UNSUMMARISED = """
     SELECT turns.id, role, text, calls, call_id FROM turns JOIN messages ON turn = turns.id
     WHERE session = ?1 AND NOT undone
@@ -193,14 +191,6 @@ _END_CONVERSATION = """
 """
 
 
-class Summary(NamedTuple):
-    """What was said in a conversation up to the turn `upto`, that one included; `at` is when it was written."""
-
-    text: str
-    upto: int
-    at: str
-
-
 class Sessions(Table):
     """The conversations of every chat."""
 
@@ -208,7 +198,7 @@ class Sessions(Table):
 
     def summary(self, key: str) -> Summary | None:
         """Return the newest summary of the open conversation."""
-        return next((Summary(*row) for row in self._database.select(_SELECT_SUMMARY, key)), None)
+        return find_summary(self._database, key)
 
     def unsummarised(self, key: str) -> list[tuple[int, tuple[Message, ...]]]:
         """Return the numbered turns that no summary holds, also those that a model is not shown any more."""
