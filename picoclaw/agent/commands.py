@@ -158,7 +158,8 @@ _NO_MODEL = "No model is configured: base_url under [model] in config.toml, or P
 
 def show_context(chat: CommandContext, _rest: str) -> CommandResult:
     """Tell what the next request is made of, in tokens, as far as it is known before it is said."""
-    agent, ratio = chat.app.agent, chat.stores.bytes_a_token(chat.model)
+    agent = replace(chat.app.agent, window=chat.app.config.model.context_tokens)  # also where none is configured
+    ratio = chat.stores.bytes_a_token(chat.model)
     earlier, acts, summary, _ = chat.stores.load_history(chat.key)
     builder = replace(chat.app.context_builder, tidy=False)  # nothing is changed by it
     told = builder.build(Inbound(chat.key, ""), earlier, [act for _, act in acts], chat.now)

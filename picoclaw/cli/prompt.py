@@ -78,8 +78,9 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     model = app.config.model
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
-    talk = app.agent.open_conversation(brief, earlier)
-    tools = app.agent.tools(talk, brief)
+    agent = replace(app.agent, window=model.context_tokens)  # also where none is configured
+    talk = agent.open_conversation(brief, earlier)
+    tools = agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
     write = anthropic.build_messages_body if model.api == "anthropic" else openai.build_body
