@@ -218,12 +218,15 @@ class App:
     def provider(self) -> Provider:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
-            return self._matcher()
+            return self.make_matcher()
         from picoclaw.intents.provider import OnboardingProvider
 
-        return OnboardingProvider(
-            self._chain(self._matcher), self._matcher, self.is_onboarding_led, lambda: self.prompts["invitation"]
-        )
+        model: Provider = self._chain(self.make_matcher)
+        if self.config.model.is_small:
+            from picoclaw.agent.small import SmallProvider
+
+            model = SmallProvider(self.models, self.make_matcher, self.prompts)
+        return OnboardingProvider(model, self.make_matcher, self.is_onboarding_led, lambda: self.prompts["invitation"])
 
     @cached_property
     def models(self) -> Provider:
@@ -249,11 +252,11 @@ class App:
 
         return (
             bool(self.config.model.base_url)
-            and is_onboarding_dropped(turns)
+            and (self.config.model.is_small or is_onboarding_dropped(turns))
             and is_shipped_onboarding(self.config.home)
         )
 
-    def _matcher(self) -> IntentProvider:
+    def make_matcher(self) -> IntentProvider:
         from picoclaw.intents.grammar import load_grammar, read_marks
         from picoclaw.intents.provider import IntentProvider
 
@@ -284,7 +287,7 @@ class App:
             self.toolset,
             self.prompts,
             self.config.limits,
-            model.context_tokens if model.base_url else 0,
+            0 if model.is_small or not model.base_url else model.context_tokens,
             self.room.answer,
             writes=self.toolset.writes,
         )
@@ -293,7 +296,7 @@ class App:
     def light_agent(self) -> Agent:
         """The loop for a heartbeat: tight limits, and no matcher, which would take a line of the list for a wish."""
         limits = replace(HEARTBEAT_LIMITS, result_chars=self.config.limits.result_chars)
-        return replace(self.agent, provider=self.models, limits=limits)
+        return replace(self.agent, provider=self.models, limits=limits, window=self.config.model.context_tokens)
 
     @cached_property
     def library(self) -> SkillLibrary:

@@ -70,6 +70,20 @@ _SENTENCE = pattern(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE = pattern(r"[,;(]\s|\swhich\s|\s[-–—]\s", re.IGNORECASE)
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d(?::\d\d)?\b")
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
+_DIGITS = pattern(r"[:-](?=\d)")
+_LETTERS = pattern(r"[a-z]+")
+_WORDS: dict[str, float] = {
+    **{
+        word: at + 1 for at, word in enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
+    },
+    "a": 1, "half": 30, "quarter": 15, "quarters": 15, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40,
+    "fifty": 50, "sixty": 60, "ninety": 90, "hour": 60, "hours": 60, "noon": 12, "midnight": 0, "dozen": 12,
+}
+_PROMISE = pattern(
+    r"\bI(?:'ll| will| am going to|'ve| have| just)? (?:now |just |also )?(?:remind|wake|alert|notify|noted?|saved?|stored?"
+    r"|added|set|scheduled?|remember(?:ed)?|written|deleted|removed|cancell?ed|switched|turned)\b(?! of| me of)",
+    re.IGNORECASE,
+)
 _RAW_BYTES = pattern(r"\b(?:0x)?[0-9a-f]{2}(?:[ ,]+(?:0x)?[0-9a-f]{2}){3,}\b", re.IGNORECASE)
 _MAX_BARE_WORDS = 3
 _MILLI = 1000
@@ -104,6 +118,25 @@ def find_unfounded_claims(answer: str, asked: str, shown: Iterable[Message], sys
     numbers += [value["number"] for text in beside for value in _VALUE.finditer(_CLOCK.sub("", text))]
     known = {float(number.replace(",", ".")) for number in numbers}
     return [value for value in values if not _is_supported(value, known)]
+
+
+def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
+    """List the numbers of a text that stand in none of its sources, as figures, in words, or in another unit of time."""
+    told = [
+        float(number.replace(",", ".")) for source in sources for number in _NUMBER.findall(_DIGITS.sub(" ", source))
+    ]
+    told += [_WORDS[word] for source in sources for word in _LETTERS.findall(source.lower()) if word in _WORDS]
+    sums = [a + b for a in told for b in told]
+    known = {0.0, 1.0, *told, *sums} | {one * by for one in (*told, *sums) for by in (60, 1 / 60, 0.5, 0.01)}
+    known |= {one + by for one in told for by in (12, -12, -1)}
+    found = _NUMBER.findall(_DIGITS.sub(" ", text))
+    return [one for one in dict.fromkeys(found) if not any(abs(float(one.replace(",", ".")) - k) < 1e-6 for k in known)]
+
+
+def find_promise(text: str) -> str:
+    """What a text says was done, or will be, that only a tool can do; '' for none."""
+    found = _PROMISE.search(text)
+    return found[0] if found else ""
 
 
 def strip_context(text: str) -> str:

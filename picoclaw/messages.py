@@ -136,6 +136,7 @@ class Request(NamedTuple):
     tools are shown and none is to be called. `lost` stands for a result that is not in the conversation. `stop` ends
     the answer with TurnStopped. `untrusted` is what goes around an untrusted result, with places for its
     `name` and `content`. `purpose` is for the owner's accounts, and goes to no server.
+    `schema` is the JSON schema of the answer, None for words; a server without such a thing is asked without it.
     """
 
     system: str
@@ -149,6 +150,7 @@ class Request(NamedTuple):
     stop: Stop | None = None
     untrusted: str = ""
     purpose: Purpose = Purpose()
+    schema: dict[str, Any] | None = None
 
 
 class Text(NamedTuple):

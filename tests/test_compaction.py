@@ -289,7 +289,7 @@ class Home:
         (folder / "workspace/memory").mkdir(parents=True, exist_ok=True)
         (folder / "workspace/AGENTS.md").touch()
         config = ModelConfig(
-            base_url=server.url, name="m", retries=0, context_tokens=window, answer_tokens=256, **model
+            base_url=server.url, name="m", profile="full", retries=0, context_tokens=window, answer_tokens=256, **model
         )
         sessions = SessionsConfig(summarise_messages=messages)
         self.config = Config(folder, config, memory=MemoryConfig(dream_hour=-1, review_minutes=0), sessions=sessions)

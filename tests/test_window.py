@@ -325,7 +325,7 @@ class Home:
             skill.mkdir(parents=True)
             front = f"name: s{number}\ndescription: {PROSE.strip()}\ntriggers: [ferns]\n"
             (skill / "SKILL.md").write_text(f"---\n{front}---\n{PROSE * 100}")
-        model = ModelConfig(base_url=url, name="m", context_tokens=window, answer_tokens=answer)
+        model = ModelConfig(base_url=url, name="m", profile="full", context_tokens=window, answer_tokens=answer)
         self.app = App(Config(folder, model=model), SimBoard())
 
     def brief(self, text: str = "how warm is it?") -> TurnContext:

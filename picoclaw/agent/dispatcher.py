@@ -115,7 +115,7 @@ class Dispatcher:
             earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))
         builder = app.context_builder
-        if app.config.model.base_url:
+        if app.config.model.base_url and (inbound.origin == "heartbeat" or not app.config.model.is_small):
             told = builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
         else:
             told = builder.build_for_matcher(cleaned, now, once=hooks.once)

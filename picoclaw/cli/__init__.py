@@ -22,6 +22,7 @@ VERBS = {
     "tool": "call one tool by hand, without a model",
     "heartbeat": "look at the checklist in HEARTBEAT.md now, and say what was decided",
     "prompt": "show exactly what would be sent to a model",
+    "model": "test the configured model on a simulated board; say which profile suits it",
     "memory": "search, list and check what is remembered; put it in order",
     "sessions": "list, show, search, export and prune what was said",
     "skills": "list, show, search and check the skills",

@@ -10,7 +10,7 @@ from picoclaw.agent.context import BuiltContext
 from picoclaw.app import App
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_conversation, open_app, print_note, print_safe
 from picoclaw.messages import Inbound, Request
-from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, count_bytes, estimate_tokens
+from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai
 from picoclaw.records import replace
 from picoclaw.stores import PastTurns
@@ -83,6 +83,12 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     tools = agent.tools(talk, brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
+    if model.is_small and model.base_url and inbound.origin != "heartbeat":
+        from picoclaw.agent.small import SmallProvider
+
+        request = SmallProvider(app.models, app.make_matcher, app.prompts).build_request(request)
+        told = told._replace(sections=[Section("small", request.system)])
+        brief = brief._replace(system=request.system)
     write = anthropic.build_messages_body if model.api == "anthropic" else openai.build_body
     return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature

@@ -40,6 +40,11 @@ def _is_price(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= MILLION
 
 
+_SMALL_WINDOW = 4096  # tokens
+_SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
+"""How names tell of 3 B parameters and less: qwen2.5:1.5b, SmolLM2-135M."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """[model] or [models.NAME]: a server and how it is asked; without [model]'s, the built-in matcher answers."""
@@ -54,9 +59,19 @@ class ModelConfig:
     retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
     api: Annotated[Literal["openai", "anthropic"], "what the server speaks"] = "openai"
     images: Annotated[bool, "whether the model is shown pictures"] = False
+    profile: Annotated[
+        Literal["auto", "full", "small"], "small: the matcher first, one short prompt; auto: by window and name"
+    ] = "auto"
     then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = field(
         default_factory=list
     )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is asked in the small profile: few tokens, and no tools but flat verbs."""
+        if self.profile != "auto":
+            return self.profile == "small"
+        return self.context_tokens <= _SMALL_WINDOW or bool(_SMALL_NAME.search(self.name.lower()))
 
     @property
     def shown_url(self) -> str:

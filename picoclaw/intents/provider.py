@@ -164,6 +164,24 @@ class IntentProvider:
     def _is_nod(self, text: str) -> bool:
         return text.strip(" .!\n").lower() in self._matcher.words["agrees"]
 
+    def list_opened(self, names: Collection[str]) -> Collection[str]:
+        """Name the tools that those of the given names open."""
+        return self._opened(names)
+
+    def understand(self, request: Request) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes in the newest message of a request, a user's, each with its words."""
+        offered = {tool["name"] for tool in request.tools if request.calls}
+        return self._understood(request.messages, offered | {*self._opened(offered)})
+
+    def word_answer(self, match: IntentMatch, text: str) -> str:
+        """What is said to a message that needs no tool."""
+        return fill_fields(match.answer, {**_read_moment(text), **match.arguments})
+
+    def word_result(self, wish: str, call: ToolCall, result: str) -> str:
+        """Tell what a call has brought, as the words of the wish ask for it."""
+        match = self.match(wish, {call.name}) if wish else None
+        return self._result(match if match and match.tool == call.name else None, result)
+
     def events(self, request: Request) -> Iterator[Event]:
         last = request.messages[-1] if request.messages else Message("user", "")
         if last.role == "tool":

@@ -1,5 +1,6 @@
 """One configured model: asks its server, and enters each request in the ledger."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from picoclaw.config.files import read_stamp
 from picoclaw.config.tables import ModelConfig, redact_url
 from picoclaw.errors import ConfigError, KnownDown, OverBudget, ProviderError, Refused, Unavailable
 from picoclaw.http_client import Client
-from picoclaw.messages import End, Event, Image, Notice, Request, Usage
+from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
@@ -275,3 +276,65 @@ def _complete_end(end: End, request: Request, name: str) -> End:
         return End(end.finish, Usage(estimate_tokens(sent)), thought)
     prompt = end.usage.prompt_tokens
     return End(end.finish, Usage(prompt, end.usage.completion_tokens, ((sent, prompt),) if prompt else ()), thought)
+
+
+_PROBE_SCHEMA = {
+    "type": "object",
+    "properties": {"do": {"const": "remind"}, "minutes": {"type": "integer"}, "text": {"type": "string"}},
+    "required": ["do", "minutes", "text"],
+    "additionalProperties": False,
+}
+_PROBE_TOOLS = (
+    {
+        "name": "sensor_read",
+        "description": "Measure now; gives values with units.",
+        "parameters": {"type": "object", "properties": {"quantity": {"type": "string"}}},
+    },
+    {
+        "name": "cron",
+        "description": "Keep reminders.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": ["add", "list", "remove"]},
+                "at_seconds": {"type": "number", "description": "seconds from now"},
+                "at": {"type": "string", "description": "18:30"},
+                "message": {"type": "string"},
+            },
+            "required": ["action"],
+        },
+    },
+)
+_PROBE_SECONDS = 720
+_PROBE_TEXT = "Remind me in 12 minutes to close the window."
+
+
+def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tuple[bool, str]:
+    """Ask a model two requests: one for a tool's call, one for an answer by a JSON schema.
+
+    Returns whether it calls tools well enough for the full profile, and what to say of it. Raises ProviderError.
+    """
+    ask = Message("user", _PROBE_TEXT)
+    provider = ModelProvider(model, key)
+    try:
+        deadline = time.monotonic() + seconds
+        events = list(provider.events(Request("You keep reminders.", (ask,), _PROBE_TOOLS, 128, deadline)))
+        calls = [event for event in events if isinstance(event, ToolCall)]
+        good = [c for c in calls if c.name == "cron" and c.arguments.get("at_seconds") == _PROBE_SECONDS]
+        has_called = len(calls) == len(good) == 1
+        request = Request("Answer with one JSON object.", (ask,), (), 128, deadline, schema=_PROBE_SCHEMA)
+        text = "".join(event.text for event in provider.events(request) if isinstance(event, Text))
+    finally:
+        provider.close()
+    try:
+        keeps_schema = json.loads(text).get("do") == "remind"
+    except (ValueError, AttributeError):
+        keeps_schema = False
+    suits = "full" if has_called else "small"
+    is_set = "small" if model.is_small else "full"
+    told = [
+        f"{'calls tools' if has_called else 'does not call tools well'}, {'keeps' if keeps_schema else 'does not keep'} to a JSON schema",
+        f"the {suits} profile suits it"
+        + ("" if suits == is_set else f"; {is_set} is used (profile = {model.profile!r} under [model])"),
+    ]
+    return has_called, "; ".join(told)

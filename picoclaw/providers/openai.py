@@ -116,6 +116,9 @@ def build_body(
             {"type": "function", "function": t | {"description": escape_control_tokens(t["description"])}}
             for t in request.tools
         ]
+    if request.schema:
+        wanted = {"name": "answer", "strict": True, "schema": request.schema}
+        out |= {"temperature": temperature or 0, "response_format": {"type": "json_schema", "json_schema": wanted}}
     out["messages"] = build_messages(request, wants, model=name, images=images)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
@@ -161,7 +164,11 @@ class CompletionsFormat:
         if self._cap == "max_tokens" and "max_completion_tokens" in error:
             self._cap = "max_completion_tokens"
             return True
-        refused = {word for word in ("stream_options", "temperature") if word in error and word in self._sent}
+        refused = {
+            word
+            for word in ("stream_options", "temperature", "response_format")
+            if word in error and word in self._sent
+        }
         self._without |= refused
         wanted = {word for word in QUIRKS if word in error} - self._wants
         if not wanted and any(name in error for name in self._sent.intersection(REASONING_FIELDS)):

@@ -1,0 +1,491 @@
+"""The small profile: what the matcher understands needs no model, and a small one chooses among flat verbs.
+
+One constant prompt, so that a server reads it once; words in the message say which verbs the answer may hold, through a
+JSON schema where the server has one. Each verb becomes a call of a real tool, made and guarded as any other.
+"""
+
+import ast
+import json
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from picoclaw.claims import (
+    ERROR_PREFIX,
+    find_promise,
+    find_unfounded_claims,
+    find_unfounded_numbers,
+    strip_context,
+)
+from picoclaw.errors import OverBudget, Refused, Unavailable
+from picoclaw.intents.conversation import list_calls, split_turns
+from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.prompts import Templates, fill_template
+from picoclaw.providers import Provider
+from picoclaw.text import list_query_terms, list_terms, pattern, truncate
+from picoclaw.window import remove_hints
+
+if TYPE_CHECKING:
+    from picoclaw.intents.provider import IntentProvider
+
+MIN_SCORE = 0.79
+"""From which on the nearest example of the matcher is believed without a model."""
+
+_SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
+_ANSWER_TOKENS = 300
+_MAX_KNOWN = 700  # characters of an earlier result, or answer, that a message is read with
+
+_CUES = {
+    name: pattern(expression, re.IGNORECASE)
+    for name, expression in {
+        "measure past sensors": r"warm|hot|cold|cool|chill|fr(?:ee|o)z|temperature|degrees|humid|damp|moist|\bdry\b|\bwet\b|pressure"
+        r"|barometer|\bair\b|sensor|measur|reading|climate|bright|\bdark\b|\blight\b|jacket|coat|yesterday|last (?:night|week)"
+        r"|highest|lowest|average|trend|°",
+        "board": r"\bboard\b|processor|cpu|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer",
+        "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
+        r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
+        r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b",
+        "note": r"\bnote\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
+        "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
+        r"|\w's (?:birthday|number|address|name)",
+        "forget_note": r"forget|delete|remove|erase",
+        "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
+        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b|\btick\b|\bdone\b|finished|still open",
+        "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b",
+    }.items()
+}
+"""Which words of a message admit which verbs; where none stands in it, the answer is words."""
+
+_VERBS: Mapping[str, tuple[str, str]] = {
+    "measure": ("sensor_read", "what"),
+    "past": ("sensor_history", "what when"),
+    "sensors": ("sensor_list", ""),
+    "board": ("board_status", ""),
+    "remind_in": ("cron", "minutes text"),
+    "remind_at": ("cron", "at text"),
+    "remind_daily": ("cron", "at text"),
+    "remind_weekly": ("cron", "day at text"),
+    "remind_every": ("cron", "minutes text"),
+    "reminders": ("cron", ""),
+    "cancel_reminder": ("cron", "words"),
+    "note": ("memory_store", "text"),
+    "find_note": ("memory_search", "words"),
+    "forget_note": ("memory_forget", "words"),
+    "files": ("list_dir", ""),
+    "read_file": ("read_file", "path"),
+    "add_line": ("append_file", "path text"),
+    "write_file": ("write_file", "path text"),
+    "tasks": ("pulse", ""),
+    "add_task": ("pulse", "text"),
+    "done_task": ("pulse", "words"),
+    "sum": ("", "expression"),
+}
+"""The tool of each verb, '' for what needs none, and its arguments."""
+
+_NOON = 12
+_QUANTITIES = pattern(r"temperature|humidity|pressure|light|moisture|voltage|current|power|distance|co2", re.IGNORECASE)
+_SPLIT = pattern(
+    r"\s*(?:[,;.!?]\s+(?:and\s+)?(?:then\s+|also\s+)?|,?\s+and\s+(?:then\s+|also\s+)?|,?\s+then\s+)", re.IGNORECASE
+)
+_LOOKED_UP = pattern(
+    r"^(?=\W*(?:what|where|when|who|which|how|do|did|have|has|is|are)\b).*"
+    r"\b(?:my|our|did i|did we|have i|i said|i told|told you|password|code of|pin of)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
+_IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
+_IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
+_GOES_ON = pattern(r"(?:it|that|this|they|those)(?:'s| is| are)\b", re.IGNORECASE)
+_BACK = pattern(
+    r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one)\b|^(?:and|or|no|yes)\b", re.IGNORECASE
+)
+_COMPARISON = pattern(
+    r"^\W*(?:is|are|does|do|has|will)\b.*?\b(?P<how>below|under|less than|colder than|cooler than|lower than|above|over|more than"
+    r"|warmer than|hotter than|higher than|at least|at most)\s+(?P<limit>-?\d+(?:[.,]\d+)?)",
+    re.IGNORECASE | re.DOTALL,
+)
+_VALUE = pattern(r"(?P<quantity>\w+) (?P<value>-?\d+(?:\.\d+)?) (?P<unit>°C|%|hPa|lx|ppm|V|A|W)")
+_LINE_NUMBER = pattern(r"^\d+\t", re.MULTILINE)
+_JOB_ROW = pattern(r"^(?P<number>\d+): (?P<text>.*)$", re.MULTILINE)
+_CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
+_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+class SmallProvider:
+    """Answers a turn wish by wish: by the matcher where it is sure, else by a verb that a small model chooses.
+
+    What a call has brought is told as it is, and a comparison is worked out here: no small model judges.
+    """
+
+    def __init__(self, models: Provider, matcher: "Callable[[], IntentProvider]", prompts: Templates) -> None:
+        self._models, self._make_matcher, self._prompts = models, matcher, prompts
+        self._todo: list[str] = []
+        self._told: list[str] = []
+        self._known: list[str] = []
+        self._wish = self._verb = self._cancels = self._path = ""
+        self._asked_model = False
+
+    @cached_property
+    def _matcher(self) -> "IntentProvider":
+        return self._make_matcher()
+
+    @property
+    def name(self) -> str:
+        return self._models.name if self._asked_model else self._matcher.name
+
+    def close(self) -> None:
+        """See Provider.close."""
+        self._models.close()
+
+    def events(self, request: Request) -> Iterator[Event]:
+        """See Provider.events."""
+        newest, usage = request.messages[-1], Usage()
+        if newest.role == "user":
+            self._asked_model, self._told, self._known, self._path = False, [], [], ""
+            if calls := self._match_whole(request):
+                self._todo, self._wish, self._verb = [], "", ""
+                yield from calls
+                yield End("tool_calls", Usage())
+                return
+            self._todo = self._split(strip_context(newest.text), request)
+        elif newest.role == "tool":
+            if not self._wish:
+                yield from self._tell_matched(request)
+                return
+            call = self._take_result(request)
+            if call:
+                yield call
+                yield End("tool_calls", Usage())
+                return
+        while self._todo:
+            self._wish = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0))
+            call = None
+            match found := self._match(self._wish, request):
+                case ToolCall():
+                    self._verb, call = "", found
+                case str():
+                    self._told.append(found)
+            if found is None:
+                try:
+                    for event in self._ask(request):
+                        if isinstance(event, End):
+                            usage += event.usage
+                        elif isinstance(event, ToolCall):
+                            call = event
+                        else:
+                            yield event
+                except (Unavailable, Refused) as error:
+                    if self._told:
+                        self._told.append(str(error))
+                        continue
+                    yield from self._fall_back(request, error)
+                    return
+            if call:
+                yield call
+                yield End("tool_calls", usage)
+                return
+        yield Text("\n".join(self._told) or self._prompts["empty"])
+        yield End("stop", usage)
+
+    def build_request(self, request: Request, wish: str = "") -> Request:
+        """What a model is sent for one wish: the constant prompt, and the message with what it goes back to."""
+        wish = wish or strip_context(request.messages[-1].text)
+        verbs = select_verbs(wish, self._offered(request))
+        return request._replace(
+            system=self._prompts["small"],
+            messages=(Message("user", "\n".join([*self._recall(request, wish), wish])),),
+            tools=(),
+            answer_tokens=min(request.answer_tokens, _ANSWER_TOKENS),
+            calls=True,
+            schema=build_schema(verbs, with_words=not is_looked_up(wish, verbs)),
+        )
+
+    def _offered(self, request: Request) -> Collection[str]:
+        offered = {tool["name"] for tool in request.tools if request.calls}
+        return {*offered, *self._matcher.list_opened(offered)}
+
+    def _recall(self, request: Request, wish: str) -> list[str]:
+        """What "it" may mean: the results of this turn, else what was said before."""
+        if not _BACK.search(wish):
+            return []
+        known = self._known[-1:]
+        turns = split_turns(request.messages)[-2:-1] if not known else []
+        known += [
+            truncate(text, _MAX_KNOWN)
+            for turn in turns
+            for text in [result for _, result in list_calls(turn)][-1:] or [turn[-1].text]
+        ]
+        return [f"Known: {text}" for text in known if not text.startswith(ERROR_PREFIX)]
+
+    # The matcher first.
+
+    def _match_whole(self, request: Request) -> list[ToolCall]:
+        """The calls of a message that the matcher understands for certain, all of it."""
+        wishes = self._matcher.understand(request)
+        if not wishes or not all(
+            match and match.tool in self._offered(request) and not match.missing and match.score >= MIN_SCORE
+            for _, match in wishes
+        ):
+            return []
+        if len(wishes) == 1 and len(self._split(wishes[0][0], request)) > 1:
+            return []
+        return [
+            ToolCall(f"intent-{len(request.messages)}-{number}", match.tool, match.arguments)
+            for number, (_, match) in enumerate(wishes)
+            if match
+        ]
+
+    def _match(self, wish: str, request: Request) -> ToolCall | str | None:
+        """One wish's call, or its answer, where the matcher is sure of it."""
+        match, offered = self._matcher.match(wish, self._offered(request)), self._offered(request)
+        if not match or match.score < MIN_SCORE or match.missing:
+            return None
+        if match.intent in _SMALL_TALK:
+            return self._matcher.word_answer(match, request.messages[-1].text)
+        return (
+            ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments) if match.tool in offered else None
+        )
+
+    def _tell_matched(self, request: Request) -> Iterator[Event]:
+        text = ""
+        for event in self._matcher.events(request):
+            if isinstance(event, Text):
+                text += event.text
+            elif not isinstance(event, End):
+                yield event
+        asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+        results = [result for _, result in list_calls(split_turns(request.messages)[-1])]
+        yield Text("\n".join(filter(None, [text, judge(strip_context(asked), "\n".join(results))])))
+        yield End("stop", Usage())
+
+    def _fall_back(self, request: Request, error: Exception) -> Iterator[Event]:
+        self._matcher.rests = isinstance(error, OverBudget)
+        can = self._matcher.answers(request.messages[-1].text)
+        yield Notice(f"{error} - answered without a model", failed=not can or isinstance(error, Refused))
+        self._asked_model = False
+        yield from self._matcher.events(request)
+
+    # Several wishes in one message.
+
+    def _split(self, text: str, request: Request) -> list[str]:
+        """The wishes of a message: parted where what stands on both sides has cues, or is understood by itself."""
+        parts: list[str] = []
+        begin = 0
+        for gap in _SPLIT.finditer(text):
+            head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
+            if self._stands_alone(head, request) and self._stands_alone(tail, request):
+                parts.append(head)
+                begin = gap.end()
+        parts.append(text[begin:].strip())
+        if len(parts) > 1 and (found := pattern(r"^(?:please )?remind me\b", re.IGNORECASE).match(parts[0])):
+            parts[1:] = [f"{found[0]} {part}" if pattern(r"^(?:in|at) ").match(part) else part for part in parts[1:]]
+        return [part for part in parts if part] or [text]
+
+    def _stands_alone(self, text: str, request: Request) -> bool:
+        if not text or _GOES_ON.match(text):
+            return False
+        match = self._matcher.match(text, self._offered(request))
+        return bool((match and match.score >= MIN_SCORE and (match.tool or match.answer)) or _count_cues(text))
+
+    # A model's verb.
+
+    def _ask(self, request: Request) -> Iterator[Event]:
+        """Ask the model about the wish: gives a call, or adds to what is told; the End has what it took."""
+        asked = self.build_request(request, self._wish)
+        self._asked_model = True
+        text = ""
+        for event in self._models.events(asked):
+            if isinstance(event, Text):
+                text += event.text
+            elif isinstance(event, End | Notice):
+                yield event
+        given = parse_answer(text)
+        verb = str(given.pop("do", "say"))
+        admitted = select_verbs(self._wish, self._offered(request))
+        if verb not in admitted:
+            is_said = verb == "say" and not is_looked_up(self._wish, admitted)
+            said = str(given.get("text", "")).strip() if is_said else ""
+            self._told.append(self._check_words(said, asked) if said else self._prompts["small_cannot"])
+            return
+        try:
+            made = make_arguments(verb, given, self._wish)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, SyntaxError):
+            self._told.append(self._prompts["small_cannot"])
+            return
+        if isinstance(made, str):
+            self._known.append(made)
+            self._told.append(made)
+            return
+        sources = asked.messages[-1].text
+        values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
+        if values:
+            self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
+        self._verb = verb
+        self._cancels = str(given["words"]) if verb == "cancel_reminder" else ""
+        yield ToolCall(f"small-{len(request.messages)}", _VERBS[verb][0], made)
+
+    def _check_words(self, said: str, asked: Request) -> str:
+        values = find_unfounded_claims(said, asked.messages[-1].text, asked.messages)
+        mark = fill_template(self._prompts["unmeasured"], {"values": ", ".join(values)}, "values") if values else ""
+        promise = self._prompts["promised"] if find_promise(said) else ""
+        return "\n".join(filter(None, [said, mark, promise]))
+
+    def _take_result(self, request: Request) -> ToolCall | None:
+        """Tell what the newest call has brought; gives the call that follows from it, if any."""
+        call, result = list_calls(split_turns(request.messages)[-1])[-1]
+        result = remove_hints(result)
+        good = not result.startswith(ERROR_PREFIX)
+        if self._cancels and good:
+            words, self._cancels = set(list_query_terms(self._cancels)), ""
+            rows = [row for row in _JOB_ROW.finditer(result) if words & set(list_terms(row["text"]))]
+            if len(rows) == 1:
+                arguments = {"action": "remove", "job": int(rows[0]["number"])}
+                return ToolCall(f"small-{len(request.messages)}", "cron", arguments)
+        if good and self._verb:
+            result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
+        else:
+            text = self._matcher.word_result("" if self._verb else self._wish, call, result)
+        if good:
+            self._path = str(call.arguments.get("path", ""))
+            self._known.append(truncate(result, _MAX_KNOWN))
+        self._told.append("\n".join(filter(None, [text, judge(self._wish, result)])))
+        return None
+
+
+def _count_cues(text: str) -> int:
+    return sum(bool(expression.search(text)) for expression in _CUES.values())
+
+
+def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
+    """The verbs that the words of a message admit, of those whose tool is there."""
+    verbs = [verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()]
+    return tuple(verb for verb in _VERBS if verb in verbs and (not (tool := _VERBS[verb][0]) or tool in offered))
+
+
+def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
+    """Whether words cannot be the answer, since they would be made up."""
+    return "find_note" in verbs and bool(_LOOKED_UP.search(wish))
+
+
+def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str, Any]:
+    """The JSON schema of an answer: one of the verbs with its arguments, or words."""
+
+    def describe(verb: str, arguments: str) -> dict[str, Any]:
+        kinds = {name: {"type": "number" if name == "minutes" else "string"} for name in arguments.split()}
+        return {
+            "type": "object",
+            "properties": {"do": {"const": verb}, **kinds},
+            "required": ["do", *kinds],
+            "additionalProperties": False,
+        }
+
+    forms = [*(describe(verb, _VERBS[verb][1]) for verb in verbs), *([describe("say", "text")] if with_words else [])]
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
+
+
+def parse_answer(text: str) -> dict[str, Any]:
+    """Read the JSON object of an answer; a text without one is words."""
+    begin = text.find("{")
+    if begin >= 0:
+        try:
+            given, _ = json.JSONDecoder(strict=False).raw_decode(text[begin:])
+        except (ValueError, RecursionError):
+            given = None
+        if isinstance(given, dict) and "do" in given:
+            return given
+    cut = pattern(r'\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"', re.IGNORECASE).match(text.strip())
+    said = text.strip()[cut.end() :].replace("\\n", "\n").replace('\\"', '"') if cut else text.strip()
+    return {"do": "say", "text": said}
+
+
+def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any] | str:
+    """A tool's arguments, or the answer of a verb that needs no tool. Raises ValueError and the like."""
+    text = str(given.get("text", "")).strip()
+    match verb:
+        case "measure" | "past":
+            quantity = _QUANTITIES.search(str(given["what"]))
+            found: dict[str, Any] = {"quantity": quantity[0].lower()} if quantity else {}
+            return found | ({"when": str(given["when"])} if verb == "past" else {})
+        case "remind_in" | "remind_every":
+            seconds = float(given["minutes"]) * 60
+            return {
+                "action": "add",
+                "message": text or wish,
+                "at_seconds" if verb == "remind_in" else "every_seconds": seconds,
+            }
+        case "remind_at":
+            return {"action": "add", "message": text or wish, "at": str(given["at"])}
+        case "remind_daily" | "remind_weekly":
+            found_clock = _CLOCK.search(str(given["at"]))
+            if not found_clock:
+                raise ValueError(given["at"])
+            hour, minute, half = int(found_clock[1]), int(found_clock[2] or 0), (found_clock[3] or "").lower()
+            hour = hour % 12 + 12 * (half == "pm") if half else hour
+            hour += 12 * (0 < hour < _NOON and not half and bool(_IS_LATE.search(wish)))
+            day = str(given["day"]).lower()[:3] if verb == "remind_weekly" else "*"
+            return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
+        case "reminders" | "cancel_reminder" | "tasks":
+            return {"action": "list"}
+        case "note":
+            return {"text": text}
+        case "find_note" | "forget_note" | "done_task":
+            name = {"find_note": "query", "forget_note": "text", "done_task": "task"}[verb]
+            return ({"action": "complete"} if verb == "done_task" else {}) | {name: str(given["words"])}
+        case "read_file":
+            return {"path": str(given["path"])}
+        case "add_line" | "write_file":
+            return {"path": str(given["path"]), "content": text}
+        case "add_task":
+            return {"action": "add", "text": text}
+        case "sum":
+            expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
+            return f"{expression} = {calculate(expression):.10g}"
+    return {}
+
+
+def calculate(expression: str) -> float:
+    """Work out + - * / with brackets. Raises ValueError for anything else."""
+
+    def value(node: ast.AST) -> float:
+        match node:
+            case ast.Expression():
+                return value(node.body)
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return float(number)
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                return float(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
+            case ast.UnaryOp(op=ast.USub()):
+                return -value(node.operand)
+        raise ValueError(expression)
+
+    return value(ast.parse(expression[:200].strip(), mode="eval"))
+
+
+def judge(question: str, result: str) -> str:
+    """Answer "is it below 5?" by the one value that a result has; '' where that is not what was asked."""
+    asked, values = _COMPARISON.search(question), list(_VALUE.finditer(result))
+    if not asked or result.startswith(ERROR_PREFIX):
+        return ""
+    unit = {"temperature": "°C", "humidity": "%", "pressure": "hPa"}
+    told = [one for one in values if one["quantity"].lower() in question.lower()] or [
+        one
+        for one in values
+        if one["unit"] == ("%" if "%" in question or "percent" in question else unit["temperature"])
+    ]
+    if len(told) != 1:
+        return ""
+    value, limit = float(told[0]["value"]), float(asked["limit"].replace(",", "."))
+    how = asked["how"].lower()
+    is_below = how in {"below", "under", "at most"} or how.startswith(("less", "cold", "cool", "low"))
+    holds = value < limit if is_below else value > limit
+    if value == limit and how in {"at least", "at most"}:
+        holds = True
+    relation = "below" if value < limit else "above" if value > limit else "exactly"
+    return f"{'Yes' if holds else 'No'}: {value:g} {told[0]['unit']} is {relation} {limit:g}."

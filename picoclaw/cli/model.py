@@ -1,0 +1,196 @@
+"""`picoclaw model test` and `picoclaw model probe`: what the configured model can do, asked on a simulated board."""
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from picoclaw.app import App
+from picoclaw.cli.common import print_note, print_safe
+from picoclaw.config import Config, load_config
+from picoclaw.errors import ConfigError, PicoclawError
+from picoclaw.hw import boards
+from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.records import replace
+from picoclaw.resources import find_shipped
+from picoclaw.text import format_json
+
+_KINDS = {"plain": "one wish", "two": "two wishes", "talk": "no tool needed"}
+_DEFAULT_REQUESTS = 40
+_SEED = (
+    ("write_file", {"path": "shopping.txt", "content": "milk\neggs\nbread\n"}),
+    ("write_file", {"path": "garden.md", "content": "# Garden\nSow carrots in April.\n"}),
+    ("write_file", {"path": "todo.txt", "content": "sweep the yard\n"}),
+    ("memory_store", {"text": "The spare key is under the blue flower pot."}),
+    ("memory_store", {"text": "The router's password is on the label at its bottom."}),
+    ("memory_store", {"text": "Anna's birthday is on 14 March."}),
+    ("memory_store", {"text": "The ferns need shade."}),
+    ("cron", {"action": "add", "message": "water the tomatoes", "at": "tomorrow 18:00"}),
+    ("pulse", {"action": "add", "text": "repair the pump"}),
+)
+"""What the home of a test begins with."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    verbs = parser.add_subparsers(dest="action", metavar="VERB", required=True)
+    test = verbs.add_parser("test", help="ask it 20 to 100 requests on a simulated board, and say how it did")
+    test.add_argument("--requests", type=int, default=_DEFAULT_REQUESTS, metavar="N", help="how many; 40 unless given")
+    test.add_argument("--kind", choices=_KINDS, help="only plain requests, two wishes in one, or talk")
+    test.add_argument("--profile", choices=["full", "small"], help="instead of the configured one")
+    test.add_argument("--alone", action="store_true", help="ask the built-in matcher instead of the model")
+    test.add_argument("--json", action="store_true", help="print it for programs")
+    verbs.add_parser("probe", help="ask it two requests, and say which profile suits it")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Ask, and print what came of it."""
+    config = load_config()
+    if not config.model.base_url and not getattr(given, "alone", False):
+        raise ConfigError("no model is configured: set base_url under [model] in config.toml, or use --alone")
+    if given.action == "probe":
+        from picoclaw.providers.model import probe_model
+
+        print_safe(probe_model(config.model, config.api_key)[1])
+        return 0
+    if not 1 <= given.requests <= 1000:
+        raise ConfigError(f"--requests must be 1 to 1000, not {given.requests}")
+    if given.profile:
+        config = replace(config, model=replace(config.model, profile=given.profile))
+    rows = []
+    for row in run_requests(config, select_requests(given.requests, given.kind), alone=given.alone):
+        rows.append(row)
+        if not given.json:
+            shown = " ".join(row["reply"].split())[:100]
+            print_safe(f"{row['verdict']:8} {row['seconds']:6.1f} s  {row['request']}\n{'':18}{shown}")
+            for act in row["acts"]:
+                print_safe(f"{'':18}{act[:120]}")
+    if given.json:
+        print(format_json(rows))
+    else:
+        print_safe(*summarize(rows, config, alone=given.alone))
+    return 0
+
+
+def load_requests() -> dict[str, list[list[str]]]:
+    """The shipped requests by kind: what is asked, what the answer must say, what must be done."""
+    return tomllib.loads((find_shipped("templates") / "model_test.toml").read_text(encoding="utf-8"))
+
+
+def select_requests(count: int, kind: str | None = None) -> list[tuple[str, list[str]]]:
+    """Take so many requests, spread over each kind."""
+    tables = {name: rows for name, rows in load_requests().items() if kind in {None, name}}
+    share = min(1.0, count / sum(map(len, tables.values())))
+    found = []
+    for name, rows in tables.items():
+        number = max(1, round(len(rows) * share))
+        found += [(name, rows[i * len(rows) // number]) for i in range(number)]
+    return found
+
+
+def run_requests(
+    config: Config, asked: Sequence[tuple[str, list[str]]], *, alone: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Ask each request in a home of its own, which is thrown away; gives what came of it as data."""
+    model = replace(config.model, base_url="", then=[]) if alone else replace(config.model, then=[])
+    with tempfile.TemporaryDirectory(prefix="picoclaw-test-") as folder:
+        seeded = Path(folder) / "seeded"
+        base = Config(home=seeded, model=model, api_key=config.api_key, limits=config.limits)
+        _seed_home(base)
+        for number, (kind, (text, reply, acts)) in enumerate(asked):
+            home = shutil.copytree(seeded, Path(folder) / str(number))
+            yield {"kind": kind} | _ask(replace(base, home=home), text, reply, acts)
+            shutil.rmtree(home)
+
+
+def _open(config: Config) -> App:
+    return App(config, boards.choose_board("sim", config), rehearses=True)
+
+
+def _seed_home(config: Config) -> None:
+    from picoclaw.workspace import prepare_home
+
+    prepare_home(config.home, restore=True)
+    (config.workspace / "BOOTSTRAP.md").unlink(missing_ok=True)
+    with contextlib.closing(_open(config)) as app:
+        caller = Caller("terminal", "owner", app.now(), print_note)
+        for name, arguments in _SEED:
+            good, result = app.toolset.run(ToolCall("1", name, dict(arguments)), caller)
+            if not good:
+                raise PicoclawError(f"the test home could not be made: {name}: {result}")
+
+
+def _ask(config: Config, text: str, reply: str, acts: str) -> dict[str, Any]:
+    began = time.monotonic()
+    with contextlib.closing(_open(config)) as app:
+        turn = app.dispatcher.answer(Inbound("terminal", text))
+        done = []
+        for call in turn.tools:
+            with contextlib.suppress(PicoclawError):
+                if app.toolset.effect(ToolCall("1", call.name, call.arguments)) != "read":
+                    done.append((f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", call.result))
+    # an act that was refused counts where it waits for the owner's yes
+    made = [act for act, result in done if not result.startswith("error: ") or "waits for" in result]
+    wanted = [one for one in acts.split(" ;; ") if one]
+    how = re.IGNORECASE | re.DOTALL
+    unasked = [act for act in made if not any(re.search(one, act, how) for one in wanted)]
+    missing = [one for one in wanted if not any(re.search(one, act, how) for act in made)]
+    gives_up = "without a model" in turn.reply or "have no model" in turn.reply
+    is_right = not (turn.stopped or unasked or missing or gives_up) and bool(re.search(reply, turn.reply, how))
+    # an act with other words than expected is wrong, one where none was asked for is unasked
+    verdict = "right" if is_right else "unasked" if unasked and not wanted else "wrong"
+    return {
+        "request": text,
+        "reply": turn.reply,
+        "acts": made,
+        "tools": [run.name for run in turn.tools],
+        "verdict": verdict,
+        "by": turn.provider,
+        "prompt_tokens": turn.usage.prompt_tokens,
+        "answer_tokens": turn.usage.completion_tokens,
+        "seconds": round(time.monotonic() - began, 1),
+        "notice": turn.notice.text,
+    }
+
+
+def summarize(rows: Sequence[dict[str, Any]], config: Config, *, alone: bool) -> Iterator[str]:
+    """Say how it went, and what to expect."""
+    who = "the built-in matcher" if alone else f"{config.model.name or 'the model'}, profile {_name_profile(config)}"
+    yield f"--- {who}"
+    for kind, label in _KINDS.items():
+        of_kind = [row for row in rows if row["kind"] == kind]
+        if of_kind:
+            right = sum(row["verdict"] == "right" for row in of_kind)
+            yield f"{label}: {right} of {len(of_kind)} right"
+    unasked = sum(row["verdict"] == "unasked" for row in rows)
+    by_model = [row for row in rows if row["prompt_tokens"]]
+    tokens = sum(row["prompt_tokens"] + row["answer_tokens"] for row in rows)
+    yield f"done unasked: {unasked}"
+    yield f"answered without the model: {len(rows) - len(by_model)} of {len(rows)}; {tokens} tokens"
+    if by_model:
+        times = sorted(row["seconds"] for row in by_model)
+        yield f"seconds by the model: {times[len(times) // 2]:.1f} usually, {times[-1]:.1f} at most"
+    if failed := [row["notice"] for row in rows if "answered without a model" in row["notice"]]:
+        yield f"the model did not answer {len(failed)} times: {failed[0]}"
+    right = sum(row["verdict"] == "right" for row in rows) / max(1, len(rows))
+    if unasked:
+        yield "What to expect: it does things that nobody asked for. Do not let it switch anything."
+    elif right >= _GOOD:
+        yield "What to expect: it does what it is asked, about as well as these figures."
+    else:
+        hint = "" if config.model.is_small else " Try: picoclaw model test --profile small"
+        yield f"What to expect: often not what was asked; look at what it says it did.{hint}"
+
+
+_GOOD = 0.8
+
+
+def _name_profile(config: Config) -> str:
+    return "small" if config.model.is_small else "full"

@@ -1,0 +1,223 @@
+"""The small profile at its doors: a message, what the server is sent, what is called, what is answered."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from picoclaw.agent.small import _VERBS, build_schema, calculate, judge, make_arguments, parse_answer, select_verbs
+from picoclaw.app import App
+from picoclaw.config import Config
+from picoclaw.config.tables import ModelConfig
+from picoclaw.hw import boards
+from picoclaw.messages import Inbound, ToolCall
+from picoclaw.workspace import prepare_home
+from tests.model_server import ModelServer, reply, status
+
+
+def verb(name, **arguments):
+    return reply(json.dumps({"do": name, **arguments}))
+
+
+def say(text):
+    return verb("say", text=text)
+
+
+@pytest.fixture
+def chat(tmp_path):
+    """Ask a home in the small profile; gives the turn, and the bodies of the requests."""
+    prepare_home(tmp_path / "home", restore=True)
+    (tmp_path / "home/workspace/BOOTSTRAP.md").unlink(missing_ok=True)
+
+    def ask(script, *texts, **model):
+        with ModelServer(script) as server:
+            settings = ModelConfig(base_url=server.url, name="m", **{"profile": "small", "retries": 0, **model})
+            config = Config(home=tmp_path / "home", model=settings)
+            with closing(App(config, boards.choose_board("sim", config), rehearses=True)) as app:
+                turns = [app.dispatcher.answer(Inbound("terminal", text)) for text in texts]
+                return turns[-1], [request.body for request in server.requests]
+
+    return ask
+
+
+def calls(turn):
+    return [(run.name, run.arguments) for run in turn.tools]
+
+
+def test_what_the_matcher_is_sure_of_asks_no_model(chat):
+    turn, bodies = chat([], "how warm is it in the greenhouse?")
+    assert bodies == []
+    assert turn.provider == "intents"
+    assert "°C" in turn.reply
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "tool", "arguments"),
+    [
+        ("put butter on shopping.txt", verb("add_line", path="shopping.txt", text="butter"), "append_file", {"path": "shopping.txt", "content": "butter"}),
+        ("new todo: order firewood", verb("add_task", text="order firewood"), "pulse", {"action": "add", "text": "order firewood"}),
+        (
+            "every evening at nine I want to hear that I should lock the shed",
+            verb("remind_daily", at="09:00", text="lock the shed"),
+            "cron",
+            {"action": "add", "message": "lock the shed", "cron_expr": "0 21 * * *"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_verb_becomes_the_call_of_a_real_tool(chat, text, answer, tool, arguments):
+    turn, bodies = chat([answer], text)
+    assert calls(turn) == [(tool, arguments)]
+    assert len(bodies) == 1  # what the call has brought is told without another request
+    assert "tools" not in bodies[0]
+    assert bodies[0]["temperature"] == 0
+    assert len(bodies[0]["messages"]) == 2
+
+
+def test_the_prompt_never_moves(chat):
+    _, bodies = chat(
+        [say("Goethe"), say("Four."), say("Lisbon")],
+        "who wrote Faust?",
+        "how many legs has a cow",
+        "capital of Portugal?",
+    )
+    assert len({body["messages"][0]["content"] for body in bodies}) == 1
+
+
+def test_without_a_cue_only_words_are_admitted(chat):
+    turn, bodies = chat([verb("remind_daily", at="22:00", text="sleep")], "who wrote Faust?")
+    assert calls(turn) == []
+    assert "in other words" in turn.reply
+    assert bodies[0]["response_format"]["json_schema"]["schema"]["properties"]["do"] == {"const": "say"}
+
+
+def test_what_only_notes_can_know_is_looked_up(chat):
+    turn, bodies = chat([say("It is 1234.")], "what's the code of our bike lock")
+    assert "1234" not in turn.reply
+    assert "say" not in json.dumps(bodies[0]["response_format"])
+
+
+def test_two_wishes_are_two_requests_of_one_wish(chat):
+    script = [verb("add_line", path="a.txt", text="rice"), verb("sum", expression="12*12")]
+    turn, bodies = chat(script, "put rice on a.txt and how much is 12 times 12")
+    assert [name for name, _ in calls(turn)] == ["append_file"]
+    assert "144" in turn.reply
+    assert [body["messages"][-1]["content"] for body in bodies] == ["put rice on a.txt", "how much is 12 times 12"]
+
+
+def test_a_later_wish_knows_what_an_earlier_one_has_brought(chat):
+    turn, bodies = chat(
+        [verb("add_line", path="log.txt", text="26 °C")], "measure the temperature and write it to log.txt"
+    )
+    assert [name for name, _ in calls(turn)] == ["sensor_read", "append_file"]
+    assert bodies[0]["messages"][-1]["content"].startswith("Known: greenhouse: temperature")
+
+
+def test_a_reminder_is_cancelled_by_its_words(chat):
+    turn, _ = chat(
+        [verb("cancel_reminder", words="tomatoes")],
+        "remind me tomorrow at 8 to water the tomatoes",
+        "cancel the tomato reminder",
+    )
+    assert calls(turn) == [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})]
+
+
+def test_a_number_that_was_not_said_is_marked(chat):
+    turn, _ = chat([verb("remind_in", minutes=45, text="tea")], "please think of the tea, alert me soon")
+    assert "45" in turn.reply.partition("please check")[2]
+
+
+def test_a_promise_without_a_call_is_marked(chat):
+    turn, _ = chat([say("I will remind you of it.")], "the tea is on the stove")
+    assert "nothing was noted" in turn.reply
+
+
+def test_a_server_without_schemas_is_asked_without(chat):
+    script = [status(400, "response_format is not supported"), say("Goethe wrote it.")]
+    turn, bodies = chat(script, "who wrote Faust?")
+    assert turn.reply == "Goethe wrote it."
+    assert "response_format" not in bodies[1]
+
+
+def test_a_model_that_does_not_answer_leaves_it_to_the_matcher(chat):
+    turn, _ = chat([status(500, "no")], "who wrote Faust?")
+    assert "without a model" in turn.notice.text
+    assert turn.provider == "intents"
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "profile", "is_small"),
+    [
+        ("qwen2.5:7b", 32_768, "auto", False),
+        ("qwen2.5-coder:1.5b", 32_768, "auto", True),
+        ("SmolLM2-135M", 32_768, "auto", True),
+        ("llama3.2:3b", 32_768, "auto", True),
+        ("gpt-5", 400_000, "auto", False),
+        ("qwen3:30b-a3b", 32_768, "auto", False),
+        ("local", 4096, "auto", True),
+        ("local", 8192, "auto", False),
+        ("qwen2.5-coder:1.5b", 4096, "full", False),
+        ("gpt-5", 400_000, "small", True),
+    ],
+)
+def test_auto_goes_by_window_and_name(name, window, profile, is_small):
+    assert ModelConfig(name=name, context_tokens=window, profile=profile).is_small is is_small
+
+
+@pytest.mark.parametrize("name", [name for name, (tool, _) in _VERBS.items() if tool])
+def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
+    prepare_home(tmp_path, restore=True)
+    config = Config(home=tmp_path)
+    given = dict.fromkeys(_VERBS[name][1].split(), "18:30") | ({"minutes": 5} if "minutes" in _VERBS[name][1] else {})
+    given |= {"day": "monday"} if "day" in _VERBS[name][1] else {}
+    with closing(App(config, boards.choose_board("sim", config), rehearses=True)) as app:
+        tool, arguments = _VERBS[name][0], make_arguments(name, given, "wish")
+        assert name in select_verbs("remind task file note my forget measure board 1+1", app.toolset.names)
+        found, _ = app.toolset._find(ToolCall("1", tool, arguments))
+        assert found.name == tool
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ('{"do":"say","text":"hi"}', {"do": "say", "text": "hi"}),
+        ('```json\n{"do":"measure","what":"all"}\n```', {"do": "measure", "what": "all"}),
+        ("just words", {"do": "say", "text": "just words"}),
+        ('{"do":"say","text":"a poem that was cut', {"do": "say", "text": "a poem that was cut"}),
+        ("a {brace} in words", {"do": "say", "text": "a {brace} in words"}),
+        ("[1]", {"do": "say", "text": "[1]"}),
+    ],
+)
+def test_answers_are_read(text, given):
+    assert parse_answer(text) == given
+
+
+@pytest.mark.parametrize(
+    ("question", "result", "told"),
+    [
+        ("is it below 5?", "a: temperature 4.50 °C (x)", "Yes: 4.5 °C is below 5."),
+        ("is it above 5 degrees?", "a: temperature 4.50 °C, humidity 40.00 %", "No: 4.5 °C is below 5."),
+        ("is the humidity over 30 percent?", "a: temperature 4.50 °C, humidity 40.00 %", "Yes: 40 % is above 30."),
+        ("is it at least 5?", "a: temperature 5.00 °C", "Yes: 5 °C is exactly 5."),
+        ("is it below 5?", "a: temperature 4.50 °C, b: temperature 6.00 °C", ""),
+        ("tell me when it is below 5", "a: temperature 4.50 °C", ""),
+        ("is it below 5?", "error: no sensor", ""),
+    ],
+)
+def test_comparisons_are_worked_out(question, result, told):
+    assert judge(question, result) == told
+
+
+@pytest.mark.parametrize(("expression", "value"), [("2+3*4", 14), ("(2+3)*4", 20), ("-7/2", -3.5), ("0.1*240", 24)])
+def test_sums(expression, value):
+    assert calculate(expression) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("expression", ["__import__('os')", "9**9**9", "a+1", "1 if 1 else 2", "", "1//0", "True+1"])
+def test_no_sum_runs_anything(expression):
+    with pytest.raises((ValueError, SyntaxError)):
+        calculate(expression)
+
+
+def test_a_schema_holds_the_verbs_and_words():
+    names = [form["properties"]["do"]["const"] for form in build_schema(("note", "sum"))["anyOf"]]
+    assert names == ["note", "sum", "say"]
