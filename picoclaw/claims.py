@@ -74,10 +74,27 @@ _DIGITS = pattern(r"[:-](?=\d)")
 _LETTERS = pattern(r"[a-z]+")
 _WORDS: dict[str, float] = {
     **{
-        word: at + 1 for at, word in enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"])
+        word: at + 1
+        for at, word in enumerate(
+            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        )
     },
-    "a": 1, "half": 30, "quarter": 15, "quarters": 15, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40,
-    "fifty": 50, "sixty": 60, "ninety": 90, "hour": 60, "hours": 60, "noon": 12, "midnight": 0, "dozen": 12,
+    "a": 1,
+    "half": 30,
+    "quarter": 15,
+    "quarters": 15,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "ninety": 90,
+    "hour": 60,
+    "hours": 60,
+    "noon": 12,
+    "midnight": 0,
+    "dozen": 12,
 }
 _PROMISE = pattern(
     r"\bI(?:'ll| will| am going to|'ve| have| just)? (?:now |just |also )?(?:remind|wake|alert|notify|noted?|saved?|stored?"
