@@ -245,14 +245,21 @@ def test_the_marks_show_what_was_there(home):
 
 
 def test_requests_are_made_in_few_places():
-    """Whoever makes one is looked at here: the loop, the verb that prints it, the check, the summoning, the dream."""
+    """Whoever makes one is looked at here: the loop, the verb that prints it, the check, the probe, the summoning, the dream."""
     makers = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
-    looked_at = {"agent/loop.py", "cli/prompt.py", "maintenance/doctor.py", "agent/summon.py", "memory/dream.py"}
+    looked_at = {
+        "agent/loop.py",
+        "providers/model.py",
+        "cli/prompt.py",
+        "maintenance/doctor.py",
+        "agent/summon.py",
+        "memory/dream.py",
+    }
     assert makers == {f"picoclaw/{name}" for name in looked_at}
 
 
