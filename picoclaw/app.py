@@ -362,7 +362,17 @@ class App:
             self.library.skills.values,
             (lambda: DreamModel(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
             stores.redact,
+            self._warm_prompt(stop) if self.config.model.base_url and self.config.model.is_small else None,
         )
+
+    def _warm_prompt(self, stop: Stop | None) -> Callable[[], bool]:
+        def warm() -> bool:
+            from picoclaw.agent.small import warm_prompt
+            from picoclaw.hw.health import is_strained
+
+            return not is_strained(self.board) and warm_prompt(self.models, self.prompts, stop)
+
+        return warm
 
     def close(self) -> None:
         """Take apart what was made, in the reverse order; may be called twice."""

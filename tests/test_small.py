@@ -2,6 +2,8 @@
 
 import json
 from contextlib import closing
+from datetime import timedelta
+from fnmatch import fnmatch
 
 import pytest
 
@@ -10,9 +12,11 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw import boards
+from picoclaw.hw.health import is_strained
 from picoclaw.messages import Inbound, ToolCall
+from picoclaw.providers.model import probe_model
 from picoclaw.workspace import prepare_home
-from tests.model_server import ModelServer, reply, status
+from tests.model_server import ModelServer, call, reply, status
 
 
 def verb(name, **arguments):
@@ -174,6 +178,54 @@ def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
         assert name in select_verbs("remind task file note my forget measure board 1+1", app.toolset.names)
         found, _ = app.toolset._find(ToolCall("1", tool, arguments))
         assert found.name == tool
+
+
+def test_a_service_has_the_prompt_read_once_before_anybody_asks(tmp_path):
+    prepare_home(tmp_path, restore=True)
+    with ModelServer([status(503, "loading"), reply("x")]) as server:
+        config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, profile="small", retries=0))
+        with closing(App(config, boards.choose_board("sim", config))) as app:
+            jobs, now = app.maintenance_jobs(), app.now()
+            jobs.run(now)
+            assert jobs.next_due(now + timedelta(minutes=14)) > now + timedelta(minutes=14)
+            for minutes in (16, 32, 48):
+                jobs.run(now + timedelta(minutes=minutes))
+            assert [request.body["max_tokens"] for request in server.requests] == [1, 1]
+            assert server.requests[1].body["messages"][0]["content"] == app.prompts["small"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("/sys/class/power_supply/BAT0/status", "Discharging"), ("/sys/class/thermal/thermal_zone0/temp", "81000")],
+)
+def test_on_a_battery_and_in_heat_nothing_is_read_ahead(tmp_path, path, text, monkeypatch):
+    config = Config(home=tmp_path)
+    board = boards.choose_board("sim", config)
+    assert not is_strained(board)
+    glob, read = board.glob, board.text
+    monkeypatch.setattr(board, "glob", lambda wanted: [path] if fnmatch(path, wanted) else glob(wanted))
+    monkeypatch.setattr(board, "text", lambda wanted: text if wanted == path else read(wanted))
+    assert is_strained(board)
+
+
+GOOD_CALL = call("cron", {"action": "add", "at_seconds": 720, "message": "close the window"})
+KEPT = reply('{"do": "remind", "minutes": 12, "text": "close the window"}')
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "suits", "told"),
+    [
+        ([reply("", GOOD_CALL), KEPT], "m", "full", "calls tools well and keeps"),
+        ([reply("", GOOD_CALL), KEPT], "qwen:1.5b", "small", "calls tools well and keeps"),
+        ([reply("I will."), reply("Sure!")], "m", "small", "does not call tools well and does not keep"),
+        ([reply("", call("cron", {"action": "add", "at": "12:00"})), KEPT], "m", "small", "does not call"),
+    ],
+)
+def test_two_requests_tell_which_profile_suits(script, name, suits, told):
+    with ModelServer(script) as server:
+        profile, words = probe_model(ModelConfig(base_url=server.url, name=name, retries=0))
+    assert profile == suits
+    assert told in words
 
 
 @pytest.mark.parametrize(

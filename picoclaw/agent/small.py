@@ -8,6 +8,7 @@ import ast
 import json
 import operator
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,14 @@ from picoclaw.claims import (
 )
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
-from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
+from picoclaw.messages import End, Event, Message, Notice, Purpose, Request, Stop, Text, ToolCall, Usage
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
 from picoclaw.window import remove_hints
 
 if TYPE_CHECKING:
+    from picoclaw.intents.grammar import IntentMatch
     from picoclaw.intents.provider import IntentProvider
 
 MIN_SCORE = 0.79
@@ -35,6 +37,7 @@ MIN_SCORE = 0.79
 
 _SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
 _ANSWER_TOKENS = 300
+_WARM_S = 600.0
 _MAX_KNOWN = 700  # characters of an earlier result, or answer, that a message is read with
 
 _CUES = {
@@ -84,6 +87,7 @@ _VERBS: Mapping[str, tuple[str, str]] = {
 }
 """The tool of each verb, '' for what needs none, and its arguments."""
 
+_READS = frozenset({"sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"})
 _NOON = 12
 _QUANTITIES = pattern(r"temperature|humidity|pressure|light|moisture|voltage|current|power|distance|co2", re.IGNORECASE)
 _SPLIT = pattern(
@@ -91,12 +95,43 @@ _SPLIT = pattern(
 )
 _LOOKED_UP = pattern(
     r"^(?=\W*(?:what|where|when|who|which|how|do|did|have|has|is|are)\b).*"
-    r"\b(?:my|our|did i|did we|have i|i said|i told|told you|password|code of|pin of)\b",
+    r"\b(?:my|our|did i|did we|have i|i said|i told|told you|know about|password|code of|pin of)\b",
     re.IGNORECASE | re.DOTALL,
 )
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
+_TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b", re.IGNORECASE)
+_BARE = frozenset(
+    [
+        "remind",
+        "me",
+        "it",
+        "that",
+        "this",
+        "keep",
+        "please",
+        "note",
+        "down",
+        "write",
+        "off",
+        "also",
+        "too",
+        "for",
+        "later",
+        "know",
+        "let",
+        "in",
+        "mind",
+        "to",
+        "you",
+        "can",
+        "could",
+        "tell",
+        "wake",
+    ]
+)
+"""Words of which a part of a sentence says nothing by itself: "..., remind me"."""
 _GOES_ON = pattern(r"(?:it|that|this|they|those)(?:'s| is| are)\b", re.IGNORECASE)
 _BACK = pattern(
     r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one)\b|^(?:and|or|no|yes)\b", re.IGNORECASE
@@ -129,7 +164,7 @@ class SmallProvider:
         self._todo: list[str] = []
         self._told: list[str] = []
         self._known: list[str] = []
-        self._wish = self._verb = self._cancels = self._path = ""
+        self._wish = self._verb = self._cancels = self._path = self._distrusted = ""
         self._asked_model = False
 
     @cached_property
@@ -148,7 +183,7 @@ class SmallProvider:
         """See Provider.events."""
         newest, usage = request.messages[-1], Usage()
         if newest.role == "user":
-            self._asked_model, self._told, self._known, self._path = False, [], [], ""
+            self._asked_model, self._told, self._known, self._path, self._distrusted = False, [], [], "", ""
             if calls := self._match_whole(request):
                 self._todo, self._wish, self._verb = [], "", ""
                 yield from calls
@@ -156,10 +191,10 @@ class SmallProvider:
                 return
             self._todo = self._split(strip_context(newest.text), request)
         elif newest.role == "tool":
-            if not self._wish:
+            if not self._wish and not self._is_handed_over(request, newest.text):
                 yield from self._tell_matched(request)
                 return
-            call = self._take_result(request)
+            call = self._take_result(request) if self._wish else None
             if call:
                 yield call
                 yield End("tool_calls", Usage())
@@ -230,8 +265,7 @@ class SmallProvider:
         """The calls of a message that the matcher understands for certain, all of it."""
         wishes = self._matcher.understand(request)
         if not wishes or not all(
-            match and match.tool in self._offered(request) and not match.missing and match.score >= MIN_SCORE
-            for _, match in wishes
+            match and match.tool in self._offered(request) and _is_sure(text, match) for text, match in wishes
         ):
             return []
         if len(wishes) == 1 and len(self._split(wishes[0][0], request)) > 1:
@@ -242,13 +276,29 @@ class SmallProvider:
             if match
         ]
 
+    def _is_handed_over(self, request: Request, result: str) -> bool:
+        """Whether what the matcher had called alone has failed to read, so that the model may find another way."""
+        turn = split_turns(request.messages)[-1]
+        calls, wish = list_calls(turn), strip_context(turn[0].text)
+        reads = bool(calls) and calls[-1][0].name in _READS
+        if (
+            len(calls) != 1
+            or not reads
+            or not result.startswith(ERROR_PREFIX)
+            or not select_verbs(wish, self._offered(request))
+        ):
+            return False
+        self._todo, self._distrusted = [wish], wish
+        return True
+
     def _match(self, wish: str, request: Request) -> ToolCall | str | None:
         """One wish's call, or its answer, where the matcher is sure of it."""
         match, offered = self._matcher.match(wish, self._offered(request)), self._offered(request)
-        if not match or match.score < MIN_SCORE or match.missing:
+        if not match or not _is_sure(wish, match) or wish == self._distrusted:
             return None
         if match.intent in _SMALL_TALK:
-            return self._matcher.word_answer(match, request.messages[-1].text)
+            asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+            return self._matcher.word_answer(match, asked)
         return (
             ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments) if match.tool in offered else None
         )
@@ -289,7 +339,7 @@ class SmallProvider:
         return [part for part in parts if part] or [text]
 
     def _stands_alone(self, text: str, request: Request) -> bool:
-        if not text or _GOES_ON.match(text):
+        if _GOES_ON.match(text) or _BARE.issuperset(re.findall(r"\w+", text.lower())):
             return False
         match = self._matcher.match(text, self._offered(request))
         return bool((match and match.score >= MIN_SCORE and (match.tool or match.answer)) or _count_cues(text))
@@ -357,6 +407,23 @@ class SmallProvider:
             self._known.append(truncate(result, _MAX_KNOWN))
         self._told.append("\n".join(filter(None, [text, judge(self._wish, result)])))
         return None
+
+
+def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) -> bool:
+    """Have the server read the prompt while nobody waits, so that the first answer is as quick as later ones."""
+    ask = (Message("user", "ok"),)
+    request = Request(prompts["small"], ask, (), 1, time.monotonic() + _WARM_S, stop=stop, purpose=Purpose("warm"))
+    try:
+        for _ in models.events(request):
+            pass
+    except (Unavailable, Refused):
+        return False
+    return True
+
+
+def _is_sure(wish: str, match: "IntentMatch") -> bool:
+    """Whether the matcher is believed without a model; it knows reminders, and no list of tasks."""
+    return match.score >= MIN_SCORE and not match.missing and not (match.tool == "cron" and _TASKS.search(wish))
 
 
 def _count_cues(text: str) -> int:

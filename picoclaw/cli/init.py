@@ -62,7 +62,11 @@ def run(given: argparse.Namespace) -> int:
     answers: Iterable[setup.InitialSettings] = [wanted] if wanted else []
     if not wanted and (given.ask or (is_new and not given.no_questions and tty)):
         answers = setup.ask_settings(load_config())
+    is_new_model = False
     for answer in answers:
         print_safe(*setup.write_settings(home, answer))
+        is_new_model = is_new_model or bool(answer.url or answer.model)
+    if is_new_model:
+        print_safe(*setup.probe_profile(home))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
     return 0

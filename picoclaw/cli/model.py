@@ -17,7 +17,7 @@ from picoclaw.cli.common import print_note, print_safe
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import boards
-from picoclaw.messages import Caller, Inbound, ToolCall
+from picoclaw.messages import Caller, Inbound, ToolCall, TurnHooks
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped
 from picoclaw.text import format_json
@@ -58,7 +58,8 @@ def run(given: argparse.Namespace) -> int:
     if given.action == "probe":
         from picoclaw.providers.model import probe_model
 
-        print_safe(probe_model(config.model, config.api_key)[1])
+        suits, told = probe_model(config.model, config.api_key)
+        print_safe(f"{told}; the {suits} profile suits it, {_name_profile(config)} is used")
         return 0
     if not 1 <= given.requests <= 1000:
         raise ConfigError(f"--requests must be 1 to 1000, not {given.requests}")
@@ -130,12 +131,19 @@ def _seed_home(config: Config) -> None:
 def _ask(config: Config, text: str, reply: str, acts: str) -> dict[str, Any]:
     began = time.monotonic()
     with contextlib.closing(_open(config)) as app:
-        turn = app.dispatcher.answer(Inbound("terminal", text))
-        done = []
-        for call in turn.tools:
-            with contextlib.suppress(PicoclawError):
-                if app.toolset.effect(ToolCall("1", call.name, call.arguments)) != "read":
-                    done.append((f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", call.result))
+        acting: list[dict[str, Any]] = []
+
+        def listen(event: object) -> None:  # before it is made: a file that was written cannot be written again
+            if isinstance(event, ToolCall):
+                with contextlib.suppress(PicoclawError):
+                    acting.extend([event.arguments] if app.toolset.effect(event) != "read" else [])
+
+        turn = app.dispatcher.answer(Inbound("terminal", text), TurnHooks(listen=listen))
+        done = [
+            (f"{run.name} {json.dumps(run.arguments, ensure_ascii=False)}", run.result)
+            for run in turn.tools
+            if run.arguments in acting
+        ]
     # an act that was refused counts where it waits for the owner's yes
     made = [act for act, result in done if not result.startswith("error: ") or "waits for" in result]
     wanted = [one for one in acts.split(" ;; ") if one]

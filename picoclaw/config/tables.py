@@ -41,7 +41,7 @@ def _is_price(given: Any) -> bool:
 
 
 _SMALL_WINDOW = 4096  # tokens
-_SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
+SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
 """How names tell of 3 B parameters and less: qwen2.5:1.5b, SmolLM2-135M."""
 
 
@@ -71,7 +71,7 @@ class ModelConfig:
         """Whether it is asked in the small profile: few tokens, and no tools but flat verbs."""
         if self.profile != "auto":
             return self.profile == "small"
-        return self.context_tokens <= _SMALL_WINDOW or bool(_SMALL_NAME.search(self.name.lower()))
+        return self.context_tokens <= _SMALL_WINDOW or bool(SMALL_NAME.search(self.name.lower()))
 
     @property
     def shown_url(self) -> str:

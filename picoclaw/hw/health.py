@@ -103,6 +103,19 @@ def _check_power(board: Board) -> CheckResult:
     return note(what, "not available: not a Raspberry Pi, or its firmware interface is hidden")
 
 
+_WARM_MILLIDEGREES = 70_000
+
+
+def is_strained(board: Board) -> bool:
+    """Whether the board runs on a battery, is hot or lacks power, so that work nobody waits for is left."""
+    if _check_power(board).status == "bad":
+        return True
+    if any(read_text(board, path) == "Discharging" for path in board.glob("/sys/class/power_supply/*/status")):
+        return True
+    heat = [read_text(board, path) for path in board.glob("/sys/class/thermal/thermal_zone*/temp")]
+    return any(text.isdecimal() and int(text) > _WARM_MILLIDEGREES for text in heat)
+
+
 def _format_memory(board: Board) -> str:
     table = dict(re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", read_text(board, "/proc/meminfo"), re.MULTILINE))
     if "MemTotal" not in table or "MemAvailable" not in table:

@@ -266,12 +266,31 @@ def examine_models(config: Config) -> _Rows:
         return
     text = Prompts(config.workspace)["doctor"]
     fix = "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY"
-    yield _examine_model("model", config.model, config.api_key, text, fix)
+    yield (found := _examine_model("model", config.model, config.api_key, text, fix))
+    if found.status == "good":
+        yield _examine_profile(config)
     for name, model in config.models.items():
         fix = f"check [models.{name}] in config.toml, and its key: PICOCLAW_API_KEY_{name.upper()} or [keys] {name}"
         found = _examine_model(f"model {name}", model, config.model_keys.get(name, ""), text, fix)
         unused = "; it is asked only if chosen with /model ('then' under [model] does not name it)"
         yield found if name in config.model.then else found._replace(detail=found.detail + unused)
+
+
+def _examine_profile(config: Config) -> CheckResult:
+    """Say in which profile the model is asked, and which suits it by what it makes of two requests."""
+    from picoclaw.providers.model import probe_model
+
+    used = "small" if config.model.is_small else "full"
+    try:
+        suits, told = probe_model(config.model, config.api_key)
+    except ProviderError as error:
+        return note("profile", f"{used}; the model could not be tried: {error}", "picoclaw model probe")
+    detail = f"{used} is used (profile = {config.model.profile!r}); {told}"
+    if suits == used or config.model.profile != "auto":
+        return good("profile", detail)
+    return note(
+        "profile", detail, f'`picoclaw model test --profile {suits}` compares; set profile = "{suits}" under [model]'
+    )
 
 
 def _examine_model(what: str, model: ModelConfig, key: str, text: str, fix: str) -> CheckResult:

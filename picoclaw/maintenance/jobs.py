@@ -41,7 +41,10 @@ _MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
 
 @dataclass
 class MaintenanceJobs:
-    """The maintenance jobs of one home. `model` is there when one is configured; each part is made when it is first used."""
+    """The maintenance jobs of one home. `model` is there when one is configured; each part is made when it is first used.
+
+    `warm` has a small model's server read the prompt ahead, and tells whether it did; it is tried again until it does.
+    """
 
     config: Config
     prompts: Templates
@@ -50,6 +53,9 @@ class MaintenanceJobs:
     skills: Callable[[], Iterable[Skill]]
     model: "Callable[[], DreamModel] | None"
     redact: Redactor | None = None
+    warm: Callable[[], bool] | None = None
+    _warmed: bool = field(default=False, init=False)
+    _warm_tried: datetime | None = field(default=None, init=False)
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
     _pruned: datetime | None = field(default=None, init=False)
@@ -71,6 +77,8 @@ class MaintenanceJobs:
     def next_due(self, now: datetime) -> datetime:
         """Return when there may be something to do; `now` if there is. Raises StoreError."""
         found = [self._index_due(now)]
+        if self.warm and not self._warmed:
+            found.append(_later(self._warm_tried, _REFRESH_S, now))
         if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
             found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
         due = min(found, key=lambda moment: moment.timestamp())
@@ -88,6 +96,9 @@ class MaintenanceJobs:
                 told += self._review(now)
                 told += self._prune(now)
             told += self._copy(now)
+            if self.warm and not self._warmed and _is_due(_later(self._warm_tried, _REFRESH_S, now), now):
+                self._warm_tried = now
+                self._warmed = self.warm()
         except StoreError as error:
             told += self._once(f"the memory could not be looked after: {error}")
         return told

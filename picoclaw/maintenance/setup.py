@@ -15,12 +15,12 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
 from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
 from picoclaw.config.files import read_regular, rename_table, set_value
-from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import boards, detect, drivers, kernel
 from picoclaw.hw.board import Board
-from picoclaw.records import NamedTuple
+from picoclaw.records import NamedTuple, replace
 from picoclaw.resources import get_home
 from picoclaw.stores import Stores
 from picoclaw.times import parse_zone
@@ -29,6 +29,7 @@ from picoclaw.tools.onboarding import read_zone, set_field
 
 _LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
 _PROBE_TIMEOUT = Timeout(2.0, 2.0)
+_PROBE_S = 60.0
 _MAX_SHOWN_MODELS = 8
 _MAX_KEY_LENGTH = 4096
 _DASHBOARD_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
@@ -161,6 +162,26 @@ def _write_or_delete(path: Path, data: bytes | None) -> None:
             write_atomic(path.resolve(), data)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
+
+
+def probe_profile(home: Path) -> Iterator[str]:
+    """Ask a new model two requests, and set the profile that suits it where the owner has set none."""
+    from picoclaw.providers.model import probe_model
+
+    config = load_config()
+    model = config.model
+    if not model.base_url or model.profile != "auto":
+        return
+    try:
+        suits, told = probe_model(replace(model, retries=0, idle_seconds=_PROBE_S), config.api_key, _PROBE_S)
+    except PicoclawError as error:
+        yield f"profile: the model could not be tried ({error}); `picoclaw model probe` does it later"
+        return
+    used = "small" if model.is_small else "full"
+    if suits != used:
+        path = home / "config.toml"
+        _write_files({path: _apply_entries(read_regular(path), [("model", "profile", suits)])})
+    yield f"profile: {suits}, since {told}; `picoclaw model test` shows how well it does"
 
 
 def _describe_changes(wanted: InitialSettings) -> Iterator[str]:

@@ -29,6 +29,7 @@ _LIMIT_PERCENTS = {
     "heartbeat": WARN_PERCENT,
     "dream": WARN_PERCENT,
     "review": WARN_PERCENT,
+    "warm": WARN_PERCENT,
     "cron": JOBS_PERCENT,
     "rule": JOBS_PERCENT,
     "subagent": JOBS_PERCENT,
@@ -43,7 +44,7 @@ _WARNING = (
 ASSUMED_SENT_AFTER_S = 15.0
 """A connection is made or refused within ten: a server that was silent for longer has the request."""
 
-_CAUSES_OUTSIDE_TURNS = frozenset({"dream", "review", "summary", "summon"})
+_CAUSES_OUTSIDE_TURNS = frozenset({"dream", "review", "summary", "summon", "warm"})
 """Causes whose requests are part of no turn that is kept: their corrections are kept at once."""
 
 

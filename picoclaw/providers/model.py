@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from picoclaw.config import load_config
 from picoclaw.config.files import read_stamp
-from picoclaw.config.tables import ModelConfig, redact_url
+from picoclaw.config.tables import SMALL_NAME, ModelConfig, redact_url
 from picoclaw.errors import ConfigError, KnownDown, OverBudget, ProviderError, Refused, Unavailable
 from picoclaw.http_client import Client
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
@@ -309,10 +309,10 @@ _PROBE_SECONDS = 720
 _PROBE_TEXT = "Remind me in 12 minutes to close the window."
 
 
-def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tuple[bool, str]:
+def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tuple[str, str]:
     """Ask a model two requests: one for a tool's call, one for an answer by a JSON schema.
 
-    Returns whether it calls tools well enough for the full profile, and what to say of it. Raises ProviderError.
+    Returns the profile that suits it, and what it did. Raises ProviderError.
     """
     ask = Message("user", _PROBE_TEXT)
     provider = ModelProvider(model, key)
@@ -330,11 +330,6 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
         keeps_schema = json.loads(text).get("do") == "remind"
     except (ValueError, AttributeError):
         keeps_schema = False
-    suits = "full" if has_called else "small"
-    is_set = "small" if model.is_small else "full"
-    told = [
-        f"{'calls tools' if has_called else 'does not call tools well'}, {'keeps' if keeps_schema else 'does not keep'} to a JSON schema",
-        f"the {suits} profile suits it"
-        + ("" if suits == is_set else f"; {is_set} is used (profile = {model.profile!r} under [model])"),
-    ]
-    return has_called, "; ".join(told)
+    calls_well = "calls tools well" if has_called else "does not call tools well"
+    told = f"it {calls_well} and {'keeps' if keeps_schema else 'does not keep'} to a JSON schema"
+    return "full" if has_called and not SMALL_NAME.search(model.name.lower()) else "small", told
