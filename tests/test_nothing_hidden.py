@@ -245,7 +245,7 @@ def test_the_marks_show_what_was_there(home):
 
 
 def test_requests_are_made_in_few_places():
-    """Whoever makes one is looked at here: the loop, the verb that prints it, the check, the probe, the summoning, the dream."""
+    """Whoever makes one is looked at here: the loop, the verb that prints it, the check, the probe, the warming, the summoning, the dream."""
     makers = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
@@ -254,6 +254,7 @@ def test_requests_are_made_in_few_places():
     }
     looked_at = {
         "agent/loop.py",
+        "agent/small.py",
         "providers/model.py",
         "cli/prompt.py",
         "maintenance/doctor.py",

@@ -56,6 +56,7 @@ _CUES = {
         "forget_note": r"forget|delete|remove|erase",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
         "tasks add_task done_task": r"\btasks?\b|to-?dos?\b|\btick\b|\bdone\b|finished|still open",
+        "now": r"\bdate\b|\btime\b|\btoday\b|weekday|what day",
         "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b",
     }.items()
 }
@@ -83,6 +84,7 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "tasks": ("pulse", ""),
     "add_task": ("pulse", "text"),
     "done_task": ("pulse", "words"),
+    "now": ("", ""),
     "sum": ("", "expression"),
 }
 """The tool of each verb, '' for what needs none, and its arguments."""
@@ -101,6 +103,9 @@ _LOOKED_UP = pattern(
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
+_QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IGNORECASE)
+_BLANK = pattern(r"\[(?:insert|your|current)\b[^\]]*\]", re.IGNORECASE)
+"""What a model writes where it knows nothing: [insert the date here]."""
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b", re.IGNORECASE)
 _BARE = frozenset(
     [
@@ -330,7 +335,9 @@ class SmallProvider:
         begin = 0
         for gap in _SPLIT.finditer(text):
             head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
-            if self._stands_alone(head, request) and self._stands_alone(tail, request):
+            if self._stands_alone(tail, request) and (
+                self._stands_alone(head, request) or (_QUESTION.match(head) and self._match(tail, request))
+            ):
                 parts.append(head)
                 begin = gap.end()
         parts.append(text[begin:].strip())
@@ -362,10 +369,13 @@ class SmallProvider:
         if verb not in admitted:
             is_said = verb == "say" and not is_looked_up(self._wish, admitted)
             said = str(given.get("text", "")).strip() if is_said else ""
-            self._told.append(self._check_words(said, asked) if said else self._prompts["small_cannot"])
+            self._told.append(
+                self._check_words(said, asked) if said and not _BLANK.search(said) else self._prompts["small_cannot"]
+            )
             return
         try:
-            made = make_arguments(verb, given, self._wish)
+            moment = self._matcher.read_moment(request.messages) if verb == "now" else ""
+            made = moment or make_arguments(verb, given, self._wish)
         except (KeyError, TypeError, ValueError, ZeroDivisionError, SyntaxError):
             self._told.append(self._prompts["small_cannot"])
             return
@@ -423,7 +433,11 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
 
 def _is_sure(wish: str, match: "IntentMatch") -> bool:
     """Whether the matcher is believed without a model; it knows reminders, and no list of tasks."""
-    return match.score >= MIN_SCORE and not match.missing and not (match.tool == "cron" and _TASKS.search(wish))
+    return (
+        match.score >= MIN_SCORE
+        and not match.missing
+        and not (match.tool in {"cron", "memory_store"} and _TASKS.search(wish))
+    )
 
 
 def _count_cues(text: str) -> int:
@@ -504,7 +518,8 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             return {"text": text}
         case "find_note" | "forget_note" | "done_task":
             name = {"find_note": "query", "forget_note": "text", "done_task": "task"}[verb]
-            return ({"action": "complete"} if verb == "done_task" else {}) | {name: str(given["words"])}
+            words = _TASKS.sub("", str(given["words"])).strip() if verb == "done_task" else str(given["words"])
+            return ({"action": "complete"} if verb == "done_task" else {}) | {name: words}
         case "read_file":
             return {"path": str(given["path"])}
         case "add_line" | "write_file":

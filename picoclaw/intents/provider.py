@@ -173,6 +173,11 @@ class IntentProvider:
         offered = {tool["name"] for tool in request.tools if request.calls}
         return self._understood(request.messages, offered | {*self._opened(offered)})
 
+    def read_moment(self, messages: Sequence[Message]) -> str:
+        """Say the time, by the head of the newest message of a user's."""
+        asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
+        return fill_fields(self._matchers["en"].intents["clock"].answer, _read_moment(asked))
+
     def word_answer(self, match: IntentMatch, text: str) -> str:
         """What is said to a message that needs no tool."""
         return fill_fields(match.answer, {**_read_moment(text), **match.arguments})

@@ -4,6 +4,8 @@ PICOCLAW_TEST_MODEL_URL=http://127.0.0.1:8081/v1 .venv/bin/python -m pytest test
 """
 
 import os
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -13,14 +15,16 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.resources import find_shipped
 
 URL = os.environ.get("PICOCLAW_TEST_MODEL_URL", "")
+BLIND = tomllib.loads(Path(__file__).with_name("blind.toml").read_text())
 LEAST = {"plain": 0.85, "two": 0.6, "talk": 0.85}
 
 
 @pytest.mark.skipif(not URL, reason="PICOCLAW_TEST_MODEL_URL names no server")
+@pytest.mark.parametrize("tables", [load_requests(), BLIND], ids=["shipped", "blind"])
 @pytest.mark.parametrize("kind", LEAST)
-def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, capsys):
+def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, tables, capsys):
     config = Config(home=tmp_path, model=ModelConfig(base_url=URL, name="small", profile="small", idle_seconds=600))
-    asked = [(kind, row) for row in load_requests()[kind]]
+    asked = [(kind, row) for row in tables[kind]]
     rows = list(run_requests(config, asked))
     alone = list(run_requests(config, asked, alone=True))
     right, by_matcher = (sum(row["verdict"] == "right" for row in each) for each in (rows, alone))
@@ -35,4 +39,10 @@ def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, cap
 
 def test_the_requests_are_not_in_the_prompt():
     prompt = (find_shipped("templates") / "prompts/small.md").read_text().lower()
-    assert not [text for rows in load_requests().values() for text, _, _ in rows if text.lower() in prompt.split("\n")]
+    assert not [
+        text
+        for tables in (load_requests(), BLIND)
+        for rows in tables.values()
+        for text, _, _ in rows
+        if text.lower() in prompt.split("\n")
+    ]
