@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,7 @@ from picoclaw.security.policy import CallRequest
 from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.security.redaction import Redactor
 from picoclaw.stores import Stores, list_secrets
-from picoclaw.tools.files import CHECKLIST, FileTools
-from picoclaw.tools.registry import Toolset
+from picoclaw.tools.registry import ToolGroup, Toolset
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
@@ -47,65 +46,117 @@ if TYPE_CHECKING:
     from picoclaw.skills.skill import SkillContext
     from picoclaw.store.approvals import Approval
     from picoclaw.store.tasks import Task, Tasks
+    from picoclaw.tools.web import WebFetchTool
 
 
 def make_tools(
     app: App, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
-) -> Iterator[object]:
-    """Make the groups of tools, in the order in which a model is shown them; those of absent hardware are left out.
+) -> Iterator[ToolGroup]:
+    """Name the tools, in the order in which a model is shown them; those of absent hardware are left out.
 
     `whole` keeps long results, `zone` is the owner's, and `do` has a sub-agent's task done, None without a model.
     """
-    from picoclaw.tools.cron import CronTool, list_command_words
-    from picoclaw.tools.exec import ExecTools
-    from picoclaw.tools.history import SensorHistory
-    from picoclaw.tools.memory import MemoryTools
-    from picoclaw.tools.onboarding import FirstRunTool
-    from picoclaw.tools.pulse import PulseTool
-    from picoclaw.tools.rules import RuleTool
-    from picoclaw.tools.skills import SkillTools
-    from picoclaw.tools.subagents import SubagentTools
-    from picoclaw.tools.web import WebFetchTool, WebSearchTool
-
     config, home, stores = app.config, app.config.home, app.stores
-    yield app.wiring.sensors()
-    yield FileTools(
-        config.workspace,
-        config.tools.extra_folders,
-        library=app.library,
-        instructions=lambda: _list_instruction_files(config),
-        run=lambda: list_command_words(stores.jobs.all()),
-        foreign=lambda: stores.foreign_files,
-    )
-    yield MemoryTools(config.workspace, stores.memory, past=config.memory.messages)
-    commands, line = config.tools.exec != "off", config.tools.shell
-    yield CronTool(lambda: stores.jobs, lambda: app.toolset.effect, commands=commands, shell=line)
-    yield PulseTool(lambda: stores.pulse)
-    yield MessageTool()
-    yield SubagentTools(
-        lambda: app.subagent_tasks, lambda: app.toolset.names, config.subagents, do, partial(wake_all, home)
-    )
-    if config.web.enabled:
-        yield (pages := WebFetchTool(os.environ, config.web.seconds))
-        if config.web.search != "off":
-            yield WebSearchTool(pages, config.web.search, config.web.searxng_url, config.brave_key)
-    yield SensorHistory(lambda: stores.samples)
-    yield RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
-    yield SkillTools(app.library, app.skill_context, config.workspace)
-    yield FirstRunTool(home, jobs=lambda: stores.jobs)
-    yield whole
-    if config.tools.exec != "off":
-        kept, tools = (lambda: _list_protected_files(config)), config.tools
-        seen = lambda: stores.foreign_files.all() if (home / "state.db").exists() else ()  # noqa: E731
-        yield ExecTools(
+
+    def make_files() -> object:
+        from picoclaw.tools.cron import list_command_words
+        from picoclaw.tools.files import FileTools
+
+        return FileTools(
+            config.workspace,
+            config.tools.extra_folders,
+            library=app.library,
+            instructions=lambda: _list_instruction_files(config),
+            run=lambda: list_command_words(stores.jobs.all()),
+            foreign=lambda: stores.foreign_files,
+        )
+
+    def make_memory() -> object:
+        from picoclaw.tools.memory import MemoryTools
+
+        return MemoryTools(config.workspace, stores.memory, past=config.memory.messages)
+
+    def make_cron() -> object:
+        from picoclaw.tools.cron import CronTool
+
+        commands, line = config.tools.exec != "off", config.tools.shell
+        return CronTool(lambda: stores.jobs, lambda: app.toolset.effect, commands=commands, shell=line)
+
+    def make_pulse() -> object:
+        from picoclaw.tools.pulse import PulseTool
+
+        return PulseTool(lambda: stores.pulse)
+
+    def make_subagents() -> object:
+        from picoclaw.tools.subagents import SubagentTools
+
+        ring = partial(wake_all, home)
+        return SubagentTools(lambda: app.subagent_tasks, lambda: app.toolset.names, config.subagents, do, ring)
+
+    @cache
+    def make_web() -> WebFetchTool:
+        from picoclaw.tools.web import WebFetchTool
+
+        return WebFetchTool(os.environ, config.web.seconds)
+
+    def make_search() -> object:
+        from picoclaw.tools.web import WebSearchTool
+
+        return WebSearchTool(make_web(), config.web.search, config.web.searxng_url, config.brave_key)
+
+    def make_history() -> object:
+        from picoclaw.tools.history import SensorHistory
+
+        return SensorHistory(lambda: stores.samples)
+
+    def make_rules() -> object:
+        from picoclaw.tools.rules import RuleTool
+
+        return RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
+
+    def make_skills() -> object:
+        from picoclaw.tools.skills import SkillTools
+
+        return SkillTools(app.library, app.skill_context, config.workspace)
+
+    def make_first_run() -> object:
+        from picoclaw.tools.onboarding import FirstRunTool
+
+        return FirstRunTool(home, jobs=lambda: stores.jobs)
+
+    def make_exec() -> object:
+        from picoclaw.tools.exec import ExecTools
+
+        tools = config.tools
+        return ExecTools(
             config.workspace,
             os.environ,
             folders=tools.extra_folders,
             shell=tools.shell,
             environ=tools.environment,
-            kept=kept,
-            foreign=seen,
+            kept=lambda: _list_protected_files(config),
+            foreign=lambda: stores.foreign_files.all() if (home / "state.db").exists() else (),
         )
+
+    yield ToolGroup(("sensor_list", "sensor_read", "board_status"), app.wiring.sensors)
+    yield ToolGroup(("read_file", "write_file", "edit_file", "append_file", "list_dir"), make_files)
+    memory = ("store", "search", "get", "update", "forget", "reinforce", "demote")
+    yield ToolGroup(tuple(f"memory_{name}" for name in memory), make_memory)
+    yield ToolGroup(("cron",), make_cron)
+    yield ToolGroup(("pulse",), make_pulse)
+    yield ToolGroup(("message",), MessageTool)
+    yield ToolGroup(("spawn", "subagent", "spawn_status", "spawn_cancel"), make_subagents)
+    if config.web.enabled:
+        yield ToolGroup(("web_fetch",), make_web)
+        if config.web.search != "off":
+            yield ToolGroup(("web_search",), make_search)
+    yield ToolGroup(("sensor_history",), make_history)
+    yield ToolGroup(("rule",), make_rules)
+    yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
+    yield ToolGroup(("first_run",), make_first_run)
+    yield ToolGroup(("read_result",), lambda: whole)
+    if config.tools.exec != "off":
+        yield ToolGroup(("exec", "process"), make_exec)
     yield from app.wiring.buses()
 
 
@@ -121,8 +172,9 @@ def _list_instruction_files(config: Config) -> tuple[Path, ...]:
 def _list_protected_files(config: Config) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
     from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
+    from picoclaw.prompts import CHECKLIST_PAGE
 
-    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST, ONBOARDING_PAGE, MEMORY_FOLDER))
+    pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST_PAGE, ONBOARDING_PAGE, MEMORY_FOLDER))
     return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
 
 
@@ -269,7 +321,7 @@ class App:
 
         languages = {one: read_marks(find_shipped("templates") / f"intents/{one}.toml") for one in list_languages()}
         known = self.config.model.name or self.config.model.shown_url
-        opened = self.toolset.opened
+        opened = self.toolset.opened if self.config.model.base_url else frozenset
         return IntentProvider(
             load(),
             configured_model=known,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.reading import WiredPart
 from picoclaw.records import dataclass
+from picoclaw.tools.registry import ToolGroup
 
 if TYPE_CHECKING:
     from picoclaw.config import Config
     from picoclaw.hw.board import Board
     from picoclaw.outputs.client import OutputsClient
+    from picoclaw.tools.outputs import OutputSwitch
     from picoclaw.tools.sensors import SensorTools
 
 STOP_WORDS = {
@@ -111,33 +113,52 @@ class Wiring:
 
         return list_measured(self.board, self.wired, self.drivers)
 
-    def buses(self) -> Iterator[object]:
+    def buses(self) -> Iterator[ToolGroup]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
-        from picoclaw.tools.sensors import SensorAddTool
+        board, wired, where = self.board, self.wired, hw_drivers.list_driver_folders(self.config.home)
+        outputs = self.outputs
+        owned = cache(lambda: outputs.parts() if outputs else {})
 
-        where = hw_drivers.list_driver_folders(self.config.home)
-        board, wired, owned = self.board, self.wired, self.outputs.parts() if self.outputs else {}
-        ports = [port for port in board.ports() if not port.used_by]
-        if board.adapters() or board.spi_nodes() or ports:
-            kept = partial(hw_drivers.add_sensor, self.config.home)
-            yield SensorAddTool(board, wired, self.drivers, where, kept, owned, partial(wake_all, self.config.home))
-        if board.adapters():
+        def make_sensor_add() -> object:
+            from picoclaw.tools.sensors import SensorAddTool
+
+            keep, ring = partial(hw_drivers.add_sensor, self.config.home), partial(wake_all, self.config.home)
+            return SensorAddTool(board, wired, self.drivers, where, keep, owned(), ring)
+
+        def make_i2c() -> object:
             registers = hw_drivers.RegisterAddresses(wired, self._chip)
-            yield hw_drivers.load_module("i2c", where).I2C(board, registers, owned=owned)
-        if board.spi_nodes():
-            yield hw_drivers.load_module("spi", where).Spi(board)
-        if ports:
-            taken = {part.port for part in wired.values() if part.route == "serial"}
-            yield hw_drivers.load_module("serial", where).Serial(board, taken)
-        switch = None
-        if self.outputs:
-            from picoclaw.tools.outputs import OutputSwitch, OutputTool
+            return hw_drivers.load_module("i2c", where).I2C(board, registers, owned=owned())
 
-            switch = OutputSwitch(self.outputs, board, self.config.home)
+        def make_serial() -> object:
+            taken = {part.port for part in wired.values() if part.route == "serial"}
+            return hw_drivers.load_module("serial", where).Serial(board, taken)
+
+        def make_gpio() -> object:
+            return hw_drivers.load_module("gpio", where).Gpio(board, make_switch())
+
+        def make_switch() -> OutputSwitch | None:
+            from picoclaw.tools.outputs import OutputSwitch
+
+            return OutputSwitch(outputs, board, self.config.home) if outputs else None
+
+        def make_output(client: OutputsClient) -> object:
+            from picoclaw.tools.outputs import OutputTool
+
+            return OutputTool(client)
+
+        ports = any(not port.used_by for port in board.ports())
+        if board.adapters() or board.spi_nodes() or ports:
+            yield ToolGroup(("sensor_add",), make_sensor_add)
+        if board.adapters():
+            yield ToolGroup(("i2c",), make_i2c)
+        if board.spi_nodes():
+            yield ToolGroup(("spi",), lambda: hw_drivers.load_module("spi", where).Spi(board))
+        if ports:
+            yield ToolGroup(("serial",), make_serial)
         if board.gpio_chips():
-            yield hw_drivers.load_module("gpio", where).Gpio(board, switch)
-        if self.outputs:
-            yield OutputTool(self.outputs)
+            yield ToolGroup(("gpio",), make_gpio)
+        if outputs:
+            yield ToolGroup(("output",), partial(make_output, outputs))
 
     def _chip(self, part: str) -> ModuleType:
         return hw_drivers.load_driver(part, hw_drivers.list_driver_folders(self.config.home))

@@ -398,7 +398,7 @@ def test_gpio_chips_that_may_not_be_opened_cost_only_their_tool(tmp_path, powerl
     assert [r.detail for r in of(powerless(lambda: list(examine_board(LinuxBoard(root), config))), "GPIO")] == [
         f"{path} may not be opened by this user" for path in closed
     ]
-    tools = {definition.name for definition in powerless(lambda: App(config, LinuxBoard(root)).toolset)._tools.values()}
+    tools = powerless(lambda: App(config, LinuxBoard(root)).toolset).names
     assert "sensor_read" in tools
     assert "gpio" not in tools
 

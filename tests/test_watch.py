@@ -30,7 +30,6 @@ from picoclaw.store.database import Database
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.rule_log import RuleLog
 from picoclaw.store.samples import ClockReading, Samples, Series
-from picoclaw.tools.sensors import SensorAddTool
 from picoclaw.wiring import Wiring
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -676,7 +675,7 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
         until(lambda: any(tmp_path.glob("wake-*")))
         time.sleep(0.2)  # it has looked, and found nothing
         assert not (tmp_path / "history.db").exists()
-        (group,) = (group for group in wiring.buses() if isinstance(group, SensorAddTool))
+        (group,) = (group.make() for group in wiring.buses() if "sensor_add" in group.names)
         assert group.sensor_add(name="greenhouse", part=kept.part, address=kept.address).startswith("added")
         until((tmp_path / "history.db").exists)
     finally:

@@ -141,7 +141,7 @@ class Dispatcher:
             asks=[],
         )
         made_before = [call for turn in earlier for message in turn for call in message.calls]
-        caller.private.update({call.name for call in made_before} & agent.toolset.private)
+        caller.private.update(agent.toolset.select_private({call.name for call in made_before}))
         if summary:
             caller.private.add("a summary")
         if not heard:

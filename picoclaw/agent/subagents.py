@@ -132,7 +132,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         task=task.number,
     )
     called = {call.name for message in so_far for call in message.calls}
-    caller.private.update(called & light.toolset.private)
+    caller.private.update(light.toolset.select_private(called))
     hooks = TurnHooks(listen=recorder.listen, stop=stop, keep=recorder.keep)
     with app.approving.ask_at_end(caller):
         return agent.turn(brief, (), caller, hooks, so_far)

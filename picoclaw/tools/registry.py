@@ -13,7 +13,7 @@ from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill_template
-from picoclaw.records import dataclass, field, replace
+from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.repetition import count_in_a_row
 from picoclaw.schema import (
     InvalidArgument,
@@ -109,6 +109,13 @@ def collect_tools(group: object) -> Iterable[Tool]:
     return (Tool(group, name, mark) for name, mark in marks if mark)
 
 
+class ToolGroup(NamedTuple):
+    """Tools whose object is made, and its module imported, when one of them is described or called."""
+
+    names: tuple[str, ...]
+    make: Callable[[], object]
+
+
 def list_texts(call: ToolCall) -> Iterator[str]:
     for value in call.arguments.values():
         for text in value if isinstance(value, list) else [value]:
@@ -121,7 +128,7 @@ class Toolset:
 
     def __init__(
         self,
-        groups: Iterable[object],
+        groups: Iterable[ToolGroup | object],
         *,
         guard: Callable[[CallRequest, Caller], object],
         journal: Callable[[ToolCall, Caller], None],
@@ -137,7 +144,15 @@ class Toolset:
         `wording(name)` is the owner's own description of a tool, if any; `keep_whole(tool, result, caller)` stores a result
         that is shown cut and returns its number, 0 when it cannot.
         """
-        self._tools = {t.name: t for group in groups for t in collect_tools(group)}
+        self._groups: dict[str, ToolGroup] = {}
+        self._tools: dict[str, Tool] = {}
+        for group in groups:
+            if isinstance(group, ToolGroup):
+                self._groups.update(dict.fromkeys(group.names, group))
+            else:
+                tools = {tool.name: tool for tool in collect_tools(group)}
+                self._groups.update(dict.fromkeys(tools, ToolGroup(tuple(tools), lambda: None)))
+                self._tools.update(tools)
         self._guard, self._journal, self._wording, self.keep_whole = guard, journal, wording, keep_whole
         self._longest_result, self._redact = longest_result, Redactor(secrets)
         self._described: tuple[object, tuple[dict[str, Any], ...]] = None, ()
@@ -151,31 +166,42 @@ class Toolset:
     @property
     def names(self) -> frozenset[str]:
         """The names of all tools, also of those offered only at times."""
-        return frozenset(self._tools)
+        return frozenset(self._groups)
+
+    def _load(self, name: str) -> Tool:
+        """Return one of our tools, made if it was not; raises KeyError."""
+        if name not in self._tools:
+            self._tools.update((tool.name, tool) for tool in collect_tools(self._groups[name].make()))
+        return self._tools[name]
 
     @property
     def only_reading(self) -> tuple[str, ...]:
         """The tools that never change anything."""
-        return tuple(t.name for t in self._tools.values() if t.only_reads)
+        return tuple(name for name in self._groups if self.only_reads(name))
 
-    @property
-    def private(self) -> frozenset[str]:
-        """The tools that show the owner's data."""
-        return frozenset(t.name for t in self._tools.values() if t.is_private({}))
+    def only_reads(self, name: str) -> bool:
+        """Whether a tool never changes anything; False for one that is not ours."""
+        return name in self._groups and self._load(name).only_reads
+
+    def select_private(self, names: Iterable[str]) -> frozenset[str]:
+        """The tools among `names` that show the owner's data."""
+        return frozenset(name for name in names if name in self._groups and self._load(name).is_private({}))
 
     def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
         """The tools offered in a guest's turn; None where the policy keeps nothing private."""
         if policy.verdict("private", "", "guest")[0] == "allow":
             return None
-        return self.names - {name for name in self.private if policy.verdict("private", name, "guest")[0] == "refuse"}
+        return self.names - {
+            name for name in self.select_private(self.names) if policy.verdict("private", name, "guest")[0] == "refuse"
+        }
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
         """The tools that some others open."""
-        return frozenset(name for t in self._tools.values() if t.name in names for name in t.mark.opens)
+        return frozenset(opened for name in names if name in self._groups for opened in self._load(name).mark.opens)
 
     def openers(self, name: str) -> frozenset[str]:
         """The tools of which one has to be called before this one is offered; none for most."""
-        return frozenset(t.name for t in self._tools.values() if name in t.mark.opens)
+        return frozenset(one for one in self._groups if name in self._load(one).mark.opens)
 
     def definitions(
         self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
@@ -186,12 +212,12 @@ class Toolset:
         needed tools are left out; they can still be called.
         """
         offered = self.names if offered is None else offered
-        wording = {name: self._wording(name) for name in self._tools}
+        wording = {name: self._wording(name) for name in self._groups}
         key = frozenset(offered), frozenset(called), most, wording
         if self._described[0] != key:
             found = []
-            for name, one in self._tools.items():
-                openers = self.openers(name)
+            for name in self._groups:
+                one, openers = self._load(name), self.openers(name)
                 if name in offered and not (openers and openers.isdisjoint(called)):
                     definition = one.definition(called=name in called)
                     found.append(definition | {"description": wording[name] or one.description})
@@ -253,7 +279,7 @@ class Toolset:
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn
             result = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
         caller.taints.update(maker.taints)
-        if good and call.name in self.private:
+        if good and found.is_private({}):
             caller.private.add(call.name)
         if asked:
             self._record_taint(asked.call, result, caller, good=good)
@@ -268,7 +294,7 @@ class Toolset:
 
     def _record_taint(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
         """Record untrusted text that a call returned; else what the model wrote, while the turn is untainted."""
-        found = self._tools[call.name]
+        found = self._load(call.name)
         brings = found.mark.brings
         if brings(found.group, call.arguments, result, caller, good) if callable(brings) else brings:
             caller.taints.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
@@ -277,13 +303,13 @@ class Toolset:
 
     def _find(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
         """Find the tool of a call, and check its arguments; raises ToolError."""
-        if call.name not in self._tools:
-            raise ToolError(f"there is no tool {call.name!r}{find_nearest(call.name, self._tools)}")
+        if call.name not in self._groups:
+            raise ToolError(f"there is no tool {call.name!r}{find_nearest(call.name, self._groups)}")
         if call.broken:
             raise ToolError(
                 f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
             )
-        found = self._tools[call.name]
+        found = self._load(call.name)
         try:
             return found, check_arguments(found.parameters, call.arguments)
         except InvalidArgument as error:
@@ -352,7 +378,7 @@ class TurnCalls:
 
     def may_change(self, call: ToolCall) -> bool:
         """Whether a call may change something, so that it must not be repeated by mistake."""
-        return call.name not in self.toolset.only_reading
+        return not self.toolset.only_reads(call.name)
 
     def announce(self, calls: Sequence[ToolCall], caller: Caller) -> None:
         caller.agreed.clear()
