@@ -220,10 +220,12 @@ class App:
     @cached_property
     def toolset(self) -> Toolset:
         """The tools of this board and configuration; those of absent hardware are left out."""
-        from picoclaw.agent.subagents import run_task_in_turn
-
         whole = ResultTool(lambda: self.stores.results, self.room.result)
-        do_now = partial(run_task_in_turn, self) if self.config.model.base_url else None
+        do_now = None
+        if self.config.model.base_url:
+            from picoclaw.agent.subagents import run_task_in_turn
+
+            do_now = partial(run_task_in_turn, self)
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
         made = Toolset(
             make_tools(self, whole, self.context_builder.zone, do_now),

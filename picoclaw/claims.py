@@ -8,11 +8,8 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from picoclaw.messages import Message
+from picoclaw.messages import ERROR_PREFIX, Message
 from picoclaw.text import pattern
-
-ERROR_PREFIX = "error: "
-"""How the result of a call that failed begins."""
 
 _CONTEXT_END = "</moment>"
 _QUANTITY = r"temperature|temperatur|humidity|moisture|pressure|light|illuminance|brightness|voltage|current|power|co2"

@@ -13,6 +13,8 @@ Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent
 """Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked."""
 
 DEFAULT_SESSION = "terminal"
+ERROR_PREFIX = "error: "
+"""How the result of a call that failed begins."""
 
 
 def is_owner(origin: str) -> bool:

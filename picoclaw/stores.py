@@ -22,7 +22,7 @@ from picoclaw.security.untrusted import sanitize_name as plain_name
 from picoclaw.store.conversations import History, Results, find_summary
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import Ledger, TokenCalibration
-from picoclaw.store.marks import Marks
+from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.store.write_behind import TurnWriteBehind
 from picoclaw.window import split_window
 
@@ -227,8 +227,6 @@ class Stores:
 
     def record_answer(self, inbound: Inbound) -> None:
         """Note which chat the owner uses, as far as the disk lets us, and wake the scheduler if there is reason to."""
-        from picoclaw.store.heartbeats import LAST_CHAT_MARK
-
         if is_owner(inbound.origin):
             with suppress(StoreError):
                 Marks(self.database).set(LAST_CHAT_MARK, inbound.session)

@@ -23,10 +23,9 @@ from picoclaw.security.redaction import Redactor
 from picoclaw.store import history_migrations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import COPIES_FOLDER, SUSPECT_SUFFIX, Database
-from picoclaw.store.heartbeats import LAST_CHAT_MARK
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.marks import Marks
+from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.store.outbox import Outbox
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import select
-import shutil
 import sys
 import termios
 import threading
@@ -369,6 +368,8 @@ class Terminal:
         self._streamed = ""
 
     def _dim(self, text: str) -> None:
+        import shutil
+
         width = max(20, shutil.get_terminal_size().columns - 1)
         print(f"{_DIM_CODE}{truncate(' '.join(escape_unprintable(text).split()), width)}{_RESET_CODE}")
 

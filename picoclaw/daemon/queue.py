@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.daemon.signals import TurnStopper
-from picoclaw.daemon.watchdog import ThreadDeadlines
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
@@ -21,6 +20,7 @@ from picoclaw.records import replace
 if TYPE_CHECKING:
     from picoclaw.channels.channel import Channel, PostMessage
     from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction
+    from picoclaw.daemon.watchdog import ThreadDeadlines
     from picoclaw.store.inbox import Inbox, InboxMessage, InterruptedMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."

@@ -18,7 +18,7 @@ from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
 from picoclaw.store.database import Database
-from picoclaw.store.marks import Marks
+from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset
 
@@ -185,8 +185,6 @@ class ApprovalManager:
 
     def _pick_chat(self, caller: Caller) -> str:
         """The chat to ask the owner in: the caller's if that is the owner, else where the owner wrote last."""
-        from picoclaw.store.heartbeats import LAST_CHAT_MARK
-
         if is_owner(caller.origin):
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION

@@ -1,8 +1,11 @@
 """The policy in force: policy.toml as it is now, what was allowed for good, and the settings that affect both."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, StoreError
@@ -17,7 +20,9 @@ from picoclaw.security.policy import (
     pick_stricter,
     tighten_policy,
 )
-from picoclaw.store.approvals import Approvals
+
+if TYPE_CHECKING:
+    from picoclaw.store.approvals import Approvals
 
 _UNREAD_STAMP = (-1, -1, -1, -1, -1)
 

@@ -11,14 +11,12 @@ from typing import Literal
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table
-from picoclaw.store.marks import get_mark
+from picoclaw.store.marks import LAST_CHAT_MARK, get_mark
 from picoclaw.store.outbox import put_message
 
 HeartbeatOutcome = Literal["running", "silent", "said", "failed", "put off"]
 HEARTBEAT_SESSION = "heartbeat"
 _MAX_HEARTBEATS = 2000
-LAST_CHAT_MARK = "chat.last"
-"""The mark that names the conversation which the owner has spoken in last."""
 
 _SELECT_LAST_CHAT = """
     SELECT key FROM sessions JOIN turns ON turns.session = sessions.id

@@ -13,7 +13,6 @@ from picoclaw.messages import Origin
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Table, replace_surrogates
-from picoclaw.store.foreign import add_foreign_file
 from picoclaw.store.outbox import put_message
 
 RETRIED = -1
@@ -71,6 +70,8 @@ class Inbox(Table):
 
     def put(self, arrived: InboxMessage) -> InboxMessage | None:
         """Keep it durably; returns it with its number, None when it is known already."""
+        from picoclaw.store.foreign import add_foreign_file
+
         arrived = arrived._replace(key=replace_surrogates(arrived.key), text=replace_surrogates(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(

@@ -2,6 +2,9 @@
 
 from picoclaw.store.database import StoreConnection, Table
 
+LAST_CHAT_MARK = "chat.last"
+"""The mark that names the conversation which the owner has spoken in last."""
+
 
 class Marks(Table):
     """The marks of one database."""

@@ -9,9 +9,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from picoclaw.claims import ERROR_PREFIX
 from picoclaw.errors import PicoclawError, StoreError, ToolError
-from picoclaw.messages import Caller, Message, ToolCall, ToolRun
+from picoclaw.messages import ERROR_PREFIX, Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.repetition import count_in_a_row

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
 from picoclaw.files import explain_os_error
-from picoclaw.hw import detect, drivers, health, sensors
+from picoclaw.hw import drivers, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
@@ -71,6 +71,8 @@ class SensorTools:
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
         """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock."""
+        from picoclaw.hw import health
+
         return "\n".join(health.format_results(health.check_health(self._board, caller.now, self._home)))
 
     def _parse_request(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
@@ -237,6 +239,8 @@ class SensorAddTool:
         options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
     ) -> str:
         """Add a wired part, after checking that it is there."""
+        from picoclaw.hw import detect
+
         if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable() or name != name.strip():
             raise ToolError(f"name must be 1 to {_MAX_NAME_CHARS} printable characters, such as porch")
         if name in self._wired:
@@ -282,6 +286,8 @@ class SensorAddTool:
 
     def _detect_part(self, bus: int, address: int) -> str:
         """Identify the part at an address; raises ToolError if that is not certain."""
+        from picoclaw.hw import detect
+
         if not address:
             raise ToolError(
                 "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
@@ -323,6 +329,8 @@ class SensorAddTool:
         return ", ".join(format_reading(reading) for reading in readings if reading.value is not None)
 
     def _explain_other_part(self, wired: WiredPart) -> str:
+        from picoclaw.hw import detect
+
         problem, others = f"what is on {drivers.format_location(wired)} is no {wired.part}", {}
         if wired.route == "i2c":
             others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified

@@ -1,11 +1,14 @@
 """The real board: files under `/sys` and `/proc`, and the buses that have device files. Source: adjtimex(2)."""
 
+from __future__ import annotations
+
 import glob
 import os
 import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import (
@@ -23,9 +26,11 @@ from picoclaw.hw.board import (
     SpiNode,
 )
 from picoclaw.hw.faults import translate_os_error
-from picoclaw.hw.linux import gpio, serial, spi
-from picoclaw.hw.linux.i2c import LinuxI2C
 from picoclaw.hw.reading import WiredPart
+
+if TYPE_CHECKING:
+    from picoclaw.hw.linux import spi
+    from picoclaw.hw.linux.i2c import LinuxI2C
 
 _LONGEST_FILE = 65_536
 _TIME_ERROR = 5
@@ -119,6 +124,8 @@ class LinuxBoard:
             return ""
 
     def i2c(self, number: int) -> I2CBus:
+        from picoclaw.hw.linux.i2c import LinuxI2C
+
         with self._lock:
             if number not in self._buses:
                 self._buses[number] = LinuxI2C(number, self._root)
@@ -129,29 +136,43 @@ class LinuxBoard:
         return sorted(SpiNode(int(m[1]), int(m[2]), m[0]) for m in found if m)
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
+        from picoclaw.hw.linux import spi
+
         with self._lock:
             if (bus, chip) not in self._chip_selects:
                 self._chip_selects[bus, chip] = spi.LinuxSpi(bus, chip, self._root)
             return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
+        from picoclaw.hw.linux import serial
+
         return serial.list_ports(self._root)
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:
+        from picoclaw.hw.linux import serial
+
         return serial.LinuxSerial(name, settings, self._root)
 
     def gpio_chips(self) -> list[GpioChip]:
+        from picoclaw.hw.linux import gpio
+
         return gpio.list_chips(self._root)
 
     def lines(self, chip: str) -> list[LineInfo]:
+        from picoclaw.hw.linux import gpio
+
         return gpio.list_lines(chip, self._root)
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
     ) -> LineHandle:
+        from picoclaw.hw.linux import gpio
+
         return gpio.request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us, root=self._root)
 
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
+        from picoclaw.hw.linux import gpio
+
         return gpio.request_output(chip, offset, level, self._root)
 
     def lock_path(self, part: WiredPart) -> str:
