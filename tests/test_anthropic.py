@@ -1,6 +1,5 @@
 """Anthropic's Messages over a real socket: what is sent is what their server takes, what comes back means the same."""
 
-import argparse
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of,
 from picoclaw.agent.loop import Agent
 from picoclaw.app import App
 from picoclaw.cli import prompt
+from picoclaw.cli.arguments import Parser
 from picoclaw.config import load_config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, KeyRefused, NoCredit, NotServed, ProviderError, Refused, Unavailable
@@ -541,7 +541,7 @@ def test_the_verb_prompt_shows_what_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     prompt.options(parser)
     words = ["-m", "hello", "--board", "sim"]
     with AnthropicServer(
@@ -550,9 +550,9 @@ def test_the_verb_prompt_shows_what_is_sent(
         (tmp_path / "config.toml").write_text(f'[model]\nbase_url = "{server.url}"\nname = "m"\napi = "anthropic"\n')
         with closing(App(load_config(os.environ), SimBoard())) as app:
             app.dispatcher.answer(Inbound("terminal", "how warm is it?"))
-        assert prompt.run(parser.parse_args([*words, "--json"])) == 0
+        assert prompt.run(parser.parse([*words, "--json"])) == 0
         shown = json.loads(capsys.readouterr().out)["body"]
-        assert prompt.run(parser.parse_args(words)) == 0
+        assert prompt.run(parser.parse(words)) == 0
         with closing(App(load_config(os.environ), SimBoard())) as app:
             app.dispatcher.answer(Inbound("terminal", "hello"))
     minute = re.compile(r"\d\d:\d\d")

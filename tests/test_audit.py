@@ -1,6 +1,5 @@
 """The audit: what acts is written down before it is done, without secrets, and whatever is changed later shows."""
 
-import argparse
 import json
 import os
 import resource
@@ -15,6 +14,7 @@ import pytest
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.cli import audit as verb
+from picoclaw.cli.arguments import Parser
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.outputs import audit as outputs
@@ -456,9 +456,9 @@ def home(tmp_path, monkeypatch):
 
 def audited(capsys, *words):
     """What the command says, and its exit code."""
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     verb.options(parser)
-    code = verb.run(parser.parse_args(words))
+    code = verb.run(parser.parse(words))
     return capsys.readouterr().out, code
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from model_server import ModelServer, call, page, refusal, reply, silence, truncated_stream
-from person import PICOCLAW, ROOT, Person, environment, picoclaw
+from person import PICOCLAW, ROOT, Person, environment, picoclaw, picoclaw_here
 from sandbox_kit import gone, needs_walls
 from validity import check_body
+
+from picoclaw import cli
 
 SIMULATED = "[simulated board, not real values]"
 
@@ -203,7 +205,7 @@ def test_a_secret_is_never_printed(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ([], 2),
+        ([], 0),
         (["fly"], 2),
         (["chat", "--json"], 2),
         (["chat", "-m", "  "], 2),
@@ -221,6 +223,98 @@ def test_exit_codes(tmp_path, words, code):
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert bool(done.stderr) == (code != 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("statsu", "picoclaw: there is no command 'statsu'; did you mean status? (picoclaw --help)"),
+        ("how warm is it", "there is no command 'how'; to ask the agent: picoclaw chat -m \"how warm is it\""),
+        ("status --jsno", "picoclaw status: there is no option --jsno; did you mean --json?"),
+        ("rules lst", "picoclaw rules: 'lst' is none of list, check, explain, remove, log; did you mean list?"),
+        ("service", "picoclaw service: what? one of install,"),
+        ("outputs set pump on soon", "TIME: 'soon' is not a length of time; write it like 90s, 10m, 2h or 1d"),
+        ("chat --board mon -m x", "--board: 'mon' is none of auto, linux, sim"),
+        ("chat -m --json", "-m needs a value: -m TEXT"),
+        ("status --json=1", "--json takes no value"),
+        ("update --check --back", "--check and --back cannot be used together"),
+        ("rules explain", "NAME is missing"),
+        ("rules explain a b", "'b' is too much"),
+        ("audit -n some", "-n: 'some' is not a whole number"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line_with_what_was_meant(tmp_path, words, said):
+    done = picoclaw_here(tmp_path, *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in one_line(done)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "--board", "sim", "cron", "list"],
+        ["cron", "--json", "list", "--board=sim"],
+        ["--board", "sim", "cron", "list", "--json"],
+        ["cron", "--json"],
+    ],
+)
+def test_an_option_may_stand_anywhere(tmp_path, words):
+    picoclaw_here(tmp_path, "cron", "add", "tea", "--in", "2h", "--board", "sim")
+    [job] = json.loads(picoclaw_here(tmp_path, *words).stdout)
+    assert job["payload"] == "tea"
+
+
+def test_a_length_of_time_is_read_as_people_write_it(tmp_path):
+    assert "in 2 h" in picoclaw_here(tmp_path, "cron", "add", "tea", "--in", "2h").stdout
+    assert "every 1 h 30 min" in picoclaw_here(tmp_path, "cron", "add", "look", "--every", "1h30m").stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in cli.VERBS)], ids=" ".join)
+def test_help_breaks_no_word_and_has_an_example(tmp_path, words):
+    done = picoclaw_here(tmp_path, *words, COLUMNS="60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "for example" in done.stdout
+    wide = picoclaw_here(tmp_path, *words, COLUMNS="500").stdout.split()
+    assert [part for part in done.stdout.split() if part not in wide] == []
+    assert "\x1b" not in done.stdout
+
+
+def test_every_example_of_the_help_is_understood(monkeypatch, capsys):
+    ran = []
+    load = cli.load_verb
+    monkeypatch.setattr(cli, "load_verb", lambda verb: (load(verb)[0], lambda given: ran.append(given) or 0))
+    for _, example in cli.VERBS.values():
+        words = shlex.split(example.partition(" > ")[0].removeprefix("sudo "))
+        assert cli.run(words[1:]) == 0, capsys.readouterr().err
+    assert len(ran) == len(cli.VERBS)
+
+
+def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):
+    told = picoclaw_here(tmp_path).stdout
+    assert "not set up yet" in told
+    assert "picoclaw init" in told
+    assert not (tmp_path / "picoclaw").exists()
+    picoclaw_here(tmp_path, "init")
+    told = picoclaw_here(tmp_path).stdout
+    assert "does not run on" in told
+    assert "picoclaw run" in told
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("picoclaw st", "stop status start"),
+        ("picoclaw rules ''", "list check explain remove log --board"),
+        ("picoclaw --board sim ch", "chat check"),
+        ("picoclaw cron add --kind t", "turn tool"),
+        ("picoclaw sessions list --j", "--json"),
+    ],
+)
+def test_bash_completes(tmp_path, typed, offered):
+    script = picoclaw_here(tmp_path, "completion", "bash").stdout
+    script += f'COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _picoclaw; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
+    assert (done.stdout.strip(), done.stderr) == (offered, "")
 
 
 def broken_config(home):

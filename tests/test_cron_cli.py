@@ -64,7 +64,7 @@ def test_a_job_from_the_command_line_and_back(tmp_path):
         (["add", "tea"], 1, "the time is missing"),
         (["add", "--in", "5"], 1, "message is missing"),
         (["add", "tea", "--cron", "x"], 1, "'x' is not a cron expression"),
-        (["add", "tea", "--in", "soon"], 2, "invalid float value"),
+        (["add", "tea", "--in", "soon"], 2, "'soon' is not a length of time; write it like 90s, 10m, 2h or 1d"),
         (["add", "dance {}", "--kind", "tool", "--in", "5"], 1, "there is no tool 'dance'"),
         (["remove"], 2, "NUMBER"),
     ],

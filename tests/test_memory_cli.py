@@ -105,12 +105,12 @@ def test_a_search_says_what_is_where_and_how_well_it_fits(home):
 
 
 def test_a_search_as_json(home):
-    [hit] = home.found("boiler", "--most", "1")
+    [hit] = home.found("boiler", "-n", "1")
     assert hit | {"path": "memory/202603/20260301.md", "day": "2026-03-01"} == hit
     assert {"id", "start", "end", "heading", "score", "snippet"} <= hit.keys()
 
 
-@pytest.mark.parametrize(("words", "count"), [(["--most", "1"], 1), (["--most", "2", "--least", "0"], 2)])
+@pytest.mark.parametrize(("words", "count"), [(["-n", "1"], 1), (["-n", "2", "--least", "0"], 2)])
 def test_a_search_gives_no_more_than_it_is_asked_for(home, words, count):
     assert len(home.found("the boiler, the pump and the tomatoes", *words)) == count
 
@@ -163,8 +163,8 @@ def test_no_query_is_syntax(home, query):
     "words",
     [
         ["search"],
-        ["search", "x", "--most", "0"],
-        ["search", "x", "--most", "many"],
+        ["search", "x", "-n", "0"],
+        ["search", "x", "-n", "many"],
         ["search", "x", "--least", "2"],
         ["search", "x", "--least", "nan"],
         ["get"],
@@ -173,7 +173,7 @@ def test_no_query_is_syntax(home, query):
     ],
 )
 def test_wrong_usage_is_2(home, words):
-    assert "usage: " in home(*words, code=2)
+    assert "(picoclaw memory --help)\n" in home(*words, code=2)
 
 
 # --- get and notes ---
@@ -193,7 +193,7 @@ def test_a_note_is_printed_by_its_lines(home, place, said):
 
 
 def test_what_was_found_is_printed_by_its_id(home):
-    [hit] = home.found("boiler", "--most", "1")
+    [hit] = home.found("boiler", "-n", "1")
     for form in (f"{hit['id']}", f"[id:{hit['id']}]", f"id:{hit['id']}"):
         assert "the boiler is at 1.2 bar" in home("get", form)
 
@@ -344,7 +344,7 @@ def test_a_home_without_notes(fresh):
 
 
 def test_without_numpy_words_find_everything(home, without_numpy):
-    [hit] = home.found("what fuse has the pump?", "--most", "1", **without_numpy)
+    [hit] = home.found("what fuse has the pump?", "-n", "1", **without_numpy)
     assert "3 A" in hit["snippet"]
     assert "numpy cannot be loaded: libopenblas.so.0" in home("index", **without_numpy)
     stats = home.stats(**without_numpy)
@@ -495,9 +495,9 @@ def test_what_a_dream_did_is_told_also_when_it_cannot_be_recorded(dreaming):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("restore", "abc"), "argument N: abc is not between 1 and 100"),
-        (("restore", "0"), "argument N: 0 is not between 1 and 100"),
-        (("search", "pump", "--most", "9" * 5000), "is not between 1 and 100"),
+        (("restore", "abc"), "N: 'abc' is not a whole number from 1 to 100"),
+        (("restore", "0"), "N: '0' is not a whole number from 1 to 100"),
+        (("search", "pump", "-n", "9" * 5000), "is not a whole number from 1 to 100"),
     ],
 )
 def test_a_number_that_is_none_is_named(home, words, said):

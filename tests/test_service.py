@@ -1,6 +1,5 @@
 """`picoclaw service`: what is put where, what systemd is asked, and what is refused before anything is touched."""
 
-import argparse
 import json
 import os
 import pwd
@@ -13,6 +12,7 @@ import pytest
 from person import picoclaw
 
 from picoclaw.cli import service
+from picoclaw.cli.arguments import Parser
 from picoclaw.errors import ConfigError
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.maintenance import install
@@ -59,9 +59,9 @@ class Machine:
         self.drop_in = self.units / "picoclaw.service.d/10-machine.conf"
 
     def do(self, *words: str) -> int:
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         service.options(parser)
-        return service.run(parser.parse_args(words), self.root)
+        return service.run(parser.parse(words), self.root)
 
     @property
     def calls(self):

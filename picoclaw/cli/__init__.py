@@ -1,52 +1,88 @@
 """The verbs of `picoclaw`: the module of each is imported when it is used."""
 
-import argparse
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, cast
+from typing import NoReturn, TextIO, cast
 
+from picoclaw.cli.arguments import HelpRequested, Options, Parser, UsageError, bold, format_table, suggest, wrap
 from picoclaw.errors import PicoclawError
 from picoclaw.files import explain_os_error
 
-VERBS = {
-    "chat": "talk to the agent, or ask one question with -m",
-    "run": "live on the board: the service, with its channels, reminders, rules and heartbeats",
-    "status": "say how the running picoclaw is, or what is known without one",
-    "usage": "say what models have taken: tokens and money, by day, model, cause or channel",
-    "tools": "list the tools that the agent has on this board",
-    "tool": "call one tool by hand, without a model",
-    "heartbeat": "look at the checklist in HEARTBEAT.md now, and say what was decided",
-    "prompt": "show exactly what would be sent to a model",
-    "model": "test the configured model on a simulated board; say which profile suits it",
-    "memory": "search, list and check what is remembered; put it in order",
-    "sessions": "list, show, search, export and prune what was said",
-    "skills": "list, show, search and check the skills",
-    "cron": "list, add and change reminders and jobs, of every chat",
-    "summon": "have a model write the agent's character and habits, from a sentence of yours",
-    "history": "show what the sensors said, as figures, a chart or a picture",
-    "rules": "explain, check and remove the rules that run without a model, and show what they did",
-    "outputs": "list, arm, switch and check the declared outputs",
-    "policy": "show who may have what done, explain it for a call, take back what was allowed for good",
-    "approvals": "list what waits for your approval, and answer it",
-    "audit": "show who had what done or was refused it, and check that no record of it was changed",
-    "page": "let a browser in with a code, and say where the page is",
-    "stop": "bring every output to its safe level, now",
-    "service": "let systemd start picoclaw with the board: install, status, logs, uninstall, print",
-    "telegram": "pair people with the Telegram bot, and show how it is",
-    "doctor": "check the set-up and say how to fix what is wrong",
-    "check": "check what is stored for damage; --repair repairs it",
-    "update": "install a new version beside this one, try it, use it; go back if it fails",
-    "backup": "put all that it knows into one file, also while it runs",
-    "restore": "bring a backup back",
-    "uninstall": "take picoclaw off this machine",
-    "init": "make the home folder, its settings and the workspace's files; bring back what is missing",
+GROUPS = {
+    "Talk to it": {
+        "chat": ("talk to the agent, or ask one question with -m", 'picoclaw chat -m "how warm is it?"'),
+        "approvals": ("list what waits for your yes, and answer it", "picoclaw approvals yes 3"),
+        "sessions": ("show, search, export and delete past conversations", "picoclaw sessions search boiler"),
+        "memory": ("search, list and check the notes; put them in order", "picoclaw memory search boiler"),
+        "skills": ("list, show, search and check the skills", "picoclaw skills show writing-skills"),
+        "summon": (
+            "have a model write the agent's character, from a sentence of yours",
+            'picoclaw summon "a friendly gardener who keeps it short"',
+        ),
+    },
+    "Measure and switch": {
+        "history": (
+            "draw what the sensors measured, or print it as figures",
+            "picoclaw history greenhouse.temperature yesterday",
+        ),
+        "outputs": ("list, arm, switch and check the outputs", "picoclaw outputs set pump on 10m"),
+        "stop": ("switch every output to its safe level, now; picoclaw itself goes on", "picoclaw stop"),
+        "cron": (
+            "list, add and change reminders and jobs, of every chat",
+            'picoclaw cron add "water the plants" --in 2h',
+        ),
+        "rules": ("explain, check and remove rules, and show what they did", "picoclaw rules explain frost"),
+        "heartbeat": ("go through the checklist in HEARTBEAT.md now", "picoclaw heartbeat --dry-run"),
+    },
+    "Keep it running": {
+        "init": (
+            "set it up: model, time zone, Telegram, page; run it again to change something",
+            "picoclaw init --zone Berlin --page network",
+        ),
+        "status": ("say whether picoclaw runs and how it is", "picoclaw status"),
+        "start": ("start the service", "sudo picoclaw start"),
+        "restart": ("stop the service and start it again", "sudo picoclaw restart"),
+        "logs": ("show what the service wrote into the log", "picoclaw logs -n 100 --follow"),
+        "service": (
+            "install picoclaw as a service that starts with the board, or remove it",
+            "sudo picoclaw service install --as $USER",
+        ),
+        "run": ("run it here, in the foreground: what the service does", "picoclaw run --board sim"),
+        "doctor": ("check the set-up, and say how to fix what is wrong", "picoclaw doctor --offline"),
+        "check": ("check the stored data, and repair it with --repair", "picoclaw check --repair"),
+        "update": ("install a new version; go back if it fails", "sudo picoclaw update"),
+        "backup": ("save everything into one file, also while it runs", "picoclaw backup /media/usb/picoclaw.tar.gz"),
+        "restore": ("bring a backup back", "picoclaw restore picoclaw-20261122-080000.tar.gz"),
+        "uninstall": ("remove picoclaw from this machine", "sudo picoclaw uninstall"),
+    },
+    "Decide who may do what": {
+        "policy": (
+            "show what is allowed to whom, and take back what you have allowed",
+            'picoclaw policy explain exec \'{"command": "ls"}\'',
+        ),
+        "audit": ("show who had what done or was refused it", "picoclaw audit --since yesterday"),
+        "page": ("say where the web page is, and let a browser in with a code", "picoclaw page code"),
+        "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
+    },
+    "Look inside": {
+        "tools": ("list the tools that the agent has on this board", "picoclaw tools"),
+        "tool": ("call one tool by hand, without a model", "picoclaw tool i2c '{\"bus\": 1}'"),
+        "prompt": ("show exactly what would be sent to a model", 'picoclaw prompt -m "how warm is it?"'),
+        "model": ("test the configured model on a simulated board", "picoclaw model test --requests 20"),
+        "usage": ("count the tokens and the money that models have taken", "picoclaw usage --days 30 --by model"),
+        "completion": (
+            "print what lets bash or zsh complete commands with the Tab key",
+            "picoclaw completion bash > ~/.local/share/bash-completion/completions/picoclaw",
+        ),
+    },
 }
+"""The commands by purpose: what each does, and an example."""
 
+VERBS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 _SHARED_MODULES = {
     **dict.fromkeys(("cron", "heartbeat", "rules"), "automation"),
@@ -56,16 +92,21 @@ _SHARED_MODULES = {
     **dict.fromkeys(("backup", "restore"), "backup"),
     **dict.fromkeys(("tool", "tools"), "tool"),
     **dict.fromkeys(("uninstall", "update"), "update"),
+    **dict.fromkeys(("logs", "restart", "start"), "service"),
 }
 """Modules of several verbs, whose functions are named after each."""
 
+_EARLY_VALUES = {"--board", "--session", "-m", "--message", "-n", "--since"}
+"""Options whose value is no command, also in front of one."""
 
-def load_verb(name: str) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]:
+
+def load_verb(name: str) -> tuple[Callable[[Parser], None], Callable[[Options], int]]:
     """Import what declares the options of a verb, and what runs it."""
     if name in _SHARED_MODULES:
         module = importlib.import_module(f"picoclaw.cli.{_SHARED_MODULES[name]}")
         return getattr(module, f"add_{name}_options"), getattr(module, f"run_{name}")
-    module = importlib.import_module(f"picoclaw.cli.{name}")
+    # a module `run` would take the place of the function that everybody imports
+    module = importlib.import_module(f"picoclaw.cli.{'daemon' if name == 'run' else name}")
     return module.options, module.run
 
 
@@ -128,44 +169,74 @@ def handle_output_error(error: OSError) -> int:
     return _print_error(f"standard output cannot be written: {explain_os_error(error)}")
 
 
-class _ArgumentParser(argparse.ArgumentParser):
-    """Does not hide that a help text could not be written."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**{"formatter_class": _make_help_formatter, "allow_abbrev": False, **how})
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        (file or sys.stderr).write(message)
-
-
-def _make_help_formatter(prog: str) -> argparse.HelpFormatter:
-    """What argparse makes at every option, whatever is asked: by itself it would import shutil for the width."""
-    width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdecimal() else 0
-    if not width and sys.__stdout__:
-        with suppress(OSError, ValueError):
-            width = os.get_terminal_size(sys.__stdout__.fileno()).columns
-    return argparse.HelpFormatter(prog, width=(width or 80) - 2)
-
-
 def _run_verb(arguments: Sequence[str]) -> int:
-    from picoclaw import __version__
+    words = [word for word in arguments if word != "help"] if arguments[:1] == ["help"] else list(arguments)
+    place = _find_verb(words)
+    if place is None:
+        if arguments and arguments[0] in {"--version", "version"}:
+            from picoclaw import __version__
 
-    verb = next((a for a in arguments if not a.startswith("-")), "")
-    parser = _ArgumentParser(
-        prog="picoclaw",
-        description="An AI agent for single-board computers.",
-        epilog="See `picoclaw VERB --help` for each.",
-    )
-    parser.add_argument("--version", action="version", version=f"picoclaw {__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, purpose in VERBS.items():
-        sub = verbs.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        if name == verb:
-            add_options, run_verb = load_verb(name)
-            add_options(sub)
-            sub.set_defaults(run=run_verb)
+            print(f"picoclaw {__version__}")
+        elif arguments:
+            print("\n".join(_format_help()))
+        else:
+            from picoclaw.cli.status import print_overview
+
+            print_overview()
+        return 0
+    verb = words.pop(place)
+    if verb not in VERBS:
+        return _refuse("picoclaw", _explain_unknown(verb, words))
     try:
-        options = parser.parse_args(arguments)
-    except SystemExit as end:  # after --help, --version or a usage error
-        return int(end.code or 0)
-    return int(options.run(options))
+        add_options, run_verb = load_verb(verb)
+        parser = Parser(verb, *VERBS[verb])
+        add_options(parser)
+        if arguments[:1] == ["help"]:
+            words.append("--help")
+        return run_verb(parser.parse(words))
+    except HelpRequested as wanted:
+        print("\n".join(wanted.parser.format_help()))
+        return 0
+    except UsageError as error:
+        return _refuse(f"picoclaw {verb}", str(error))
+
+
+def _refuse(called: str, why: str) -> int:
+    from picoclaw.text import escape_unprintable
+
+    print(f"{called}: {escape_unprintable(why)} ({called} --help)", file=sys.stderr)
+    return 2
+
+
+def _find_verb(words: Sequence[str]) -> int | None:
+    """Where the verb is: options may be in front of it."""
+    for place, word in enumerate(words):
+        if not word.startswith("-") and (not place or words[place - 1] not in _EARLY_VALUES):
+            return place
+        if word in {"-h", "--help", "--version"}:
+            return None
+    return None
+
+
+def _explain_unknown(verb: str, words: Sequence[str]) -> str:
+    if near := suggest(verb, VERBS):
+        return f"there is no command {verb!r}{near}"
+    question = " ".join([verb, *words])
+    if " " in question:
+        return f'there is no command {verb!r}; to ask the agent: picoclaw chat -m "{question}"'
+    return f"there is no command {verb!r}"
+
+
+def _format_help() -> Iterator[str]:
+    """Say what picoclaw can do, by purpose."""
+    yield "picoclaw: an AI agent for single-board computers"
+    for title, verbs in GROUPS.items():
+        yield from ("", bold(title))
+        yield from format_table({name: purpose for name, (purpose, _) in verbs.items()})
+        _, example = next(iter(verbs.values()))
+        yield f"  for example: {example}"
+    everywhere = (
+        "`picoclaw COMMAND --help` shows the options of a command and an example. --board sim uses the simulated board,"
+        " --json prints for programs, -n says how many; they go anywhere in the line."
+    )
+    yield from ("", *wrap(everywhere))

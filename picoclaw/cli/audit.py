@@ -1,12 +1,12 @@
 """`picoclaw audit`: who had what done, or was refused it, and whether the records of that are as they were written."""
 
-import argparse
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import print_results, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
@@ -27,7 +27,7 @@ _LEADING_FIELDS = ("tool", "arguments", "outcome", "good")
 _HIDDEN_FIELDS = {"n", "at", "act", "chain", "sum", "effect", *_LEADING_FIELDS}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
     parser.add_argument(
         "--since", metavar="WHEN", default="", help="all since yesterday, monday, 2026-03-01, or the last '2 hours'"
@@ -35,15 +35,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", metavar="RECORDS", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON: the records as they are kept, or with --verify the findings"
-    )
-    parser.add_argument("--verify", action="store_true", help="check that no record was changed or is missing")
+    parser.add_flag("--json", help="print JSON: the records as they are kept, or with --verify the findings")
+    parser.add_flag("--verify", help="check that no record was changed or is missing")
     head_help = "with --verify: one noted earlier"
-    parser.add_argument("--head", type=_parse_head, action="append", default=[], metavar="N:SUM", help=head_help)
+    parser.add_argument("--head", type=_parse_head, repeats=True, metavar="N:SUM", help=head_help)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Do it; exit code 1 when something is wrong, with the reason in words."""
     home = get_home(os.environ)
     try:
@@ -71,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
 def _parse_head(text: str) -> AuditHead:
     found = _HEAD_FORMAT.fullmatch(text)
     if not found:
-        raise argparse.ArgumentTypeError("write it as it was shown, such as 512:0f3a9c27d1e4b865")
+        raise UsageError("write it as it was shown, such as 512:0f3a9c27d1e4b865")
     return AuditHead(int(found[1]), found[2])
 
 

@@ -1,6 +1,5 @@
 """`picoclaw cron`, `rules` and `heartbeat`: what happens by itself, what is wrong with it, what it has done."""
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -12,15 +11,14 @@ from picoclaw.automation import rule_engine, rules
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.automation.heartbeat import HeartbeatCheck
 from picoclaw.automation.wakeup import wake_all
+from picoclaw.cli.arguments import Options, Parser, parse_count, parse_length
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
-    add_subcommands,
     call_tool,
     check_chat,
     format_count,
     open_app,
-    parse_count,
     print_note,
     print_results,
     print_safe,
@@ -46,7 +44,7 @@ _TOOL_ARGUMENTS = {
 }
 
 
-def add_cron_options(parser: argparse.ArgumentParser) -> None:
+def add_cron_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "list": "all of them, with when they are due and how they went (the default)",
@@ -58,9 +56,9 @@ def add_cron_options(parser: argparse.ArgumentParser) -> None:
         "disable": "keep one from being due",
         "run": "do one now, beside its plan",
     }
-    words = add_subcommands(parser, purposes, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    words = parser.add_words(purposes)
     for word in (parser, words["list"]):
-        word.add_argument("--json", action="store_true", help="print the list as JSON")
+        word.add_flag("--json", help="print the list as JSON")
     for word in (parser, *words.values()):
         add_board_option(word)
     for name, word in words.items():
@@ -70,15 +68,19 @@ def add_cron_options(parser: argparse.ArgumentParser) -> None:
             _add_job_options(word)
 
 
-def _add_job_options(word: argparse.ArgumentParser) -> None:
+def _add_job_options(word: Parser) -> None:
     word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
     word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
     word.add_argument("--command", metavar="CMD", help="a command instead of a text; it can only look")
-    word.add_argument("--write", action="store_true", help="the command may change files of the workspace")
-    word.add_argument("--network", action="store_true", help="the command may use the network")
-    word.add_argument("--in", dest="at_seconds", type=float, metavar="SECONDS", help="so many seconds from now")
+    word.add_flag("--write", help="the command may change files of the workspace")
+    word.add_flag("--network", help="the command may use the network")
+    word.add_argument(
+        "--in", dest="at_seconds", type=parse_length, metavar="TIME", help="in how long: 90s, 10m, 2h, 1d"
+    )
     word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
-    word.add_argument("--every", dest="every_seconds", type=float, metavar="SECONDS", help="again and again")
+    word.add_argument(
+        "--every", dest="every_seconds", type=parse_length, metavar="TIME", help="again and again: every 10m, 2h, 1d"
+    )
     word.add_argument("--cron", dest="cron_expr", metavar="EXPR", help="'30 7 * * 1-5': minute hour day month weekday")
     word.add_argument("--tz", metavar="ZONE", help="the zone that the time is meant in, such as Berlin")
     word.add_argument("--deliver", choices=["always", "change", "failure"], help="when the outcome is told")
@@ -87,7 +89,7 @@ def _add_job_options(word: argparse.ArgumentParser) -> None:
     word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help=chat)
 
 
-def run_cron(given: argparse.Namespace) -> int:
+def run_cron(given: Options) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr. An open chat heeds it at once."""
     with open_app(given) as app:
         handle_signals()
@@ -114,7 +116,7 @@ def _job_to_dict(job: Job, now: datetime) -> dict[str, Any]:
     return job._asdict() | {"plan": job.plan._asdict(), "next": following}
 
 
-def _call_cron_tool(app: App, given: argparse.Namespace) -> int:
+def _call_cron_tool(app: App, given: Options) -> int:
     """Make the call that a model would make, as the chat that the job belongs to."""
     arguments = {name: value for name, value in vars(given).items() if name in _TOOL_ARGUMENTS and value is not None}
     if rights := [name for name in ("write", "network") if getattr(given, name, False)]:
@@ -132,10 +134,10 @@ def _call_cron_tool(app: App, given: argparse.Namespace) -> int:
 _DEFAULT_RECORDS = 20
 
 
-def add_rules_options(parser: argparse.ArgumentParser) -> None:
+def add_rules_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _RULE_SUBCOMMANDS.items()}
-    words = add_subcommands(parser, purposes, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    words = parser.add_words(purposes)
     for word in (parser, *words.values()):
         add_board_option(word)
     for name in ("explain", "remove"):
@@ -145,7 +147,7 @@ def add_rules_options(parser: argparse.ArgumentParser) -> None:
     words["log"].add_argument("-n", metavar="LINES", type=most, default=_DEFAULT_RECORDS, help=count)
 
 
-def run_rules(given: argparse.Namespace) -> int:
+def run_rules(given: Options) -> int:
     """Do it; exit code 1 when a rule cannot be followed."""
     with open_app(given, make=False) as app:
         _, act = _RULE_SUBCOMMANDS[given.act or "list"]
@@ -158,7 +160,7 @@ def _load_rules(app: App) -> rules.RuleSet:
     return rules.load_rules(app.config.home, app.now(), str(app.context_builder.zone() or ""))
 
 
-def _list_rules(app: App, _: argparse.Namespace) -> int:
+def _list_rules(app: App, _: Options) -> int:
     found = _load_rules(app)
     if not found.rules and not found.problems:
         print(f"no rules; {found.path} would hold them")
@@ -193,7 +195,7 @@ def _read_clock(app: App) -> ClockReading:
     return ClockReading(boot, boottime(), app.now(), is_trusted)
 
 
-def _explain_rule(app: App, given: argparse.Namespace) -> int:
+def _explain_rule(app: App, given: Options) -> int:
     found = _load_rules(app)
     if given.name in found.problems:
         return _print_problems([found.problems[given.name]])
@@ -211,7 +213,7 @@ def _list_doubts(app: App, rule: rules.Rule) -> list[str]:
     return list(list_doubts(rule, app.config.home, list_measured(wiring.board, wiring.wired, wiring.drivers)))
 
 
-def _check_rules(app: App, _: argparse.Namespace) -> int:
+def _check_rules(app: App, _: Options) -> int:
     from picoclaw.hw.health import bad, good
 
     found = _load_rules(app)
@@ -221,14 +223,14 @@ def _check_rules(app: App, _: argparse.Namespace) -> int:
     return print_results(rows or [good("rules", f"{format_count(len(found.rules), 'rule')}, no mistakes")])
 
 
-def _remove_rule(app: App, given: argparse.Namespace) -> int:
+def _remove_rule(app: App, given: Options) -> int:
     rules.remove_rule(app.config.home, given.name)
     wake_all(app.config.home)
     print(f"rule {given.name} is removed")
     return 0
 
 
-def _show_rule_log(app: App, given: argparse.Namespace) -> int:
+def _show_rule_log(app: App, given: Options) -> int:
     home, name = app.config.home, given.name
     kept = (home / history_migrations.HISTORY_FILE).exists()
     records = RuleLog(app.stores.history_database).log(given.n, name) if kept else []
@@ -247,7 +249,7 @@ def _show_rule_log(app: App, given: argparse.Namespace) -> int:
     return 0
 
 
-_RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, argparse.Namespace], int]]] = {
+_RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
     "list": ("explain them all, and where each stands (the default)", _list_rules),
     "check": ("look for mistakes; exit code 1 when there is one", _check_rules),
     "explain": ("explain one", _explain_rule),
@@ -259,15 +261,15 @@ _RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, argparse.Namespace], i
 # --- heartbeats ---
 
 
-def add_heartbeat_options(parser: argparse.ArgumentParser) -> None:
+def add_heartbeat_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--dry-run", action="store_true", help="say what would be decided now, ask and keep nothing")
-    parser.add_argument("--if-due", action="store_true", help="keep to the interval and the quiet hours, as by itself")
-    parser.add_argument("--json", action="store_true", help="print it for programs")
+    parser.add_flag("--dry-run", help="say what would be decided now, ask and keep nothing")
+    parser.add_flag("--if-due", help="keep to the interval and the quiet hours, as by itself")
+    parser.add_flag("--json", help="print it for programs")
     add_board_option(parser)
 
 
-def run_heartbeat(given: argparse.Namespace) -> int:
+def run_heartbeat(given: Options) -> int:
     """Look at the checklist, say what was decided and why, ask the model if it is due; 1 when it was asked in vain."""
     from picoclaw.automation.checklist import SampleHistory
     from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_heartbeat_time

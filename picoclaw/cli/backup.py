@@ -1,10 +1,10 @@
 """`picoclaw backup` and `picoclaw restore`: the home in one file, also while picoclaw runs, and back."""
 
-import argparse
 import os
 import sys
 from pathlib import Path
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import format_minute, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import backup
@@ -13,16 +13,16 @@ from picoclaw.text import escape_unprintable
 from picoclaw.workspace.pages import get_owner_time
 
 
-def add_backup_options(parser: argparse.ArgumentParser) -> None:
+def add_backup_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
     )
-    parser.add_argument("--without-secrets", action="store_true", help="leave secrets.toml out")
-    parser.add_argument("--check", action="store_true", help="read FILE whole, and say whether it is a good backup")
+    parser.add_flag("--without-secrets", help="leave secrets.toml out")
+    parser.add_flag("--check", help="read FILE whole, and say whether it is a good backup")
 
 
-def run_backup(given: argparse.Namespace) -> int:
+def run_backup(given: Options) -> int:
     """Make a backup, or check one; exit code 1 when it could not be made, or is not good."""
     home, secrets = get_home(os.environ), not given.without_secrets
     target = given.file or f"picoclaw-{get_owner_time(home):%Y%m%d-%H%M%S}.tar.gz"
@@ -43,13 +43,13 @@ def run_backup(given: argparse.Namespace) -> int:
     return 0
 
 
-def add_restore_options(parser: argparse.ArgumentParser) -> None:
+def add_restore_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("file", metavar="FILE", help="what `picoclaw backup` has made")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_flag("--yes", help="do not ask")
 
 
-def run_restore(given: argparse.Namespace) -> int:
+def run_restore(given: Options) -> int:
     """Restore after a yes, and keep what was there; exit code 1 when nothing was changed."""
     home = get_home(os.environ)
     if home.exists() and not given.yes:

@@ -1,13 +1,13 @@
 """`picoclaw page` and `picoclaw telegram`: who is let in, by a browser or over the bot, and where it can be reached."""
 
-import argparse
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from picoclaw.cli.common import add_subcommands, format_minute, print_safe, require_terminal
+from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.common import format_minute, print_safe, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ChannelError, ConfigError
@@ -24,17 +24,17 @@ _NO_BOT_TEXT = (
 )
 
 
-def add_page_options(parser: argparse.ArgumentParser) -> None:
+def add_page_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "code": "print a code that lets one browser in within ten minutes",
         "status": "where the page is, and which browsers have been let in (the default)",
         "logout": "forget every browser",
     }
-    add_subcommands(parser, purposes)
+    parser.add_words(purposes)
 
 
-def run_page(given: argparse.Namespace) -> int:
+def run_page(given: Options) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
     from picoclaw.channels.dashboard.login import CODE_LIFETIME_S, Logins, make_code
 
@@ -78,7 +78,7 @@ def _list_urls(page: PageConfig) -> Iterator[str]:
     yield f"http://{address}:{page.port}/"
 
 
-def add_telegram_options(parser: argparse.ArgumentParser) -> None:
+def add_telegram_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "pair": "print a code; whoever sends it to the bot may talk to it",
@@ -86,12 +86,12 @@ def add_telegram_options(parser: argparse.ArgumentParser) -> None:
         "forget": "let somebody talk to it no more",
         "unhook": "take the bot back from a webhook that another program has left",
     }
-    words = add_subcommands(parser, purposes, required=True, allow_abbrev=False)
-    words["status"].add_argument("--json", action="store_true", help="print JSON")
+    words = parser.add_words(purposes, required=True)
+    words["status"].add_flag("--json", help="print JSON")
     words["forget"].add_argument("number", type=int, metavar="NUMBER", help="as status prints it")
 
 
-def run_telegram(given: argparse.Namespace) -> int:
+def run_telegram(given: Options) -> int:
     """Do it."""
     from picoclaw.channels.telegram.api import TelegramApi
     from picoclaw.channels.telegram.pairing import Pairing

@@ -3,7 +3,6 @@
 The daemon that runs on the home answers; where none runs, one in this process does.
 """
 
-import argparse
 import json
 import os
 import select
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 ChatEvent = dict[str, Any]
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and leave")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to go on with")
-    parser.add_argument("--json", action="store_true", help="with -m: print the whole turn as JSON")
+    parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)
     parser.set_defaults(who="")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Answer; exit code 1 when a question had no answer."""
     if given.session != DEFAULT_SESSION:
         retry_after_repair(partial(_check_session, given))
@@ -72,13 +72,13 @@ def run(given: argparse.Namespace) -> int:
     return retry_after_repair(lambda: _talk_locally(given, terminal, leaving))
 
 
-def _check_session(given: argparse.Namespace) -> int:
+def _check_session(given: Options) -> int:
     with open_app(given, make=False) as app:
         check_conversation(app, given.session)
     return 0
 
 
-def _talk_locally(given: argparse.Namespace, terminal: "Terminal | None", leaving: threading.Event) -> int:
+def _talk_locally(given: Options, terminal: "Terminal | None", leaving: threading.Event) -> int:
     from picoclaw.daemon.local import LocalDaemon
 
     with open_app(given, terminal.ask if terminal else None, agent=True) as app:
@@ -89,7 +89,7 @@ def _talk_locally(given: argparse.Namespace, terminal: "Terminal | None", leavin
     return code
 
 
-def _talk(daemon: "Daemon", given: argparse.Namespace, terminal: "Terminal | None", leaving: threading.Event) -> int:
+def _talk(daemon: "Daemon", given: Options, terminal: "Terminal | None", leaving: threading.Event) -> int:
     if given.message is not None:
         return _ask_once(daemon, given)
     if terminal is None:
@@ -97,7 +97,7 @@ def _talk(daemon: "Daemon", given: argparse.Namespace, terminal: "Terminal | Non
     return terminal.run(daemon, get_home(os.environ) / "chat_history")
 
 
-def _ask_once(daemon: "Daemon", given: argparse.Namespace) -> int:
+def _ask_once(daemon: "Daemon", given: Options) -> int:
     """Ask one question and print the answer; Ctrl-C ends the turn."""
     said: list[str] = []
     say = said.append if given.json else print_safe

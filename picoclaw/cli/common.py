@@ -1,14 +1,14 @@
 """What several verbs share: options, opening the app, text that is safe for a terminal."""
 
-import argparse
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.errors import ConfigError, Denied, StoreDamaged
 from picoclaw.text import escape_unprintable, format_json
 
@@ -67,32 +67,13 @@ def format_count(count: int, what: str) -> str:
 # --- options ---
 
 
-def add_board_option(parser: argparse.ArgumentParser) -> None:
+def add_board_option(parser: Parser) -> None:
     """Add --board."""
     parser.add_argument(
         "--board",
         choices=["auto", "linux", "sim"],
         help="which board to use; auto takes the simulated one where there is no sensor and no bus",
     )
-
-
-def add_subcommands(
-    parser: argparse.ArgumentParser, purposes: Mapping[str, str], *, required: bool = False, **how: Any
-) -> dict[str, argparse.ArgumentParser]:
-    """Add words that follow the verb; gives the parser of each."""
-    words = parser.add_subparsers(dest="act", metavar="ACT", required=required)
-    return {name: words.add_parser(name, help=purpose, **how) for name, purpose in purposes.items()}
-
-
-def parse_count(low: int, high: int) -> Callable[[str], int]:
-    """Give what reads a whole number of an option."""
-
-    def parse(text: str) -> int:
-        if text.isdecimal() and text.isascii() and len(text) < 10 and low <= int(text) <= high:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"{text[:20]} is not between {low} and {high}")
-
-    return parse
 
 
 # --- people ---
@@ -109,7 +90,7 @@ def require_terminal(why: str) -> None:
 
 @contextmanager
 def open_app(
-    options: argparse.Namespace,
+    options: Options,
     ask: Callable[[str], bool] | None = None,
     *,
     make: bool = True,
@@ -150,7 +131,7 @@ def open_app(
         app.close()
 
 
-def ensure_outputs_safe(options: argparse.Namespace) -> None:
+def ensure_outputs_safe(options: Options) -> None:
     """Make safe what was left on when every process that could do it was killed: before anything that can fail."""
     from picoclaw.resources import get_home
 

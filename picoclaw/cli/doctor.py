@@ -1,20 +1,20 @@
 """`picoclaw doctor` and `picoclaw check`: what is wrong with the set-up, and with what is kept."""
 
-import argparse
 import os
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, print_results
 from picoclaw.resources import get_home
 
 
-def add_doctor_options(parser: argparse.ArgumentParser) -> None:
+def add_doctor_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument("--offline", action="store_true", help="ask no server, neither a model's nor a channel's")
+    parser.add_flag("--json", help="print the findings as JSON")
+    parser.add_flag("--offline", help="ask no server, neither a model's nor a channel's")
     add_board_option(parser)
 
 
-def run_doctor(given: argparse.Namespace) -> int:
+def run_doctor(given: Options) -> int:
     """Print the findings; exit code 1 when one is bad."""
     from picoclaw.maintenance import doctor
 
@@ -22,13 +22,13 @@ def run_doctor(given: argparse.Namespace) -> int:
     return print_results(rows, as_json=given.json)
 
 
-def add_check_options(parser: argparse.ArgumentParser) -> None:
+def add_check_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--repair", action="store_true", help="repair what can be repaired, and say what was done")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_flag("--repair", help="repair what can be repaired, and say what was done")
+    parser.add_flag("--json", help="print the findings as JSON")
 
 
-def run_check(given: argparse.Namespace) -> int:
+def run_check(given: Options) -> int:
     """Print the findings; exit code 1 when something is wrong, with --repair when it still is."""
     from picoclaw.maintenance import check
 

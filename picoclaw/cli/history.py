@@ -1,6 +1,5 @@
 """`picoclaw history`: what the sensors said, as figures, as a chart, as JSON or as a picture."""
 
-import argparse
 import re
 import shutil
 import sys
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 from picoclaw import chart, times
 from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.conditions import get_unit
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, open_app, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
@@ -23,18 +23,18 @@ from picoclaw.tools.history import SeriesSummary
 _MAX_CHART_WIDTH, _MAX_POINTS, _DATE_LABELS = 72, 320, 5
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
     parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse.temperature")
     parser.add_argument(
         "range", metavar="RANGE", nargs="*", help="yesterday, since monday, last 3 days (default: 24 h)"
     )
-    parser.add_argument("--json", action="store_true", help="print figures and values as JSON")
+    parser.add_flag("--json", help="print figures and values as JSON")
     parser.add_argument("--svg", metavar="FILE", help="draw a picture")
     add_board_option(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Print it; exit code 1 when nothing was measured, or nothing of that name is kept."""
     with open_app(given, make=False) as app:
         path = app.config.home / HISTORY_FILE
@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
         return 0
 
 
-def _show_history(app: App, given: argparse.Namespace) -> int:
+def _show_history(app: App, given: Options) -> int:
     samples, now = app.stores.samples, app.now()
     known = samples.known()
     if not given.sensor:

@@ -3,33 +3,47 @@
 On a terminal it asks for the few settings that a new home wants; every question has an option that answers it.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from picoclaw import workspace
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import print_safe
 from picoclaw.config import load_config
+from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import setup
 from picoclaw.text import escape_unprintable
+from picoclaw.times import parse_zone
+
+_MAX_KEY_LENGTH = 4096
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--diff", action="store_true", help="only show what is new in the pages' templates, as a patch")
-    choice.add_argument("--keep", action="store_true", help="only note that the pages stay as they are without it")
-    choice.add_argument("--first-meeting", action="store_true", help="bring back BOOTSTRAP.md, to be asked once more")
-    choice.add_argument("--ask", action="store_true", help="ask for the settings once more")
-    choice.add_argument("--no-questions", action="store_true", help="ask nothing, also on a terminal the first time")
-    setup.add_settings_options(parser)
+    parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
+    parser.add_flag("--diff", help="only show what is new in the pages' templates, as a patch")
+    parser.add_flag("--keep", help="only note that the pages stay as they are without it")
+    parser.add_flag("--first-meeting", help="bring back BOOTSTRAP.md, to be asked once more")
+    parser.add_flag("--ask", help="ask for the settings once more")
+    parser.add_flag("--no-questions", help="ask nothing, also on a terminal the first time")
+    parser.add_argument(
+        "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {setup.LOCAL_SERVERS['Ollama']}"
+    )
+    parser.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
+    parser.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
+    parser.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
+    parser.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
+    parser.add_argument("--telegram-allow", metavar="ID", type=int, repeats=True, help="who may talk to the bot")
+    pages = ["off", *setup.DASHBOARD_HOSTS]
+    parser.add_argument("--page", choices=pages, default="", help="the page in a browser, and for whom")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Make what is missing, say what was made and what the owner should know; set what was asked for."""
     home = load_config().home
-    wanted = setup.parse_settings(given)
+    wanted = _parse_settings(given)
     if wanted and (given.diff or given.keep):
         raise ConfigError("--diff and --keep set nothing: give the settings to an `init` of their own")
     if given.diff:
@@ -70,3 +84,32 @@ def run(given: argparse.Namespace) -> int:
         print_safe(*setup.probe_profile(home))
     print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
     return 0
+
+
+def _parse_settings(given: Options) -> setup.InitialSettings | None:
+    """Take the options; None when there is none of them. Raises ConfigError."""
+    if given.key_from == given.telegram_token_from == "-":
+        raise ConfigError("standard input can hold one secret: give the other one as a file")
+    try:
+        zone = str(parse_zone(given.zone)) if given.zone else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone: {error}") from None
+    wanted = setup.InitialSettings(
+        given.model_url,
+        given.model,
+        _read_secret(given.key_from),
+        zone,
+        _read_secret(given.telegram_token_from),
+        tuple(given.telegram_allow),
+        given.page,
+    )
+    return wanted if any(wanted) else None
+
+
+def _read_secret(path: str | None) -> str:
+    if path is None:
+        return ""
+    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read_regular(Path(path)).decode(errors="replace")
+    if not text.strip():
+        raise ConfigError(f"{path} holds no key")
+    return text.strip()

@@ -1,6 +1,5 @@
 """`picoclaw memory`: what is remembered, found as the agent finds it; the notes, their index, and their tidying."""
 
-import argparse
 import re
 import sys
 import time
@@ -8,11 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
+from picoclaw.cli.arguments import Options, Parser, UsageError, parse_count
 from picoclaw.cli.common import (
-    add_subcommands,
     format_count,
     open_app,
-    parse_count,
     print_lines,
     print_note,
     print_results,
@@ -38,32 +36,32 @@ _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 _BAR_WIDTH = 30  # of a progress bar
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
-    words = add_subcommands(parser, purposes, required=True, allow_abbrev=False)
+    words = parser.add_words(purposes, required=True)
     find = words["search"]
     find.add_argument("query", metavar="WORD", nargs="+")
-    find.add_argument("--most", type=parse_count(1, 100), default=6, metavar="N", help="at most so many (usually 6)")
+    find.add_argument("-n", type=parse_count(1, 100), default=6, metavar="N", help="at most so many (usually 6)")
     lowest = "the score from which on a hit is certain (usually min_score in config.toml)"
     find.add_argument("--least", type=_parse_score, metavar="X", help=lowest)
     words["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
-    words["index"].add_argument("--rebuild", action="store_true", help="throw it away first")
+    words["index"].add_flag("--rebuild", help="throw it away first")
     which = "which, as `dreams` numbers them (usually 1)"
     words["restore"].add_argument("number", type=parse_count(1, 100), nargs="?", default=1, metavar="N", help=which)
     parser.set_defaults(board=None, json=False)
     for name in ("search", "stats"):
-        words[name].add_argument("--json", action="store_true", help="print it as JSON")
+        words[name].add_flag("--json", help="print it as JSON")
 
 
 def _parse_score(text: str) -> float:
     with suppress(ValueError):
         if 0 <= (number := float(text)) <= 1:
             return number
-    raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    raise UsageError(f"{text} is not between 0 and 1")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Do it. Of a home that is not there yet, nothing is made."""
     config = load_config()
     if config.home.is_dir():
@@ -80,12 +78,12 @@ def run(given: argparse.Namespace) -> int:
 # --- what is found ---
 
 
-def _search_notes(stores: Stores, given: argparse.Namespace) -> int:
+def _search_notes(stores: Stores, given: Options) -> int:
     query = " ".join(given.query)
     if not query.strip():
         raise StoreError("the question is empty; say what to look for")
     try:
-        hits = stores.memory.search(query, get_owner_time(stores.config.home), given.most, given.least, _draw_progress)
+        hits = stores.memory.search(query, get_owner_time(stores.config.home), given.n, given.least, _draw_progress)
     finally:
         _clear_progress()
     if stores.memory.problem:
@@ -107,7 +105,7 @@ def _search_notes(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _show_note(stores: Stores, given: argparse.Namespace) -> int:
+def _show_note(stores: Stores, given: Options) -> int:
     if found := _CHUNK_ID.fullmatch(given.place.strip()):
         row = stores.memory.row(int(found[1]))
         print_lines([f"{row.path}:{row.start}-{row.end}"])
@@ -140,7 +138,7 @@ def _read_note_lines(workspace: Path, path: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _list_notes(stores: Stores, _: argparse.Namespace) -> int:
+def _list_notes(stores: Stores, _: Options) -> int:
     files = MemoryFiles(stores.config.workspace)
     notes = sorted(source for _, sources in files.folders() for source in sources)
     print_lines(f"{_format_size(note.size):>8}  {note.path}" for note in notes)
@@ -158,7 +156,7 @@ def _format_size(count: int) -> str:
 # --- the index ---
 
 
-def _update_index(stores: Stores, given: argparse.Namespace) -> int:
+def _update_index(stores: Stores, given: Options) -> int:
     if given.rebuild:
         path = stores.config.home / "memory.db"
         with index.explain_errors(path):
@@ -187,7 +185,7 @@ def _clear_progress() -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
+def _show_statistics(stores: Stores, given: Options) -> int:
     home, files = stores.config.home, MemoryFiles(stores.config.workspace)
     for _, sources in files.folders():  # what cannot be read is a problem of theirs
         list(sources)
@@ -205,7 +203,7 @@ def _show_statistics(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _check_index(stores: Stores, _: argparse.Namespace) -> int:
+def _check_index(stores: Stores, _: Options) -> int:
     """Say what was wrong; what a second check finds again was not repaired by the first."""
     from picoclaw.hw.health import CheckResult
 
@@ -219,7 +217,7 @@ def _check_index(stores: Stores, _: argparse.Namespace) -> int:
 # --- what changes the notes: a dream now, a review now, and the way back ---
 
 
-def _dream(_: Stores, given: argparse.Namespace) -> int:
+def _dream(_: Stores, given: Options) -> int:
     """Do now what is done at night, and write it down; returns 1 when the model did not answer."""
     with open_app(given, make=False) as app:
         now = app.now()
@@ -233,7 +231,7 @@ def _dream(_: Stores, given: argparse.Namespace) -> int:
     return 0 if answered and not problems else 1
 
 
-def _review(stores: Stores, given: argparse.Namespace) -> int:
+def _review(stores: Stores, given: Options) -> int:
     """Go through the open tasks now; raises ProviderError when the model does not answer."""
     if not stores.config.model.base_url:
         raise ConfigError(f"a review takes a model: {_NO_MODEL}")
@@ -252,7 +250,7 @@ def _review(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _list_dreams(stores: Stores, _: argparse.Namespace) -> int:
+def _list_dreams(stores: Stores, _: Options) -> int:
     """Print what dreams did, and what can be restored: versions of MEMORY.md, and notes as they were."""
     print_lines(versions.read_dream_log(stores.config.home))
     for number, path in enumerate(versions.list_restorable(stores.config.home), 1):
@@ -267,7 +265,7 @@ def _list_dreams(stores: Stores, _: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(stores: Stores, given: argparse.Namespace) -> int:
+def _restore(stores: Stores, given: Options) -> int:
     """Put an earlier MEMORY.md or note back; the present one is kept as the newest version."""
     config = stores.config
     path = put_back(config.home, config.workspace, Marks(stores.database), given.number, get_owner_time(config.home))
@@ -279,7 +277,7 @@ def _restore(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, argparse.Namespace], int]]] = {
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
     "search": ("find what the notes say about something, as the agent does", _search_notes),
     "get": ("print a note, some of its lines, or what a search found", _show_note),
     "notes": (f"list the files: {ROOT_FILE} or memory.md, and {MEMORY_FOLDER}/**/*.md in the workspace", _list_notes),

@@ -1,6 +1,5 @@
 """`picoclaw model test` and `picoclaw model probe`: what the configured model can do, asked on a simulated board."""
 
-import argparse
 import contextlib
 import json
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.app import App
+from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.cli.common import print_note, print_safe
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
@@ -38,31 +38,33 @@ _SEED = (
 """What the home of a test begins with."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
-    verbs = parser.add_subparsers(dest="action", metavar="VERB", required=True)
-    test = verbs.add_parser("test", help="ask it 20 to 100 requests on a simulated board, and say how it did")
-    test.add_argument("--requests", type=int, default=_DEFAULT_REQUESTS, metavar="N", help="how many; 40 unless given")
-    test.add_argument("--kind", choices=_KINDS, help="only plain requests, two wishes in one, or talk")
-    test.add_argument("--profile", choices=["full", "small"], help="instead of the configured one")
-    test.add_argument("--alone", action="store_true", help="ask the built-in matcher instead of the model")
-    test.add_argument("--json", action="store_true", help="print it for programs")
-    verbs.add_parser("probe", help="ask it two requests, and say which profile suits it")
+    purposes = {
+        "test": "ask it requests on a simulated board, and say how it did",
+        "probe": "ask it two requests, and say which profile suits it",
+    }
+    test = parser.add_words(purposes, required=True)["test"]
+    test.add_argument(
+        "-n", "--requests", type=parse_count(1, 1000), default=_DEFAULT_REQUESTS, metavar="N", help="how many (usually 40)"
+    )
+    test.add_argument("--kind", choices=tuple(_KINDS), help="only plain requests, two wishes in one, or talk")
+    test.add_argument("--profile", choices=("full", "small"), help="instead of the configured one")
+    test.add_flag("--alone", help="ask the built-in matcher instead of the model")
+    test.add_flag("--json", help="print it for programs")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Ask, and print what came of it."""
     config = load_config()
     if not config.model.base_url and not getattr(given, "alone", False):
         raise ConfigError("no model is configured: set base_url under [model] in config.toml, or use --alone")
-    if given.action == "probe":
+    if given.act == "probe":
         from picoclaw.providers.model import probe_model
 
         suits, told = probe_model(config.model, config.api_key)
         print_safe(f"{told}; the {suits} profile suits it, {_name_profile(config)} is used")
         return 0
-    if not 1 <= given.requests <= 1000:
-        raise ConfigError(f"--requests must be 1 to 1000, not {given.requests}")
     if given.profile:
         config = replace(config, model=replace(config.model, profile=given.profile))
     rows = []

@@ -1,6 +1,5 @@
 """`picoclaw outputs`: what can be switched, and what only a person may do: arm, disarm, resume."""
 
-import argparse
 import json
 import os
 import sys
@@ -10,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.common import add_subcommands, detect_board_kind, print_results, print_safe, require_terminal
+from picoclaw.cli.arguments import Options, Parser, parse_length
+from picoclaw.cli.common import detect_board_kind, print_results, print_safe, require_terminal
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error
@@ -30,35 +30,41 @@ _DEFAULT_RECORDS = 20
 _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
     parser.add_argument("--board", choices=["linux", "sim"], help="which board to use; else the configured one")
-    words = add_subcommands(parser, {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
+    words = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("set", "off", "arm", "disarm"):
         words[name].add_argument("name", metavar="NAME")
     words["set"].add_argument("level", metavar="LEVEL", help="on, off or percent")
-    words["set"].add_argument("seconds", metavar="SECONDS", type=float, nargs="?", help="else as long as it may")
+    words["set"].add_argument(
+        "seconds",
+        metavar="TIME",
+        type=parse_length,
+        nargs="?",
+        help="for how long: 90s, 10m, 2h; else as long as it may",
+    )
     log = words["audit"]
-    log.add_argument("--verify", action="store_true", help="check that no line was changed")
-    log.add_argument("--json", action="store_true", help="print the records as they are kept")
+    log.add_flag("--verify", help="check that no line was changed")
+    log.add_flag("--json", help="print the records as they are kept")
     count = f"how many (default {_DEFAULT_RECORDS})"
     log.add_argument("-n", metavar="LINES", type=int, default=_DEFAULT_RECORDS, help=count)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Do it; exit code 1 when it was refused or failed, with the reason on stderr."""
     _, act = _SUBCOMMANDS[given.act or "list"]
     return act(get_home(os.environ), given)
 
 
 @contextmanager
-def _open_client(home: Path, given: argparse.Namespace) -> Iterator[OutputsClient]:
+def _open_client(home: Path, given: Options) -> Iterator[OutputsClient]:
     client = OutputsClient(home, lambda: given.board or detect_board_kind())
     yield client
     client.leave()
 
 
-def _list_outputs(home: Path, given: argparse.Namespace) -> int:
+def _list_outputs(home: Path, given: Options) -> int:
     found = config.load_outputs(find_outputs_file(home))
     if not found.outputs and not found.problems:
         print(f"no outputs are declared; {found.path} would hold them")
@@ -69,12 +75,12 @@ def _list_outputs(home: Path, given: argparse.Namespace) -> int:
     return 1 if answer["problems"] else 0
 
 
-def _switch_all_safe(home: Path, given: argparse.Namespace) -> int:
+def _switch_all_safe(home: Path, given: Options) -> int:
     print(stop_outputs(home, lambda: given.board or detect_board_kind(), "owner", stop=False))
     return 0
 
 
-def _set_output(home: Path, given: argparse.Namespace) -> int:
+def _set_output(home: Path, given: Options) -> int:
     with _open_client(home, given) as client:
         if client.wants_yes(given.name, given.level) and not sys.stdin.isatty() and given.board != "sim":
             raise Denied(
@@ -84,20 +90,20 @@ def _set_output(home: Path, given: argparse.Namespace) -> int:
     return 0
 
 
-def _switch_off(home: Path, given: argparse.Namespace) -> int:
+def _switch_off(home: Path, given: Options) -> int:
     with _open_client(home, given) as client:
         print(client.off(given.name, "owner"))
     return 0
 
 
-def _end_stop(home: Path, given: argparse.Namespace) -> int:
+def _end_stop(home: Path, given: Options) -> int:
     require_terminal("a stop is ended only by a person at a terminal")
     with _open_client(home, given) as client:
         print(client.resume("owner"))
     return 0
 
 
-def _arm_output(home: Path, given: argparse.Namespace) -> int:
+def _arm_output(home: Path, given: Options) -> int:
     require_terminal("an output is armed only by a person at a terminal")
     output = _find_armable_output(home, given)
     # what the owner wrote, and the limits and the safe level that count without being written
@@ -116,7 +122,7 @@ def _arm_output(home: Path, given: argparse.Namespace) -> int:
     return 0
 
 
-def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
+def _find_armable_output(home: Path, given: Options) -> OutputConfig:
     name, found = given.name, config.load_outputs(find_outputs_file(home))
     if found.problems:
         raise ConfigError(found.problems[0])
@@ -132,7 +138,7 @@ def _find_armable_output(home: Path, given: argparse.Namespace) -> OutputConfig:
     return found.outputs[name]
 
 
-def _disarm_output(home: Path, given: argparse.Namespace) -> int:
+def _disarm_output(home: Path, given: Options) -> int:
     left = config.load_armed(home)
     if given.name not in left:
         raise ConfigError(f"{given.name} is not armed; armed are: {', '.join(left) or 'none'}")
@@ -152,7 +158,7 @@ def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> 
     config.save_armed(home, digests)
 
 
-def _show_audit(home: Path, given: argparse.Namespace) -> int:
+def _show_audit(home: Path, given: Options) -> int:
     try:
         if given.verify:
             from picoclaw.hw.health import bad, good
@@ -176,7 +182,7 @@ def _format_record(record: Mapping[str, Any], home: Path) -> str:
     return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, argparse.Namespace], int]]] = {
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, Options], int]]] = {
     "list": ("what is declared, and how it is (the default)", _list_outputs),
     "safe": ("bring everything to its safe level; exit code 0 only if all of it is", _switch_all_safe),
     "resume": ("end a stop", _end_stop),

@@ -1,16 +1,15 @@
 """`picoclaw policy` and `picoclaw approvals`: who may have what done, and what waits for a yes."""
 
-import argparse
 import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import get_args
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
-    add_subcommands,
     format_minute,
     open_app,
     print_note,
@@ -27,7 +26,7 @@ from picoclaw.store.database import Database
 _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
 
-def add_policy_options(parser: argparse.ArgumentParser) -> None:
+def add_policy_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "show": "the table in force, with what of it is yours (the default)",
@@ -35,19 +34,17 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "always": "what was allowed for good",
         "revoke": "take that back",
     }
-    words = add_subcommands(parser, purposes)
+    words = parser.add_words(purposes)
     explain = words["explain"]
     explain.add_argument("tool", metavar="TOOL")
     explain.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help=f"an object, such as {_EXAMPLE}")
     explain.add_argument("--origin", choices=get_args(Origin), default="owner", help="who asks (default: owner)")
-    explain.add_argument(
-        "--tainted", action="append", default=[], metavar="WHAT", help="something that the conversation has read"
-    )
+    explain.add_argument("--tainted", repeats=True, metavar="WHAT", help="something that the conversation has read")
     add_board_option(explain)
     words["revoke"].add_argument("number", type=int, metavar="N")
 
 
-def run_policy(given: argparse.Namespace) -> int:
+def run_policy(given: Options) -> int:
     """Do it; exit code 1 when something is wrong, with the reason on stderr."""
     if given.act == "explain":
         return _explain_call(given)
@@ -87,7 +84,7 @@ def _show_policy() -> int:
     return 1 if problems else 0
 
 
-def _explain_call(given: argparse.Namespace) -> int:
+def _explain_call(given: Options) -> int:
     from picoclaw.security.guard import format_call_question
     from picoclaw.security.policy import compute_digest, decide
 
@@ -114,7 +111,7 @@ def _explain_call(given: argparse.Namespace) -> int:
     return 0
 
 
-def _manage_standing_approvals(given: argparse.Namespace) -> int:
+def _manage_standing_approvals(given: Options) -> int:
     home = get_home(os.environ)
     if not (home / "state.db").exists():
         print("nothing was allowed for good")
@@ -137,7 +134,7 @@ def _manage_standing_approvals(given: argparse.Namespace) -> int:
     return 0
 
 
-def add_approvals_options(parser: argparse.ArgumentParser) -> None:
+def add_approvals_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "list": "what waits, and what became of the newest others (the default)",
@@ -146,7 +143,7 @@ def add_approvals_options(parser: argparse.ArgumentParser) -> None:
         "no": "leave it",
         "always": "approve number N now and whenever exactly the same is asked again",
     }
-    for act, word in add_subcommands(parser, purposes).items():
+    for act, word in parser.add_words(purposes).items():
         if act in {"yes", "no"}:
             word.add_argument("number", type=int, metavar="N", nargs="?", help="without it, all of the one question")
         elif act != "list":
@@ -155,7 +152,7 @@ def add_approvals_options(parser: argparse.ArgumentParser) -> None:
             add_board_option(word)
 
 
-def run_approvals(given: argparse.Namespace) -> int:
+def run_approvals(given: Options) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr."""
     from picoclaw.agent.commands import describe_approval, show_approval
 
@@ -166,7 +163,7 @@ def run_approvals(given: argparse.Namespace) -> int:
         require_terminal("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
         text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
         asked = {"session": DEFAULT_SESSION, "message": text, "json": False, "board": given.board, "who": "terminal"}
-        return chat.run(argparse.Namespace(**asked))
+        return chat.run(Options(**asked))
     if not (home / "state.db").exists():
         print("nothing waits for your approval")
         return 0

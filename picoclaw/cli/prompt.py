@@ -1,6 +1,5 @@
 """`picoclaw prompt`: exactly what would be sent for the next message, and how many bytes of what."""
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from typing import Any
 
 from picoclaw.agent.context import BuiltContext
 from picoclaw.app import App
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_conversation, open_app, print_note, print_safe
 from picoclaw.messages import Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
@@ -17,18 +17,18 @@ from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation that it goes on with")
     parser.add_argument("--mode", choices=PROMPT_MODES, help="instead of the configured one")
     origins = ["owner", "cron", "heartbeat"]
     parser.add_argument("--origin", choices=origins, default="owner", help="who would ask: owner, cron, heartbeat")
-    parser.add_argument("--json", action="store_true", help="print the request's body and the byte counts as JSON")
+    parser.add_flag("--json", help="print the request's body and the byte counts as JSON")
     add_board_option(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Print the request that `chat -m TEXT` would make first."""
     with open_app(given, make=False) as app:
         check_conversation(app, given.session)

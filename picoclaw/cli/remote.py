@@ -1,6 +1,5 @@
 """The daemon that runs on a home, as a chat talks to it over its socket."""
 
-import argparse
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from picoclaw.channels.ipc import IpcConnection, connect
+from picoclaw.cli.arguments import Options
 from picoclaw.cli.chat import ChatEvent, Terminal, format_answer_hint
 from picoclaw.cli.common import open_app, print_note
 from picoclaw.errors import PicoclawError
@@ -36,7 +36,7 @@ _QUEUED_TEXT = "(picoclaw does not run: this is sent as soon as it does)"
 class RemoteDaemon:
     """Answers one chat, in the process of the daemon; a terminal's goes on when that ends and comes back."""
 
-    def __init__(self, line: IpcConnection, given: argparse.Namespace, home: Path) -> None:
+    def __init__(self, line: IpcConnection, given: Options, home: Path) -> None:
         """`home` is where it is looked for when it has gone."""
         self._line, self._given, self._session, self._home = line, given, given.session, home
         life, numbers = os.urandom(6).hex(), count(1)

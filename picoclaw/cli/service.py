@@ -1,6 +1,5 @@
 """`picoclaw service`: puts picoclaw into the hands of systemd, looks how it is there, and takes it out again."""
 
-import argparse
 import os
 import pwd
 import re
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from picoclaw import files
+from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import service
 from picoclaw.maintenance.service import DROP_IN_PATH, SYSTEMD_MISSING, UNIT_NAME, Service, run_command, run_systemctl
@@ -38,27 +38,58 @@ _START_COMMANDS = {
 _UNSET_VALUES = {"", "[not set]", "18446744073709551615", "0"}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
-    words = parser.add_subparsers(dest="act", metavar="ACT", required=True)
-    install = words.add_parser("install", help="make it a service that starts with the board, and start it")
-    shown = words.add_parser("print", help="print what install would write")
+    words = parser.add_words(
+        {
+            "install": "make it a service that starts with the board, and start it",
+            "print": "print what install would write",
+            "status": "say whether it runs, since when, and whether its unit is up to date",
+            "logs": "show what it wrote into the journal",
+            **_START_COMMANDS,
+            "uninstall": "stop it and take it out of systemd; what picoclaw knows stays",
+        },
+        required=True,
+    )
+    install, shown = words["install"], words["print"]
     for word in (install, shown):
-        choice = word.add_mutually_exclusive_group()
-        choice.add_argument("--as", dest="person", metavar="NAME", help="run as this person, on ~NAME/.picoclaw")
-        choice.add_argument("--user", action="store_true", help="in your own session of systemd: no root, less closed")
-    install.add_argument("--no-start", action="store_true", help="only put it in place; it starts at the next boot")
-    status = words.add_parser("status", help="say whether it runs, since when, and whether its unit is up to date")
-    status.add_argument("--json", action="store_true", help="print what systemd says as JSON")
-    logs = words.add_parser("logs", help="show what it wrote into the journal")
-    logs.add_argument("-n", metavar="LINES", type=int, default=50, help="how many (default 50)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
-    for order, purpose in _START_COMMANDS.items():
-        words.add_parser(order, help=purpose)
-    words.add_parser("uninstall", help="stop it and take it out of systemd; what picoclaw knows stays")
+        word.exclude("--as", "--user")
+        word.add_argument("--as", dest="person", metavar="NAME", help="run as this person, on ~NAME/.picoclaw")
+        word.add_flag("--user", help="in your own session of systemd: no root, less closed")
+    install.add_flag("--no-start", help="only put it in place; it starts at the next boot")
+    words["status"].add_flag("--json", help="print what systemd says as JSON")
+    add_logs_options(words["logs"])
 
 
-def run(given: argparse.Namespace, root: Path = Path("/")) -> int:
+def add_logs_options(parser: Parser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (usually 50)")
+    parser.add_flag("-f", "--follow", help="go on as more is written")
+
+
+def add_start_options(_: Parser) -> None:
+    """Declare nothing."""
+
+
+add_restart_options = add_start_options
+
+
+def run_start(given: Options) -> int:
+    """Start the service."""
+    return run(Options(**vars(given) | {"act": "start"}))
+
+
+def run_restart(given: Options) -> int:
+    """Stop the service and start it again."""
+    return run(Options(**vars(given) | {"act": "restart"}))
+
+
+def run_logs(given: Options) -> int:
+    """Show what the service wrote."""
+    return run(Options(**vars(given) | {"act": "logs"}))
+
+
+def run(given: Options, root: Path = Path("/")) -> int:
     """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
     acts = {
         "install": _install,
@@ -78,7 +109,7 @@ def _find_installed_manager(root: Path) -> Service:
     return found
 
 
-def _render_files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
+def _render_files(given: Options, root: Path) -> dict[Path, str]:
     """Return what belongs where, for what was asked for."""
     found = service.find_program()
     place = service.list_services(root)[given.user]
@@ -101,13 +132,13 @@ def _render_files(given: argparse.Namespace, root: Path) -> dict[Path, str]:
     return files
 
 
-def _print_files(given: argparse.Namespace, root: Path) -> int:
+def _print_files(given: Options, root: Path) -> int:
     """Print each file under its path."""
     print("\n".join(f"# {path}\n{text}" for path, text in _render_files(given, root).items()), end="")
     return 0
 
 
-def _install(given: argparse.Namespace, root: Path) -> int:
+def _install(given: Options, root: Path) -> int:
     """Write, let systemd read it, start."""
     if not given.user:
         _require_root(root, "install")
@@ -173,7 +204,7 @@ def _write_file(path: Path, text: str) -> None:
     print(f"{'made' if before is None else 'replaced'} {path}")
 
 
-def _prepare_system(given: argparse.Namespace, root: Path) -> None:
+def _prepare_system(given: Options, root: Path) -> None:
     """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
     if not given.person:
         run_command("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
@@ -185,7 +216,7 @@ def _prepare_system(given: argparse.Namespace, root: Path) -> None:
     files.create_file(root / _ENVIRONMENT_FILE, service.read_unit_file("environment.example").encode(), 0o600)
 
 
-def _print_next_steps(given: argparse.Namespace, root: Path) -> None:
+def _print_next_steps(given: Options, root: Path) -> None:
     """Say how to talk to it, and what is not taken along."""
     if given.user:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -205,7 +236,7 @@ def _mention_previous_home(root: Path) -> None:
         print(f"It starts with an empty home in /var/lib/picoclaw; to go on with /home/{name}/.picoclaw: {again}")
 
 
-def _control_service(given: argparse.Namespace, root: Path) -> int:
+def _control_service(given: Options, root: Path) -> int:
     """Have systemd start or stop it, and wait until that is done."""
     place = _find_installed_manager(root)
     if not place.user:
@@ -215,7 +246,7 @@ def _control_service(given: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def _uninstall(_: argparse.Namespace, root: Path) -> int:
+def _uninstall(_: Options, root: Path) -> int:
     """Stop, forget, take the files away; state, variables, keys and the user stay."""
     place = _find_installed_manager(root)
     if not place.user:
@@ -249,7 +280,7 @@ def _find_service_home(place: Service) -> str:
     return found[1] if found else str(Path("~/.picoclaw").expanduser()) if place.user else "/var/lib/picoclaw"
 
 
-def _show_status(given: argparse.Namespace, root: Path) -> int:
+def _show_status(given: Options, root: Path) -> int:
     """Print what systemd knows of it; 0 when it runs."""
     place = _find_installed_manager(root)
     asked = run_systemctl(place, "show", "picoclaw", f"--property={','.join(_SHOWN_PROPERTIES)}")
@@ -285,10 +316,10 @@ def _has_content(path: Path, text: str) -> bool:
         return False
 
 
-def _show_logs(given: argparse.Namespace, root: Path) -> int:
+def _show_logs(given: Options, root: Path) -> int:
     """Become journalctl: it pages, colours and follows by itself."""
     place = _find_installed_manager(root)
-    command = ["journalctl", "--user-unit" if place.user else "--unit", "picoclaw", "--lines", str(max(given.n, 0))]
+    command = ["journalctl", "--user-unit" if place.user else "--unit", "picoclaw", "--lines", str(given.n)]
     sys.stdout.flush()
     try:
         os.execvp(command[0], [*command, *(["--follow"] if given.follow else [])])  # noqa: S606

@@ -1,13 +1,13 @@
 """`picoclaw sessions`: the conversations of every chat, to be looked at, searched, taken along and let go of."""
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from picoclaw.cli.common import format_count, parse_count, print_lines, print_safe
+from picoclaw.cli.arguments import Options, Parser, parse_count
+from picoclaw.cli.common import format_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.store import retention
@@ -21,35 +21,30 @@ _MAX_RESULT_CHARS = 500  # of a tool's result, for a person
 _ROLE_LABELS = {"user": "asked", "assistant": "answered", "tool": "result"}
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
-    parser.set_defaults(act="list", chat=None)
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    words = parser.add_subparsers(dest="chosen", metavar="ACT")
+    parser.set_defaults(chat=None)
+    parser.add_flag("--json", help="print it for programs, as JSON")
     number = parse_count(1, 1_000_000)
-    add = {name: words.add_parser(name, help=help_, allow_abbrev=False) for name, (help_, _) in _SUBCOMMANDS.items()}
-    for name, word in add.items():
-        word.set_defaults(act=name)
-        if name != "export":
-            word.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
-        if name in {"list", "search", "export"}:
-            word.add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
+    add = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
+    for name in ("list", "search", "export"):
+        add[name].add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
     add["show"].add_argument("number", type=int, metavar="NUMBER", help="as the list prints it")
     add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument("--most", type=number, default=20, metavar="N", help="at most so many (usually 20)")
+    add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most so many (usually 20)")
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (usually all)")
-    add["export"].add_argument("--jsonl", action="store_true", help="as JSON Lines, with nothing left out")
+    add["export"].add_flag("--jsonl", help="as JSON Lines, with nothing left out")
     add["prune"].add_argument("--days", type=number, metavar="N", help="older than this (usually keep_days)")
     add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond so many megabytes (usually keep_mb)")
-    add["prune"].add_argument("--dry-run", action="store_true", help="only say how much it would be")
+    add["prune"].add_flag("--dry-run", help="only say how much it would be")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Do it. Where nothing was ever said, nothing is made."""
     config = load_config()
     if (config.home / "state.db").exists():
         with closing(Stores(config)) as stores:
-            _, act = _SUBCOMMANDS[given.act]
+            _, act = _SUBCOMMANDS[given.act or "list"]
             return act(stores, given)
     said = f"nothing was said yet: there is no {config.home / 'state.db'}"
     if given.act == "show" or getattr(given, "numbers", None):
@@ -57,12 +52,12 @@ def run(given: argparse.Namespace) -> int:
     if given.act == "export":
         print(escape_unprintable(said), file=sys.stderr)
     else:
-        empty = "[]" if given.act in {"list", "search"} else "{}"
+        empty = "[]" if given.act in {None, "list", "search"} else "{}"
         print(empty if given.json else escape_unprintable(said))
     return 0
 
 
-def _list_sessions(stores: Stores, given: argparse.Namespace) -> int:
+def _list_sessions(stores: Stores, given: Options) -> int:
     found = stores.sessions.listed(given.chat)
     if given.json:
         print(format_json([info._asdict() for info in found]))
@@ -78,11 +73,11 @@ def _list_sessions(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _search_sessions(stores: Stores, given: argparse.Namespace) -> int:
+def _search_sessions(stores: Stores, given: Options) -> int:
     words = " ".join(given.words)
     if not words.strip():
         raise ConfigError("there is no word to look for")
-    found = stores.sessions.search(words, given.chat, given.most)
+    found = stores.sessions.search(words, given.chat, given.n)
     if given.json:
         print(format_json([hit._asdict() for hit in found]))
         return 0
@@ -94,7 +89,7 @@ def _search_sessions(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _show_session(stores: Stores, given: argparse.Namespace) -> int:
+def _show_session(stores: Stores, given: Options) -> int:
     info = _find_session(stores, given.number)
     rows = stores.sessions.transcript(info.number)
     if given.json:
@@ -104,7 +99,7 @@ def _show_session(stores: Stores, given: argparse.Namespace) -> int:
     return 0
 
 
-def _export_sessions(stores: Stores, given: argparse.Namespace) -> int:
+def _export_sessions(stores: Stores, given: Options) -> int:
     """Print conversations, the oldest first and one message at a time, however many there are."""
     chosen = [_find_session(stores, number) for number in dict.fromkeys(given.numbers)]
     for info in chosen:
@@ -159,7 +154,7 @@ def _fence(text: str) -> str:
     return f"{fence}\n{text}\n{fence}\n"
 
 
-def _prune_sessions(stores: Stores, given: argparse.Namespace) -> int:
+def _prune_sessions(stores: Stores, given: Options) -> int:
     """Delete now what the settings, or the words, say; the date counts as it is."""
     now, limits = get_owner_time(stores.config.home), stores.config.sessions
     days, mb = given.days or limits.keep_days, given.mb or limits.keep_mb
@@ -182,7 +177,7 @@ def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, argparse.Namespace], int]]] = {
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
     "list": ("the conversations, the last used first (the default)", _list_sessions),
     "show": ("what was said in one", _show_session),
     "search": ("the messages that have all the words, the newest first", _search_sessions),

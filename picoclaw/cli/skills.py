@@ -1,6 +1,5 @@
 """`picoclaw skills`: which there are and where, why one cannot be used here, and what exactly the model reads."""
 
-import argparse
 import os
 import shutil
 import sys
@@ -8,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from picoclaw.app import App
-from picoclaw.cli.common import add_board_option, add_subcommands, format_count, open_app, print_lines, print_safe
+from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.common import add_board_option, format_count, open_app, print_lines, print_safe
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
@@ -17,21 +17,21 @@ from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, 
 from picoclaw.text import escape_unprintable, format_json, truncate
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
     add_board_option(parser)
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    words = add_subcommands(parser, purposes, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser.add_flag("--json", help="print the list as JSON")
+    words = parser.add_words(purposes)
     for word in words.values():
         add_board_option(word)
-    words["list"].add_argument("--json", action="store_true", help="print the list as JSON")
+    words["list"].add_flag("--json", help="print the list as JSON")
     words["show"].add_argument("name", metavar="NAME")
     words["search"].add_argument("query", metavar="WORD", nargs="+")
     words["check"].add_argument("path", metavar="PATH", nargs="?", default="", help="one skill or a folder of them")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Do it; all that is ever written is skills.cache, in a home that exists."""
     with open_app(given, make=False) as app:
         app.library.refresh()
@@ -39,7 +39,7 @@ def run(given: argparse.Namespace) -> int:
         return act(app, given)
 
 
-def _list_skills(app: App, given: argparse.Namespace) -> int:
+def _list_skills(app: App, given: Options) -> int:
     library, here = app.library, app.skill_context()
     skills = list(library.skills.values())
     missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
@@ -68,7 +68,7 @@ def _format_broken(broken: BrokenSkill) -> str:
     return f"broken: {broken.folder}: {broken.problem}"
 
 
-def _show_skill(app: App, given: argparse.Namespace) -> int:
+def _show_skill(app: App, given: Options) -> int:
     library = app.library
     if given.name not in library.skills:
         for broken in library.broken:
@@ -100,7 +100,7 @@ def _format_needs(needs: SkillNeeds) -> str:
     return "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds.items() if names).replace("|", " or ")
 
 
-def _search_skills(app: App, given: argparse.Namespace) -> int:
+def _search_skills(app: App, given: Options) -> int:
     here = app.skill_context()
     usable = [skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here)]
     query = " ".join(given.query)
@@ -114,7 +114,7 @@ def _search_skills(app: App, given: argparse.Namespace) -> int:
 _CheckedSkills = tuple[Sequence[Skill], Sequence[BrokenSkill], Sequence[str]]
 
 
-def _check_skills(app: App, given: argparse.Namespace) -> int:
+def _check_skills(app: App, given: Options) -> int:
     skills, broken, notes = _load_path(given.path) if given.path else _list_library(app.library)
     print_lines(_format_broken(found) for found in broken)
     here = app.skill_context()
@@ -167,7 +167,7 @@ def _truncate_line(line: str) -> str:
     return truncate(line, width)
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, argparse.Namespace], int]]] = {
+_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
     "list": ("name them all, and say what is wrong with which (the default)", _list_skills),
     "show": ("print what the model reads of one", _show_skill),
     "search": ("find as the model would, with scores", _search_skills),

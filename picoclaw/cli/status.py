@@ -1,12 +1,14 @@
 """`picoclaw status`: how picoclaw is, in one question to the daemon; from the database where none runs."""
 
-import argparse
 import os
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+from picoclaw import __version__
 from picoclaw.channels.ipc import ask_daemon
+from picoclaw.cli.arguments import Options, Parser, bold, format_table
 from picoclaw.cli.common import print_safe
 from picoclaw.daemon import lock
 from picoclaw.daemon.status_text import format_status
@@ -19,22 +21,14 @@ _EXIT_NOT_RUNNING = 3
 """What `systemctl status` exits with then as well."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--json", action="store_true", help="print it for programs")
+    parser.add_flag("--json", help="print it for programs")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Print it; 0 when all is well, 1 when something is not, 3 when picoclaw does not run."""
-    home = get_home(os.environ)
-    status = ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S)
-    if not status:
-        live: dict[str, Any] = {}
-        if lock.is_lock_held(home):
-            pid = lock.get_lock_holder(home)
-            why = f"process {pid} runs and does not answer: it has just begun, or is frozen"
-            live = {"running": True, "pid": pid, "problems": [why]}
-        status = _collect_without_daemon(live)
+    status = _get_status(get_home(os.environ))
     if given.json:
         print(format_json(status))
     else:
@@ -43,6 +37,44 @@ def run(given: argparse.Namespace) -> int:
         except (KeyError, TypeError, ValueError):
             raise PicoclawError("the running picoclaw is another version; `picoclaw service restart`") from None
     return _EXIT_NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
+
+
+def print_overview() -> None:
+    """Say in a few lines how picoclaw is and what can be done next: what `picoclaw` alone prints."""
+    home = get_home(os.environ)
+    if (home / "config.toml").exists():
+        status = _get_status(home)
+        is_running = bool(status.get("running"))
+        lines = list(format_status(status, time.time()))
+        print_safe(lines[0], *(line for line in lines if line.startswith("NOT OK")))
+        start = {
+            "picoclaw run": "run it here",
+            "sudo picoclaw service install --as $USER": "have it start with the board",
+        }
+        steps = {"picoclaw status": "see more of how it is"} if is_running else start
+    else:
+        print_safe(f"picoclaw {__version__} is installed, and not set up yet: it can be tried as it is.")
+        steps = {"picoclaw init": "choose a model, your time zone, Telegram, the web page"}
+    print(
+        "\n".join(
+            [
+                "",
+                bold("What you can do next"),
+                *format_table({"picoclaw chat": "talk to it", **steps, "picoclaw --help": "all commands"}),
+            ]
+        )
+    )
+
+
+def _get_status(home: Path) -> dict[str, Any]:
+    if status := ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S):
+        return status
+    live: dict[str, Any] = {}
+    if lock.is_lock_held(home):
+        pid = lock.get_lock_holder(home)
+        why = f"process {pid} runs and does not answer: it has just begun, or is frozen"
+        live = {"running": True, "pid": pid, "problems": [why]}
+    return _collect_without_daemon(live)
 
 
 def _collect_without_daemon(live: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """`picoclaw stop`: every output to its safe level, now, and nothing on again until a person resumes."""
 
-import argparse
 import os
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import detect_board_kind
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import endpoint
@@ -10,11 +10,11 @@ from picoclaw.resources import get_home
 from picoclaw.workspace import find_outputs_file
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare nothing: whoever stops has no time for options."""
 
 
-def run(_: argparse.Namespace) -> int:
+def run(_: Options) -> int:
     """Stop; where nothing was ever declared there is nothing to stop."""
     home = get_home(os.environ)
     if not find_outputs_file(home).exists() and not (home / endpoint.LIVE_FILE).exists():

@@ -1,12 +1,12 @@
 """`picoclaw summon`: a model writes the files of a new character; nothing is written without a yes to the diff."""
 
-import argparse
 import sys
 import termios
 import time
 
 from picoclaw.agent import summon
 from picoclaw.app import App
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, open_app, print_note
 from picoclaw.errors import ConfigError, ProviderError
 from picoclaw.prompts import count_bytes
@@ -17,15 +17,15 @@ from picoclaw.workspace.pages import Pages
 _MAX_PERSONA_CHARS = 2000
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
-    parser.add_argument("--yes", action="store_true", help="write what the model brought without asking")
-    parser.add_argument("--dry-run", action="store_true", help="print the diff and write nothing")
+    parser.add_flag("--yes", help="write what the model brought without asking")
+    parser.add_flag("--dry-run", help="print the diff and write nothing")
     add_board_option(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Ask once, show the diff, write on consent; 1 when the model's files could not be used or written."""
     persona = " ".join(given.persona).strip()
     if not 0 < len(persona) <= _MAX_PERSONA_CHARS:

@@ -1,21 +1,21 @@
 """`picoclaw tools` and `picoclaw tool NAME JSON`: what the agent can call on this board, and one call by hand."""
 
-import argparse
 import json
 import sys
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app
 from picoclaw.errors import explain_syntax
 from picoclaw.text import format_json
 
 
-def add_tools_options(parser: argparse.ArgumentParser) -> None:
+def add_tools_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--json", action="store_true", help="print the definitions as they are sent")
+    parser.add_flag("--json", help="print the definitions as they are sent")
     add_board_option(parser)
 
 
-def run_tools(given: argparse.Namespace) -> int:
+def run_tools(given: Options) -> int:
     """List the tools."""
     from picoclaw.prompts import count_bytes
 
@@ -35,14 +35,14 @@ def run_tools(given: argparse.Namespace) -> int:
     return 0
 
 
-def add_tool_options(parser: argparse.ArgumentParser) -> None:
+def add_tool_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="an object, such as '{\"bus\": 1}'")
     add_board_option(parser)
 
 
-def run_tool(given: argparse.Namespace) -> int:
+def run_tool(given: Options) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
     from picoclaw.app import SIMULATED_MARK
     from picoclaw.daemon.signals import handle_signals

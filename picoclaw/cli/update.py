@@ -1,12 +1,12 @@
 """`picoclaw update` and `picoclaw uninstall`: another version of this installation, or none."""
 
-import argparse
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from picoclaw.cli.common import parse_count, print_note
+from picoclaw.cli.arguments import Options, Parser, parse_length
+from picoclaw.cli.common import print_note
 from picoclaw.maintenance import database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, translate_os_errors
 from picoclaw.resources import get_home
@@ -16,26 +16,26 @@ _INSTALLED_NAMES = ("versions", "current", "previous", "source", "link", "trial"
 _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 
 
-def add_update_options(parser: argparse.ArgumentParser) -> None:
+def add_update_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
         "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip; else what was installed from"
     )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--check", action="store_true", help="make and try the new version, and do not use it")
-    which.add_argument("--back", action="store_true", help="return to the version before")
-    which.add_argument("--keep", action="store_true", help="end the trial of an update that was cut off: it stays")
+    parser.exclude("--check", "--back", "--keep")
+    parser.add_flag("--check", help="make and try the new version, and do not use it")
+    parser.add_flag("--back", help="return to the version before")
+    parser.add_flag("--keep", help="end the trial of an update that was cut off: it stays")
     parser.add_argument("--wheels", metavar="FOLDER", help="take packages from this folder alone, without a network")
     parser.add_argument(
         "--watch",
-        metavar="SECONDS",
-        type=parse_count(0, 9999),
+        metavar="TIME",
+        type=parse_length,
         default=_WATCH_SECONDS,
-        help="of the service, before it counts as good",
+        help="how long the service has to run, before the new version counts as good (usually 60s)",
     )
 
 
-def run_update(given: argparse.Namespace) -> int:
+def run_update(given: Options) -> int:
     """Make a new version beside the old one, try it, use it; exit code 1 when the present version stays."""
     place = install.find_installation()
     if not place:
@@ -56,7 +56,7 @@ def run_update(given: argparse.Namespace) -> int:
         return _install_update(place, home, running, given)
 
 
-def _install_update(place: Installation, home: Path, running: service.Service | None, given: argparse.Namespace) -> int:
+def _install_update(place: Installation, home: Path, running: service.Service | None, given: Options) -> int:
     source = given.source or place.note("source")
     if not source:
         raise MaintenanceError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
@@ -108,13 +108,13 @@ def _end_trial(place: Installation, home: Path, running: service.Service | None,
     return 0
 
 
-def add_uninstall_options(parser: argparse.ArgumentParser) -> None:
+def add_uninstall_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("--purge", action="store_true", help="delete the home as well: conversations, notes, keys")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_flag("--purge", help="delete the home as well: conversations, notes, keys")
+    parser.add_flag("--yes", help="do not ask")
 
 
-def run_uninstall(given: argparse.Namespace) -> int:
+def run_uninstall(given: Options) -> int:
     """Say what will go, ask, and remove it; exit code 1 when nothing was."""
     place, home = install.find_installation(), get_home(os.environ)
     if not place and not given.purge:
@@ -139,7 +139,7 @@ def run_uninstall(given: argparse.Namespace) -> int:
     if unit:
         from picoclaw.cli.service import run
 
-        run(argparse.Namespace(act="uninstall"))
+        run(Options(act="uninstall"))
     if busy := database_copy.list_home_users(home):
         raise MaintenanceError(f"{home} is in use by {', '.join(busy)}: stop it first, then run this again")
     if given.purge:

@@ -1,9 +1,9 @@
 """`picoclaw usage`: the tokens and the money that models have taken, by day, model, cause or channel."""
 
-import argparse
 from contextlib import closing
 from datetime import timedelta
 
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
@@ -16,16 +16,16 @@ from picoclaw.workspace.pages import get_owner_time
 _DEFAULT_DAYS = 7
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
         "--days", type=int, default=_DEFAULT_DAYS, metavar="N", help=f"the last N days; {_DEFAULT_DAYS} unless given"
     )
     parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="what to add it up by; day unless given")
-    parser.add_argument("--json", action="store_true", help="print it for programs")
+    parser.add_flag("--json", help="print it for programs")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Print it; nothing is made and no server is asked."""
     if not 1 <= given.days <= RETENTION_DAYS:
         raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")

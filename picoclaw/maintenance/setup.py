@@ -1,9 +1,7 @@
 """The few settings of a new home: from options or from questions, written into the owner's files."""
 
-import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -27,12 +25,11 @@ from picoclaw.times import parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.onboarding import read_zone, set_field
 
-_LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
+LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127.0.0.1:8080/v1"}
 _PROBE_TIMEOUT = Timeout(2.0, 2.0)
 _PROBE_S = 60.0
 _MAX_SHOWN_MODELS = 8
-_MAX_KEY_LENGTH = 4096
-_DASHBOARD_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
+DASHBOARD_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
 
 
 class InitialSettings(NamedTuple):
@@ -48,56 +45,12 @@ class InitialSettings(NamedTuple):
     alone: bool = False
 
 
-def add_settings_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("settings", "options that are not given change nothing")
-    group.add_argument(
-        "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {_LOCAL_SERVERS['Ollama']}"
-    )
-    group.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
-    group.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
-    group.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
-    group.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
-    group.add_argument("--telegram-allow", metavar="ID", type=int, action="append", help="who may talk to the bot")
-    group.add_argument(
-        "--page", choices=["off", *_DASHBOARD_HOSTS], default="", help="the page in a browser, and for whom"
-    )
-
-
-def parse_settings(options_: argparse.Namespace) -> InitialSettings | None:
-    """Take the options; None when there is none of them. Raises ConfigError."""
-    if options_.key_from == options_.telegram_token_from == "-":
-        raise ConfigError("standard input can hold one secret: give the other one as a file")
-    try:
-        zone = str(parse_zone(options_.zone)) if options_.zone else ""
-    except ValueError as error:
-        raise ConfigError(f"--zone: {error}") from None
-    wanted = InitialSettings(
-        options_.model_url,
-        options_.model,
-        _read_secret(options_.key_from),
-        zone,
-        _read_secret(options_.telegram_token_from),
-        tuple(options_.telegram_allow or ()),
-        options_.page,
-    )
-    return wanted if any(wanted) else None
-
-
-def _read_secret(path: str | None) -> str:
-    if path is None:
-        return ""
-    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read_regular(Path(path)).decode(errors="replace")
-    if not text.strip():
-        raise ConfigError(f"{path} holds no key")
-    return text.strip()
-
-
 def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
     """Write what is wanted and say what was set; a setting that does not fit leaves the files as they were."""
     tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
     tables += [("telegram", "allow", list(wanted.allow))]
     if wanted.page:
-        tables += [("page", "enabled", wanted.page != "off"), ("page", "host", _DASHBOARD_HOSTS.get(wanted.page, ""))]
+        tables += [("page", "enabled", wanted.page != "off"), ("page", "host", DASHBOARD_HOSTS.get(wanted.page, ""))]
     tables = [entry for entry in tables if entry[2] != "" and entry[2] != []]
     tables += [("model", "base_url", ""), ("model", "name", "")] if wanted.alone else []
     secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
@@ -194,7 +147,7 @@ def _describe_changes(wanted: InitialSettings) -> Iterator[str]:
         "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs": wanted.token,
         f"Telegram: {', '.join(map(str, wanted.allow))} may talk to the bot, beside those paired": wanted.allow,
         "page: off": wanted.page == "off",
-        "page: `picoclaw page code` prints the code to log in with once picoclaw runs": wanted.page in _DASHBOARD_HOSTS,
+        "page: `picoclaw page code` prints the code to log in with once picoclaw runs": wanted.page in DASHBOARD_HOSTS,
     }
     yield from (text for text, so in told.items() if so)
 
@@ -204,7 +157,7 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
 
     Enter takes what is proposed. Raises ConfigError where the person leaves.
     """
-    kept = "network" if before.page.host != _DASHBOARD_HOSTS["local"] else "local"
+    kept = "network" if before.page.host != DASHBOARD_HOSTS["local"] else "local"
     shown = kept if before.page.enabled else "off"
     print("\nA few questions; Enter keeps the value in [brackets].")
     try:
@@ -212,7 +165,7 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
         yield InitialSettings(zone=_ask_zone())
         token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
         yield InitialSettings(token=token)
-        page = _ask_choice("Page in a browser: off, local (this machine) or network", ("off", *_DASHBOARD_HOSTS), shown)
+        page = _ask_choice("Page in a browser: off, local (this machine) or network", ("off", *DASHBOARD_HOSTS), shown)
         yield InitialSettings(page=page if page != shown else "")
     except (EOFError, KeyboardInterrupt):
         raise ConfigError("stopped; what you have answered is saved. `picoclaw init --ask` asks again") from None
@@ -222,11 +175,11 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
 
 def _ask_model(before: str) -> Iterator[InitialSettings]:
     """Ask for address, name and key, or for no model any more; `before` is the address until now."""
-    running = {name: models for name, url in _LOCAL_SERVERS.items() if (models := list_server_models(url)) is not None}
+    running = {name: models for name, url in LOCAL_SERVERS.items() if (models := list_server_models(url)) is not None}
     kinds = (
         *(("keep",) if before else ()),
         "none",
-        *(name.lower() for name in _LOCAL_SERVERS),
+        *(name.lower() for name in LOCAL_SERVERS),
         "openrouter",
         "openai",
         "other",
@@ -241,7 +194,7 @@ def _ask_model(before: str) -> Iterator[InitialSettings]:
         )
         yield InitialSettings(alone=bool(before))
         return
-    known = {name.lower(): url for name, url in _LOCAL_SERVERS.items()} | {
+    known = {name.lower(): url for name, url in LOCAL_SERVERS.items()} | {
         "openrouter": OPENROUTER_URL,
         "openai": OPENAI_URL,
     }
@@ -250,7 +203,7 @@ def _ask_model(before: str) -> Iterator[InitialSettings]:
     if models:
         print(f"  It has: {', '.join(models[:_MAX_SHOWN_MODELS])}")
     yield InitialSettings(model=_ask_line("  The model's name", models[0] if models else ""))
-    if kind not in {name.lower() for name in _LOCAL_SERVERS}:
+    if kind not in {name.lower() for name in LOCAL_SERVERS}:
         yield InitialSettings(key=getpass("  API key [none]: ").strip())
 
 

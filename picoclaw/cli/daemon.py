@@ -1,13 +1,13 @@
 """`picoclaw run`: the daemon, which lives on the board until it is told to end."""
 
-import argparse
 import os
 import sys
 import time
 from pathlib import Path
 
 from picoclaw import __version__
-from picoclaw.cli.common import add_board_option, ensure_outputs_safe, open_app, parse_count, print_note
+from picoclaw.cli.arguments import Options, Parser, parse_count
+from picoclaw.cli.common import add_board_option, ensure_outputs_safe, open_app, print_note
 from picoclaw.daemon import lock, watchdog
 from picoclaw.daemon.service import DaemonService
 from picoclaw.daemon.watchdog import MEGABYTE
@@ -19,7 +19,7 @@ from picoclaw.store.database import DAMAGE_DETECTED
 _MIN_MEMORY_MB, _MAX_MEMORY_MB = 48, 100_000
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def options(parser: Parser) -> None:
     """Declare the verb's options."""
     add_board_option(parser)
     parser.add_argument(
@@ -31,7 +31,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace) -> int:
+def run(given: Options) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
     watchdog.limit_malloc_arenas()
     ensure_outputs_safe(given)
@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _run_daemon(given: argparse.Namespace, home: Path) -> bool:
+def _run_daemon(given: Options, home: Path) -> bool:
     """Run once; tells whether to begin afresh."""
     if repair.release_reserve(home):
         print_note("the disk is full; what was kept free for that is used now")

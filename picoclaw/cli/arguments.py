@@ -1,0 +1,310 @@
+"""Reads the words of a command line, and prints the help for them.
+
+argparse costs every start 8 ms, wants each option behind its own word, and breaks its help in the middle of a word.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from picoclaw.errors import PicoclawError
+
+Options = SimpleNamespace
+"""What was given, an attribute for each argument; `board` and `json` are always there."""
+
+_MAX_NAME_WIDTH = 24
+_OFFERED = 4
+
+
+class UsageError(PicoclawError):
+    """What was typed is no command; the exit code is 2."""
+
+
+class HelpRequested(Exception):
+    """Somebody wants the help of a parser."""
+
+    def __init__(self, parser: "Parser") -> None:
+        self.parser = parser
+
+
+class Argument:
+    """One option, or one word that is known by its place."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        help: str = "",  # noqa: A002 - as everybody calls it
+        dest: str = "",
+        type: Callable[[str], Any] = str,  # noqa: A002
+        choices: Sequence[str] = (),
+        default: Any = None,
+        metavar: str = "",
+        nargs: str = "",
+        is_flag: bool = False,
+        repeats: bool = False,
+    ) -> None:
+        self.names = [name for name in names if name.startswith("-")]
+        self.dest = dest or (self.names[-1] if self.names else names[0]).lstrip("-").replace("-", "_")
+        self.metavar = metavar or ("|".join(choices) if choices else self.dest.upper())
+        self.help, self.type, self.choices, self.nargs = help, type, choices, nargs
+        self.is_flag, self.repeats = is_flag, repeats
+        self.default = False if is_flag else [] if default is None and (repeats or nargs in {"*", "+"}) else default
+
+    @property
+    def label(self) -> str:
+        """What the help calls it."""
+        if self.names:
+            return f"{', '.join(self.names)}{'' if self.is_flag else f' {self.metavar}'}"
+        shown = {"?": f"[{self.metavar}]", "*": f"[{self.metavar} …]", "+": f"{self.metavar} …"}
+        return shown.get(self.nargs, self.metavar)
+
+    def convert(self, text: str) -> Any:
+        """Take one value; raises UsageError."""
+        called = self.names[-1] if self.names else self.metavar
+        if self.choices and text not in self.choices:
+            raise UsageError(f"{called}: {text!r} is none of {', '.join(self.choices)}{suggest(text, self.choices)}")
+        try:
+            return self.type(text)
+        except UsageError as error:
+            raise UsageError(f"{called}: {error}") from None
+        except ValueError:
+            wanted = "a whole number" if self.type is int else "a number" if self.type is float else self.metavar
+            raise UsageError(f"{called}: {text!r} is not {wanted}") from None
+
+
+class Parser:
+    """The arguments of a command, and the words that may follow it, each with arguments of its own."""
+
+    def __init__(self, name: str = "", purpose: str = "", example: str = "") -> None:
+        self.name, self.purpose, self.example = name, purpose, example
+        self.arguments: list[Argument] = []
+        self.words: dict[str, Parser] = {}
+        self.needs_word = False
+        self.defaults: dict[str, Any] = {"board": None, "json": False}
+        self.exclusive: list[Sequence[str]] = []
+
+    def add_argument(self, *names: str, **how: Any) -> None:
+        """Declare an option, whose names begin with -, or a word."""
+        self.arguments.append(Argument(names, **how))
+
+    def add_flag(self, *names: str, help: str = "") -> None:  # noqa: A002
+        """Declare an option without a value."""
+        self.add_argument(*names, help=help, is_flag=True)
+
+    def add_words(self, purposes: Mapping[str, str], *, required: bool = False) -> "dict[str, Parser]":
+        """Declare the words that may follow; gives the parser of each. `act` is the one that was given, or None."""
+        self.needs_word = required
+        self.words |= {name: Parser(f"{self.name} {name}".strip(), purpose) for name, purpose in purposes.items()}
+        return self.words
+
+    def exclude(self, *names: str) -> None:
+        """Allow one of these options at a time."""
+        self.exclusive.append(names)
+
+    def set_defaults(self, **values: Any) -> None:
+        """Set what is not given."""
+        self.defaults |= values
+
+    def parse(self, given: Sequence[str]) -> Options:
+        """Read the words, options in any position. Raises UsageError, HelpRequested."""
+        word = self._find_word(given)
+        parser = self.words[word] if word else self
+        arguments = [*self.arguments, *(parser.arguments if word else [])]
+        options = {name: argument for argument in arguments for name in argument.names}
+        if "--board" not in options:  # a script may name the board everywhere
+            options["--board"] = Argument(["--board"], choices=("auto", "linux", "sim"))
+        values = {**self.defaults, **parser.defaults, **{one.dest: one.default for one in arguments}}
+        if self.words:
+            values["act"] = word or None
+        places: list[str] = []
+        left = list(given)
+        while left:
+            part = left.pop(0)
+            if part == "--":
+                places += left
+                break
+            if part in {"-h", "--help"}:
+                raise HelpRequested(parser)
+            if not _is_option(part):
+                places.append(part)
+                continue
+            argument, name, value = _find_option(part, options, left)
+            if argument.is_flag:
+                values[argument.dest] = True
+                continue
+            if value is None and (not left or left[0] in options):
+                raise UsageError(f"{name} needs a value: {name} {argument.metavar}")
+            new = argument.convert(left.pop(0) if value is None else value)
+            values[argument.dest] = [*values[argument.dest], new] if argument.repeats else new
+        if word:
+            places.remove(word)
+        values |= _place([one for one in arguments if not one.names], places)
+        for names in (*self.exclusive, *(parser.exclusive if word else ())):
+            chosen = [one for one in names if values[options[one].dest] not in {False, None}]
+            if len(chosen) > 1:
+                raise UsageError(f"{' and '.join(chosen)} cannot be used together")
+        return Options(**values)
+
+    def _find_word(self, given: Sequence[str]) -> str:
+        """The first word that is no option and no option's value."""
+        if not self.words:
+            return ""
+        known = [self, *self.words.values()]
+        takers = {name for one in known for each in one.arguments if not each.is_flag for name in each.names}
+        takers.add("--board")
+        before = ""
+        for token in given:
+            if before not in takers and not _is_option(token):
+                if token not in self.words:
+                    raise UsageError(f"{token!r} is none of {', '.join(self.words)}{suggest(token, self.words)}")
+                return token
+            before = token
+        if self.needs_word and not {"-h", "--help"} & set(given):
+            raise UsageError(f"what? one of {', '.join(self.words)}")
+        return ""
+
+    def format_help(self) -> Iterator[str]:
+        """Say what can be given, by the width of the terminal."""
+        places = [one for one in self.arguments if not one.names]
+        named = [one for one in self.arguments if one.names]
+        usage = ["picoclaw", self.name, "WORD" if self.needs_word else "[WORD]" if self.words else ""]
+        yield " ".join(filter(None, [*usage, *(one.label for one in places), "[options]" if named else ""]))
+        yield ""
+        yield from wrap(f"{self.purpose[:1].upper()}{self.purpose[1:]}.")
+        if self.words:
+            yield from ("", bold("words"))
+            yield from format_table({name: one.purpose for name, one in self.words.items()})
+        if described := {one.label: one.help for one in places if one.help}:
+            yield ""
+            yield from format_table(described)
+        if named:
+            yield from ("", bold("options"))
+            yield from format_table({one.label: one.help for one in named})
+        if self.example:
+            yield from ("", bold("for example"), *(f"  {line}" for line in self.example.split("\n")))
+        if self.words:
+            yield from ("", *wrap(f"`picoclaw {self.name} WORD --help` says more about each."))
+
+
+def _find_option(part: str, options: Mapping[str, Argument], left: list[str]) -> tuple[Argument, str, str | None]:
+    """The option that a part begins with, its name, and the value that is part of the part."""
+    name, equals, value = part.partition("=")
+    if name in options:
+        if equals and options[name].is_flag:
+            raise UsageError(f"{name} takes no value")
+        return options[name], name, value if equals else None
+    if short := options.get(part[:2]) if not part.startswith("--") else None:
+        if not short.is_flag:
+            return short, part[:2], part[2:]
+        left.insert(0, f"-{part[2:]}")  # several letters behind one hyphen
+        return short, part[:2], None
+    raise UsageError(f"there is no option {name}{suggest(name, options)}")
+
+
+def _place(arguments: Sequence[Argument], places: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for number, argument in enumerate(arguments):
+        later = sum(one.nargs in {"", "+"} for one in arguments[number + 1 :])
+        if not places[: max(0, len(places) - later)]:
+            if argument.nargs in {"", "+"}:
+                raise UsageError(f"{argument.metavar} is missing{f': {argument.help}' if argument.help else ''}")
+            continue
+        if argument.nargs in {"*", "+"}:
+            taken = places[: len(places) - later]
+            values[argument.dest] = [argument.convert(text) for text in taken]
+            places = places[len(taken) :]
+        else:
+            values[argument.dest] = argument.convert(places[0])
+            places = places[1:]
+    if places:
+        raise UsageError(f"{' '.join(places)!r} is too much" + (": put a text into 'quotes'" if values else ""))
+    return values
+
+
+def _is_option(token: str) -> bool:
+    """Whether it is meant as an option: not -, not a number below zero, not a sentence."""
+    return len(token) > 1 and token[0] == "-" and " " not in token and not token[1].isdecimal()
+
+
+def suggest(word: str, known: "Sequence[str] | Mapping[str, Any]") -> str:
+    """Say which of the known words was probably meant, if any."""
+    import difflib
+
+    begun = [one for one in known if len(word) > 2 and one.startswith(word)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def parse_count(low: int, high: int) -> Callable[[str], int]:
+    """Give what reads a whole number of an option."""
+
+    def parse(text: str) -> int:
+        if text.isdecimal() and text.isascii() and len(text) < 10 and low <= int(text) <= high:
+            return int(text)
+        raise UsageError(f"{text[:20]!r} is not a whole number from {low} to {high}")
+
+    return parse
+
+
+def parse_length(text: str) -> float:
+    """Read a length of time as people write it: 90, 90s, 10m, 2h, 1d; seconds where there is no letter."""
+    from picoclaw.times import parse_duration
+
+    try:
+        return 0.0 if text == "0" else parse_duration(text)
+    except ValueError:
+        raise UsageError(f"{text[:20]!r} is not a length of time; write it like 90s, 10m, 2h or 1d") from None
+
+
+# --- what fits the terminal ---
+
+
+def get_width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    width = int(columns) if (columns := os.environ.get("COLUMNS", "")).isdecimal() else 0
+    if not width and sys.__stdout__:
+        with suppress(OSError, ValueError):
+            width = os.get_terminal_size(sys.__stdout__.fileno()).columns
+    return max(40, width or 80)
+
+
+def wrap(text: str, indent: str = "", width: int = 0) -> list[str]:
+    """Break a text between words; lines after the first begin with `indent`."""
+    from textwrap import wrap as break_lines
+
+    width = width or min(get_width(), 120)
+    return break_lines(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def format_table(rows: Mapping[str, str], margin: int = 2) -> Iterator[str]:
+    """Two columns; what is long in the first has the second on the next line."""
+    width = max((len(name) for name in rows if len(name) <= _MAX_NAME_WIDTH), default=0)
+    indent = " " * (margin + width + 2)
+    for name, text in rows.items():
+        first = " " * margin + name
+        if len(name) > width:
+            yield first
+            first = ""
+        lines = wrap(text, width=max(20, min(get_width(), 120) - len(indent)))
+        yield f"{first:{len(indent)}}{lines[0]}".rstrip()
+        yield from (f"{indent}{line}" for line in lines[1:])
+
+
+def has_colour() -> bool:
+    """Whether standard output is a terminal whose owner has nothing against colours."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and sys.stdout.isatty()
+
+
+def bold(text: str) -> str:
+    """Set off a heading."""
+    return f"\x1b[1m{text}\x1b[0m" if has_colour() else text
+
+
+def fail_usage(text: str) -> NoReturn:
+    """Refuse what was given."""
+    raise UsageError(text)

@@ -1,0 +1,96 @@
+"""`picoclaw completion`: a script for bash or zsh, made from what every command declares."""
+
+from collections.abc import Iterator, Mapping
+
+from picoclaw.cli import VERBS, load_verb
+from picoclaw.cli.arguments import Options, Parser
+
+_BASH = """\
+# Tab completion of picoclaw for bash, made by `picoclaw completion bash`.
+_picoclaw() {{
+    local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} place= part offered=
+    for part in "${{COMP_WORDS[@]:1:COMP_CWORD - 1}}"; do
+        case " {places} " in *" ${{place:+$place/}}$part "*) place=${{place:+$place/}}$part ;; esac
+    done
+    case $before in
+{values}
+    *)
+        case $place in
+{words}
+        esac ;;
+    esac
+    COMPREPLY=($(compgen -W "$offered" -- "$current"))
+}}
+complete -o default -F _picoclaw picoclaw
+"""
+_ZSH = """\
+#compdef picoclaw
+# Tab completion of picoclaw for zsh, made by `picoclaw completion zsh`.
+_picoclaw() {{
+    local place= part
+    local -a offered
+    for part in "${{(@)words[2,CURRENT-1]}}"; do
+        case " {places} " in *" ${{place:+$place/}}$part "*) place=${{place:+$place/}}$part ;; esac
+    done
+    case ${{words[CURRENT-1]}} in
+{values}
+    *)
+        case $place in
+{words}
+        esac ;;
+    esac
+    _describe picoclaw offered || _files
+}}
+if [ "$funcstack[1]" = _picoclaw ]; then _picoclaw "$@"; else compdef _picoclaw picoclaw; fi
+"""
+
+
+def options(parser: Parser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("shell", metavar="bash|zsh", choices=("bash", "zsh"))
+
+
+def run(given: Options) -> int:
+    """Print the script."""
+    parsers = {}
+    for verb, (purpose, _) in VERBS.items():
+        parsers[verb] = parser = Parser(verb, purpose)
+        load_verb(verb)[0](parser)
+        for name, word in parser.words.items():
+            word.arguments += [one for one in parser.arguments if one not in word.arguments]
+            parsers[f"{verb}/{name}"] = word
+    values = {
+        name: one.choices
+        for parser in parsers.values()
+        for one in parser.arguments
+        if one.choices
+        for name in one.names
+    }
+    quote = _quote_zsh if given.shell == "zsh" else _quote_bash
+    offered = {"": {verb: purpose for verb, (purpose, _) in VERBS.items()}}
+    offered |= {place: dict(_list_words(parser)) for place, parser in parsers.items()}
+    print(
+        (_ZSH if given.shell == "zsh" else _BASH).format(
+            places=" ".join(parsers),
+            values="\n".join(f"    {name}) {quote(dict.fromkeys(values[name], ''))} ;;" for name in sorted(values)),
+            words="\n".join(f"        {place or repr('')}) {quote(words)} ;;" for place, words in offered.items()),
+        ),
+        end="",
+    )
+    return 0
+
+
+def _list_words(parser: Parser) -> Iterator[tuple[str, str]]:
+    yield from ((name, word.purpose) for name, word in parser.words.items())
+    for one in parser.arguments:
+        yield from ((choice, "") for choice in one.choices if not one.names)
+        yield from ((name, one.help) for name in one.names if name.startswith("--") or len(one.names) == 1)
+
+
+def _quote_bash(words: Mapping[str, str]) -> str:
+    return f'offered="{" ".join(words)}"'
+
+
+def _quote_zsh(words: Mapping[str, str]) -> str:
+    shown = (f"{word}:{text}".replace("'", "'\\''") if text else word for word, text in words.items())
+    return "offered=({})".format(" ".join(f"'{one}'" for one in shown))
