@@ -323,7 +323,7 @@ CHANGES = [
         lambda house: setattr(house, "rules", override_effects({"exec": "refuse"})),
         "rule exec.owner = refuse does not allow it now",
     ),
-    (lambda house: house.toolset._tools.clear(), "there is no tool 'valve'"),
+    (lambda house: house.toolset._groups.clear(), "there is no tool 'valve'"),
 ]
 
 

@@ -785,7 +785,7 @@ def test_a_board_without_a_bus_says_how_to_turn_it_on(tree):
     ],
 )
 def test_only_what_may_move_something_actuates(action, register, known, effect):
-    (tool,) = toolset(load_module("i2c", HW).I2C(SimBoard(), {(1, 0x76)} if known else ()))._tools.values()
+    tool = toolset(load_module("i2c", HW).I2C(SimBoard(), {(1, 0x76)} if known else ())).find("i2c")
     assert tool.effects({"action": action, "bus": 1, "address": 0x76, "register": register}) == (effect,)
 
 

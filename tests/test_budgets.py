@@ -56,6 +56,7 @@ def _modules_of_status(home):
 def test_modules_of_a_question_to_a_model(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
     modules_of(*CHAT)
+    modules_of("prompt", "--board", "sim")  # a first start reads the skills, with yaml
     with ModelServer(lambda _: reply("21 °C.")) as server:
         monkeypatch.setenv("PICOCLAW_BASE_URL", server.url)
         seen = modules_of(*CHAT)

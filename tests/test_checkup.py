@@ -14,6 +14,7 @@ import pytest
 import smbus2  # noqa: F401 - imported late by the board, which then has no folder of packages any more
 from recording import Recorder
 
+import picoclaw.hw.linux.spi  # noqa: F401 - also imported late
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
@@ -412,7 +413,7 @@ def test_a_gpio_chip_that_refuses_to_be_asked_ends_no_doctor(tmp_path):
 
 def test_a_gpio_chip_that_refuses_to_be_asked_costs_only_its_tool(tmp_path):
     grown(tmp_path, PI_4 | GPIO)
-    assert "sensor_read" in App(Config(home=tmp_path), LinuxBoard(tmp_path)).toolset._tools
+    assert "sensor_read" in App(Config(home=tmp_path), LinuxBoard(tmp_path)).toolset.names
 
 
 # --- the simulated board ---

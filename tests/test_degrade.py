@@ -364,5 +364,5 @@ def test_a_daemon_whose_database_is_damaged_while_it_lives_begins_afresh_and_men
         daemon.ready()
         assert daemon.asked("status")["problems"] == []
         asking.close()
-    assert not [found for found in check.check_home(folder) if found.status == "bad"]
+    assert [(one.name, one.detail) for one in check.check_home(folder) if one.status == "bad"] == []
     assert len([text for _, text, _ in letters(folder) if "was damaged" in text]) == 1

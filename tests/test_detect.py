@@ -514,7 +514,7 @@ def test_a_part_that_was_not_added_leaves_no_file(home, tmp_path):
 
 def test_a_register_of_a_part_that_was_named_is_read_without_asking_after_a_restart(home):
     call(home(), "sensor_add", name="porch", address="0x76")
-    tool = home().toolset._tools["i2c"]
+    tool = home().toolset.find("i2c")
     assert tool.effects({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == ("read",)
     assert tool.effects({"action": "read", "bus": 1, "address": 0x48, "register": 0xD0}) == ("actuate",)
 
@@ -714,7 +714,7 @@ def test_a_strange_table_among_the_added_parts_is_named(tmp_path, text):
 def test_a_register_of_a_part_that_was_named_is_read_without_asking_at_once(home):
     app = home()
     call(app, "sensor_add", name="porch", address="0x76")
-    tool = app.toolset._tools["i2c"]
+    tool = app.toolset.find("i2c")
     assert tool.effects({"action": "read", "bus": 1, "address": 0x76, "register": 0xD0}) == ("read",)
 
 

@@ -884,7 +884,7 @@ def test_a_board_without_a_chip_says_so(tmp_path, action):
 )
 def test_only_switching_actuates_and_is_written_down(action, effect):
     tools, journal = toolset(SimBoard(script=SCRIPT), Declared(PUMP))
-    assert tools._tools["gpio"].effects({"action": action}) == (effect,)
+    assert tools.find("gpio").effects({"action": action}) == (effect,)
     tools.call(ToolCall("1", "gpio", {"action": action, "line": "LED", "level": "on", "seconds": 0.001}), CALLER)
     assert len(journal) == (effect == "actuate")
 

@@ -138,7 +138,9 @@ def test_a_question_without_a_model_imports_no_network(tmp_path, monkeypatch):
 
 def test_a_second_start_parses_no_skill(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
-    assert "yaml" in modules_of("chat", "--board", "sim", "-m", "hello")
+    modules_of("chat", "--board", "sim", "-m", "hello")  # makes the home
+    assert "yaml" in modules_of("prompt", "--board", "sim", "-m", "hello")
+    assert not modules_of("prompt", "--board", "sim", "-m", "hello") & {"yaml", "frontmatter", "hashlib", "zoneinfo"}
     assert not modules_of("chat", "--board", "sim", "-m", "hello") & {"yaml", "frontmatter", "hashlib", "zoneinfo"}
 
 

@@ -123,7 +123,7 @@ def stirred(daemon):
 def test_an_idle_daemon_has_only_what_it_needs(kind, tmp_path):
     with contextlib.ExitStack() as stack:
         settings(tmp_path, kind, stack)
-        picoclaw(tmp_path, "chat", "--board", "sim", "-m", "hello")  # a first start reads the skills, with yaml
+        picoclaw(tmp_path, "prompt", "--board", "sim")  # a first start reads the skills, with yaml
         with Noted(tmp_path) as daemon:
             daemon.ready()
             threads = settled(daemon)

@@ -471,7 +471,7 @@ NAMED = {
 )
 def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked, effect):
     known = RegisterAddresses(NAMED, lambda part: hw_drivers.load_driver(part, HW))
-    (tool,) = toolset(hw_drivers.load_module("i2c", HW).I2C(SimBoard(), known))._tools.values()
+    tool = toolset(hw_drivers.load_module("i2c", HW).I2C(SimBoard(), known)).find("i2c")
     usual = {"action": "read", "bus": 1, "register": None, "wide": False}
     assert tool.effects(usual | asked) == (effect,)
 

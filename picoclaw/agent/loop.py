@@ -270,11 +270,11 @@ class _TurnRun:
 
     def ask_to_measure(self) -> bool:
         """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
+        if not self.agent.window:  # the matcher makes nothing up
+            return False
         from picoclaw.claims import find_unfounded_claims, strip_context
 
         prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
-        if not self.agent.window:  # the matcher makes nothing up
-            return False
         if not any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief)):
             return False
         values = find_unfounded_claims(answer.text, self.question, talk.shown(), self.brief.system)

@@ -33,14 +33,6 @@ def open_tasks(database: Database, mark: str) -> Tasks:
     return Tasks(database, partial(workflow.format_reports, mark=mark))
 
 
-def has_pending_tasks(tasks: Callable[[], Tasks], session: str) -> bool:
-    """Tell whether sub-agents of a chat still have something to do or to say; no when the disk fails."""
-    try:
-        return tasks().pending(session)
-    except StoreError:
-        return False
-
-
 class _TaskRecorder:
     """How far a task is: keeps it after each step, and counts what it takes."""
 

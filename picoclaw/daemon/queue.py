@@ -16,6 +16,7 @@ from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.records import replace
+from picoclaw.store.conversations import has_open_tasks
 
 if TYPE_CHECKING:
     from picoclaw.channels.channel import Channel, PostMessage
@@ -124,10 +125,11 @@ class MessageQueue:
         return SIMULATED_MARK if is_simulated(self.app, turn) else ""
 
     def has_tasks(self, session: str) -> bool:
-        """Tell whether subagents of a chat have still to work or to report."""
-        from picoclaw.agent.subagents import has_pending_tasks
-
-        return has_pending_tasks(lambda: self.app.subagent_tasks, session)
+        """Tell whether sub-agents of a chat have still to work or to report; no when the disk fails."""
+        try:
+            return has_open_tasks(self.app.stores.database, session)
+        except StoreError:
+            return False
 
     def wake_delivery(self) -> None:
         """Have the outbox looked at; from any thread."""

@@ -10,7 +10,6 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from picoclaw.agent.subagents import has_pending_tasks, open_tasks
 from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.channels.channel import Channel
@@ -28,6 +27,7 @@ from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
 from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
+from picoclaw.store.conversations import has_open_tasks
 from picoclaw.store.database import DAMAGE_DETECTED, Database
 from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.inbox import Inbox, InboxMessage
@@ -273,7 +273,10 @@ class DaemonService(MessageQueue):
     def has_tasks(self, session: str) -> bool:
         """See MessageQueue; from any thread."""
         with self.boxes.lock:
-            return has_pending_tasks(lambda: open_tasks(self.database, ""), session)
+            try:
+                return has_open_tasks(self.database, session)
+            except StoreError:
+                return False
 
     def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
         """Have one answered; what is wrong with it is logged."""

@@ -54,6 +54,7 @@ class IntentProvider:
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem = ""
+        self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model = configured_model
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
@@ -200,6 +201,7 @@ class IntentProvider:
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= {*self._opened(offered)}
         wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
+        self._latest = last, wishes
         if self._problem:
             yield Notice(self._problem, failed=True)
             self._problem = ""
@@ -244,7 +246,9 @@ class IntentProvider:
         if not calls:
             return self._result(None, remove_hints(messages[-1].text))
         asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
-        wishes = self._understood(messages[:asked], {call.name for call, _ in calls})
+        message, wishes = self._latest
+        if message is not messages[asked - 1]:  # another process has asked
+            wishes = self._understood(messages[:asked], {call.name for call, _ in calls})
         matches = [match for _, match in wishes if match is not None]
         told = []
         for call, result in calls:

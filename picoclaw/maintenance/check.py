@@ -141,6 +141,8 @@ def _check_memory_index(home: Path) -> _Rows:
     if not path.exists():
         return
     try:
+        if index.is_unfilled(path):
+            return
         with index.explain_errors(path), closing(index.open_read_only(path)) as connection:
             found = [str(row) for (row,) in connection.execute(f"PRAGMA integrity_check({_MAX_SHOWN_FAULTS})")]
     except StoreError as error:

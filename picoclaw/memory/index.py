@@ -177,6 +177,17 @@ def open_read_only(path: Path) -> apsw.Connection:
     raise StoreDamaged("it cannot be read without being written")
 
 
+def is_unfilled(path: Path) -> bool:
+    """Whether a first start was cut off before it had made the tables: the next one makes them."""
+    check_regular(path, path.stat().st_mode)
+    with contextlib.suppress(*_DAMAGE_ERRORS), contextlib.closing(_connect(str(path), apsw.SQLITE_OPEN_READONLY)) as it:
+        return (
+            it.execute("SELECT 1 FROM sqlite_schema UNION SELECT 1 FROM pragma_user_version WHERE user_version").get
+            is None
+        )
+    return False
+
+
 def _connect(name: str, flags: int) -> apsw.Connection:
     connection = apsw.Connection(name, flags=flags)
     connection.create_scalar_function("spaced", _space_out, 1, deterministic=True, flags=apsw.SQLITE_INNOCUOUS)

@@ -19,7 +19,6 @@ from picoclaw.security.guard import LogDecision, discard_decision, format_call_q
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
 from picoclaw.store.database import Database
 from picoclaw.store.marks import LAST_CHAT_MARK, Marks
-from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset
 
 if TYPE_CHECKING:
@@ -181,6 +180,8 @@ class ApprovalManager:
 
     def tell(self, session: str, text: str) -> None:
         """Send a message to a chat. Raises StoreError."""
+        from picoclaw.store.outbox import Outbox
+
         Outbox(self.stores.database).put(session, text, time.time())
 
     def _pick_chat(self, caller: Caller) -> str:

@@ -61,6 +61,12 @@ TransactionWrapper = Callable[[AbstractContextManager[StoreConnection]], Abstrac
 """Gives a transaction back as one that keeps something else as well."""
 
 
+OPEN_CONDITION = "status IN ('waiting', 'running')"
+"""Which sub-agents' tasks are not done yet."""
+
+_SELECT_OPEN_TASK = f"""
+    SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1
+"""  # noqa: S608
 _SELECT_SUMMARY = """
     SELECT text, upto, summaries.at FROM summaries JOIN sessions ON sessions.id = session
     WHERE key = ? AND ended = '' ORDER BY summaries.id DESC LIMIT 1
@@ -78,6 +84,11 @@ class Summary(NamedTuple):
 def find_summary(database: Database, key: str) -> Summary | None:
     """Return the newest summary of a chat's open conversation. Raises StoreError."""
     return next((Summary(*row) for row in database.select(_SELECT_SUMMARY, key)), None)
+
+
+def has_open_tasks(database: Database, key: str) -> bool:
+    """Tell whether sub-agents of a chat still have something to do or to report. Raises StoreError."""
+    return bool(database.select(_SELECT_OPEN_TASK, key))
 
 
 class History(Table):

@@ -9,7 +9,7 @@ from picoclaw.errors import StoreDamaged
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import PromptMode
 from picoclaw.records import NamedTuple
-from picoclaw.store.conversations import get_process_identity, is_process_alive
+from picoclaw.store.conversations import OPEN_CONDITION, get_process_identity, is_process_alive
 from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table, replace_surrogates
 from picoclaw.store.outbox import put_message
 
@@ -18,7 +18,6 @@ TaskStatus = Literal["waiting", "running", "done", "failed", "impossible", "canc
 OPEN_STATUSES = ("waiting", "running")
 HEARTBEAT_PARENT = -1
 """The parent of what a heartbeat asked for."""
-OPEN_CONDITION = "status IN ('waiting', 'running')"
 
 
 class TaskUsage(NamedTuple):
@@ -247,11 +246,6 @@ class Tasks(Table):
     def ended(self, session: str) -> list[Task]:
         """List the tasks of a chat that nothing is to be done or told of any more."""
         return self._listed(f"WHERE {REPORTED_CONDITION} ORDER BY id", session)
-
-    def pending(self, session: str) -> bool:
-        """Tell whether anything of a chat is still to be done, or to be told."""
-        where = f"WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1"  # noqa: S608
-        return bool(self._listed(where, session))
 
     def newest(self, session: str, most: int) -> list[Task]:
         """List the newest tasks of a chat, the newest last."""

@@ -167,8 +167,8 @@ class Toolset:
         """The names of all tools, also of those offered only at times."""
         return frozenset(self._groups)
 
-    def _load(self, name: str) -> Tool:
-        """Return one of our tools, made if it was not; raises KeyError."""
+    def find(self, name: str) -> Tool:
+        """Return one of these tools. Raises KeyError."""
         if name not in self._tools:
             self._tools.update((tool.name, tool) for tool in collect_tools(self._groups[name].make()))
         return self._tools[name]
@@ -180,11 +180,11 @@ class Toolset:
 
     def only_reads(self, name: str) -> bool:
         """Whether a tool never changes anything; False for one that is not ours."""
-        return name in self._groups and self._load(name).only_reads
+        return name in self._groups and self.find(name).only_reads
 
     def select_private(self, names: Iterable[str]) -> frozenset[str]:
         """The tools among `names` that show the owner's data."""
-        return frozenset(name for name in names if name in self._groups and self._load(name).is_private({}))
+        return frozenset(name for name in names if name in self._groups and self.find(name).is_private({}))
 
     def shown_to_guests(self, policy: Policy) -> frozenset[str] | None:
         """The tools offered in a guest's turn; None where the policy keeps nothing private."""
@@ -196,11 +196,11 @@ class Toolset:
 
     def opened(self, names: Collection[str]) -> frozenset[str]:
         """The tools that some others open."""
-        return frozenset(opened for name in names if name in self._groups for opened in self._load(name).mark.opens)
+        return frozenset(opened for name in names if name in self._groups for opened in self.find(name).mark.opens)
 
     def openers(self, name: str) -> frozenset[str]:
         """The tools of which one has to be called before this one is offered; none for most."""
-        return frozenset(one for one in self._groups if name in self._load(one).mark.opens)
+        return frozenset(one for one in self._groups if name in self.find(one).mark.opens)
 
     def definitions(
         self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
@@ -216,7 +216,7 @@ class Toolset:
         if self._described[0] != key:
             found = []
             for name in self._groups:
-                one, openers = self._load(name), self.openers(name)
+                one, openers = self.find(name), self.openers(name)
                 if name in offered and not (openers and openers.isdisjoint(called)):
                     definition = one.definition(called=name in called)
                     found.append(definition | {"description": wording[name] or one.description})
@@ -293,7 +293,7 @@ class Toolset:
 
     def _record_taint(self, call: ToolCall, result: str, caller: Caller, *, good: bool) -> None:
         """Record untrusted text that a call returned; else what the model wrote, while the turn is untainted."""
-        found = self._load(call.name)
+        found = self.find(call.name)
         brings = found.mark.brings
         if brings(found.group, call.arguments, result, caller, good) if callable(brings) else brings:
             caller.taints.add(describe_source(ToolCall("", call.name, self._redact.values(call.arguments))))
@@ -308,7 +308,7 @@ class Toolset:
             raise ToolError(
                 f"the arguments of {call.name} are not a JSON object: {call.broken[:200]!r}; send them again"
             )
-        found = self._load(call.name)
+        found = self.find(call.name)
         try:
             return found, check_arguments(found.parameters, call.arguments)
         except InvalidArgument as error:

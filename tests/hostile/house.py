@@ -97,7 +97,7 @@ class House:
         for name in ("provider", "models"):
             self.app.__dict__[name] = self.model
         if server:
-            pages = self.app.toolset._tools["web_fetch"].function.__self__
+            pages = self.app.toolset.find("web_fetch").function.__self__
             pages._web = server.web({f"{name}.example.net": ["93.184.215.14"] for name in ("news", "evil", "search")})
             pages._web._resolve = lambda host: ["93.184.215.14"]
         self.sessions = 0
