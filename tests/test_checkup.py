@@ -5,6 +5,7 @@ Whether a file may be opened is asked of the kernel, so a tree of files becomes 
 
 import ctypes
 import grp
+import importlib
 import json
 import os
 import threading
@@ -14,7 +15,6 @@ import pytest
 import smbus2  # noqa: F401 - imported late by the board, which then has no folder of packages any more
 from recording import Recorder
 
-import picoclaw.hw.linux.spi  # noqa: F401 - also imported late
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
@@ -68,6 +68,8 @@ def without_rights():
 def inside(root, look):
     """Return what a process finds whose root folder this is, as rows."""
     grp.getgrgid(0)  # loads what reads /etc/group while it can still be found
+    for name in ("i2c", "serial", "spi"):
+        importlib.import_module(f"picoclaw.hw.linux.{name}")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

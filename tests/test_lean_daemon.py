@@ -155,6 +155,7 @@ def test_status_imports_next_to_nothing(tmp_path):
         "picoclaw.channels",
         "picoclaw.channels.ipc",
         "picoclaw.cli",
+        "picoclaw.cli.arguments",
         "picoclaw.cli.common",
         "picoclaw.daemon",
         "picoclaw.daemon.status_text",
