@@ -457,7 +457,7 @@ def test_a_home_behind_a_link_stays_behind_it(tmp_path):
 def test_an_update_is_watched_for_a_time_that_there_is(tmp_path, seconds):
     refused = picoclaw(tmp_path, "update", f"--watch={seconds}")
     assert refused.returncode == 2
-    assert "is not between 0 and 9999" in refused.stderr
+    assert "is not a length of time; write it like 90s" in refused.stderr
 
 
 def test_a_backup_goes_into_a_pipe(tmp_path):

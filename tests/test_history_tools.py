@@ -382,8 +382,8 @@ def test_rules_on_the_command_line(home, capsys):
     [
         (("check", "--board", "sim"), 0, "0 rules, no mistakes"),
         (("log", "nosuch"), 1, "no rule 'nosuch' has done anything, and "),
-        (("log", "-n", "-3"), 2, "-3 is not between 1 and 5000"),
-        (("log", "-n", "0"), 2, "0 is not between 1 and 5000"),
+        (("log", "-n", "-3"), 2, "'-3' is not a whole number from 1 to 5000"),
+        (("log", "-n", "0"), 2, "'0' is not a whole number from 1 to 5000"),
         (("log",), 0, "no rule has done anything yet"),
     ],
 )
