@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.claims import (
-    ERROR_PREFIX,
     find_promise,
     find_unfounded_claims,
     find_unfounded_numbers,
@@ -22,7 +21,7 @@ from picoclaw.claims import (
 )
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
-from picoclaw.messages import End, Event, Message, Notice, Purpose, Request, Stop, Text, ToolCall, Usage
+from picoclaw.messages import ERROR_PREFIX, End, Event, Message, Notice, Purpose, Request, Stop, Text, ToolCall, Usage
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate

@@ -46,7 +46,12 @@ def options(parser: Parser) -> None:
     }
     test = parser.add_words(purposes, required=True)["test"]
     test.add_argument(
-        "-n", "--requests", type=parse_count(1, 1000), default=_DEFAULT_REQUESTS, metavar="N", help="how many (usually 40)"
+        "-n",
+        "--requests",
+        type=parse_count(1, 1000),
+        default=_DEFAULT_REQUESTS,
+        metavar="N",
+        help="how many (usually 40)",
     )
     test.add_argument("--kind", choices=tuple(_KINDS), help="only plain requests, two wishes in one, or talk")
     test.add_argument("--profile", choices=("full", "small"), help="instead of the configured one")
