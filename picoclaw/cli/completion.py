@@ -12,7 +12,7 @@ _picoclaw() {{
     for part in "${{COMP_WORDS[@]:1:COMP_CWORD - 1}}"; do
         case " {places} " in *" ${{place:+$place/}}$part "*) place=${{place:+$place/}}$part ;; esac
     done
-    case $before in
+    case "$place $before" in
 {values}
     *)
         case $place in
@@ -32,7 +32,7 @@ _picoclaw() {{
     for part in "${{(@)words[2,CURRENT-1]}}"; do
         case " {places} " in *" ${{place:+$place/}}$part "*) place=${{place:+$place/}}$part ;; esac
     done
-    case ${{words[CURRENT-1]}} in
+    case "$place ${{words[CURRENT-1]}}" in
 {values}
     *)
         case $place in
@@ -59,12 +59,15 @@ def run(given: Options) -> int:
         for name, word in parser.words.items():
             word.arguments += [one for one in parser.arguments if one not in word.arguments]
             parsers[f"{verb}/{name}"] = word
-    values = {
-        name: one.choices
-        for parser in parsers.values()
-        for one in parser.arguments
-        if one.choices
-        for name in one.names
+    values: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # places by option and its values
+    for place, parser in parsers.items():
+        for one in parser.arguments:
+            for name in one.names if one.choices else ():
+                values.setdefault((name, tuple(one.choices)), []).append(place)
+    names = [name for name, _ in values]
+    cases = {
+        "|".join([f'*" {name}"'] if names.count(name) == 1 else [f'"{place} {name}"' for place in places]): choices
+        for (name, choices), places in sorted(values.items())
     }
     quote = _quote_zsh if given.shell == "zsh" else _quote_bash
     offered = {"": {verb: purpose for verb, (purpose, _) in VERBS.items()}}
@@ -72,7 +75,7 @@ def run(given: Options) -> int:
     print(
         (_ZSH if given.shell == "zsh" else _BASH).format(
             places=" ".join(parsers),
-            values="\n".join(f"    {name}) {quote(dict.fromkeys(values[name], ''))} ;;" for name in sorted(values)),
+            values="\n".join(f"    {case}) {quote(dict.fromkeys(choices, ''))} ;;" for case, choices in cases.items()),
             words="\n".join(f"        {place or repr('')}) {quote(words)} ;;" for place, words in offered.items()),
         ),
         end="",
