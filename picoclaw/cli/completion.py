@@ -66,7 +66,9 @@ def run(given: Options) -> int:
                 values.setdefault((name, tuple(one.choices)), []).append(place)
     names = [name for name, _ in values]
     cases = {
-        "|".join([f'*" {name}"'] if names.count(name) == 1 else [f'"{place} {name}"' for place in places]): choices
+        "|".join(
+            [f'*" {name}"'] if names.count(name) == 1 else [f'"{place} {name}"' for place in dict.fromkeys(places)]
+        ): choices
         for (name, choices), places in sorted(values.items())
     }
     quote = _quote_zsh if given.shell == "zsh" else _quote_bash
