@@ -5,7 +5,7 @@ or because the sentence says it, and of which no limit, wish or general count is
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from picoclaw.messages import ERROR_PREFIX, Message
@@ -67,35 +67,23 @@ _SENTENCE = pattern(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE = pattern(r"[,;(]\s|\swhich\s|\s[-–—]\s", re.IGNORECASE)
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d\b|\b\d\d?:\d\d(?::\d\d)?\b")
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
-_DIGITS = pattern(r"[:-](?=\d)")
-_LETTERS = pattern(r"[a-z]+")
-_WORDS: dict[str, float] = {
-    **{
-        word: at + 1
-        for at, word in enumerate(
-            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-        )
-    },
-    "a": 1,
-    "half": 30,
-    "quarter": 15,
-    "quarters": 15,
-    "fifteen": 15,
-    "twenty": 20,
-    "thirty": 30,
-    "forty": 40,
-    "fifty": 50,
-    "sixty": 60,
-    "ninety": 90,
-    "hour": 60,
-    "hours": 60,
-    "noon": 12,
-    "midnight": 0,
-    "dozen": 12,
-}
 _PROMISE = pattern(
-    r"\bI(?:'ll| will| am going to|'ve| have| just)? (?:now |just |also )?(?:remind|wake|alert|notify|noted?|saved?|stored?"
-    r"|added|set|scheduled?|remember(?:ed)?|written|deleted|removed|cancell?ed|switched|turned)\b(?! of| me of)",
+    r"\bI(?:['’]ll| will| am going to|['’]ve| have| just) (?:now |just |also |already )?(?:remind you\b(?! that you| of (?!it\b|this\b))|wake you|alert you"
+    r"|notify you|let you know when|(?:remember|saved?|stored?|noted?) (?:it|that|this|the|your|down|for)\b|set (?:it|an?|the|your|up)\b"
+    r"|scheduled? |cancell?ed |deleted? (?:it|that|the|your)|added? .{1,60}? to (?:your|the) (?:list|notes?|tasks?|reminders?|calendar)"
+    r"|wr(?:ote|itten) (?:it|that|this) (?:down|in|to)|(?:switch|turn)ed (?:it|the) )"
+    r"|^(?:Noted|Saved|Reminder set|Timer set)\b(?= *[.!,:—-])",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""How a text says that something was kept, planned or switched, or will be."""
+
+_NO_PROMISE_ASKED = pattern(
+    r"\b(?:poem|story|song|letter|e-?mail|translat\w+|draft|joke|essay|lyrics|did you|have you|sentence|dialogue|say)\b",
+    re.IGNORECASE,
+)
+_ROUNDED = 0.06
+_SUM = pattern(
+    rf"(?P<one>-?\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?(?P<sign>[-+*/×−–]) ?(?P<other>\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?= ?(?P<sum>-?\d+(?:[.,]\d+)?)",
     re.IGNORECASE,
 )
 _RAW_BYTES = pattern(r"\b(?:0x)?[0-9a-f]{2}(?:[ ,]+(?:0x)?[0-9a-f]{2}){3,}\b", re.IGNORECASE)
@@ -127,29 +115,39 @@ def find_unfounded_claims(answer: str, asked: str, shown: Iterable[Message], sys
     told = [strip_context(text) for text in texts]
     if not values or any(map(_RAW_BYTES.search, told)):
         return []
-    beside = [system, *(text.removesuffix(own) for text, own in zip(texts, told, strict=True))]
-    numbers = [number for text in told for number in _NUMBER.findall(_CLOCK.sub("", text))]
-    numbers += [value["number"] for text in beside for value in _VALUE.finditer(_CLOCK.sub("", text))]
-    known = {float(number.replace(",", ".")) for number in numbers}
+    known = _list_known(texts, system) | set(_list_sums(answer))
     return [value for value in values if not _is_supported(value, known)]
 
 
-def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
-    """List the numbers of a text that stand in none of its sources, as figures, in words, or in another unit of time."""
-    told = [
-        float(number.replace(",", ".")) for source in sources for number in _NUMBER.findall(_DIGITS.sub(" ", source))
-    ]
-    told += [_WORDS[word] for source in sources for word in _LETTERS.findall(source.lower()) if word in _WORDS]
-    sums = [a + b for a in told for b in told]
-    known = {0.0, 1.0, *told, *sums} | {one * by for one in (*told, *sums) for by in (60, 1 / 60, 0.5, 0.01)}
-    known |= {one + by for one in told for by in (12, -12, -1)}
-    found = _NUMBER.findall(_DIGITS.sub(" ", text))
-    return [one for one in dict.fromkeys(found) if not any(abs(float(one.replace(",", ".")) - k) < 1e-6 for k in known)]
+def find_unfounded_values(text: str, shown: Iterable[Message], system: str = "") -> list[str]:
+    """List the values with a unit, in what is to be kept, that stand in nothing that the model was shown."""
+    values = list(dict.fromkeys(value[0] for value in _VALUE.finditer(_CLOCK.sub("", text))))
+    texts = [m.text for m in shown if m.role != "assistant"] if values else []
+    known = _list_known(texts, system) | set(_list_sums(text))
+    return [value for value in values if not _is_supported(value, known)]
 
 
-def find_promise(text: str) -> str:
-    """What a text says was done, or will be, that only a tool can do; '' for none."""
-    found = _PROMISE.search(text)
+def _list_known(texts: Sequence[str], system: str) -> set[float]:
+    """The numbers of results and of the owner's words; of heads and the system text only those with a unit."""
+    told = [strip_context(text) for text in texts]
+    beside = [system, *(text.removesuffix(own) for text, own in zip(texts, told, strict=True))]
+    numbers = [number for text in told for number in _NUMBER.findall(_CLOCK.sub("", text))]
+    numbers += [value["number"] for text in beside for value in _VALUE.finditer(_CLOCK.sub("", text))]
+    return {float(number.replace(",", ".")) for number in numbers}
+
+
+def _list_sums(text: str) -> Iterator[float]:
+    """What arithmetic that is shown comes to, where it is right: 26.5 - 21 = 5.5."""
+    for found in _SUM.finditer(text):
+        one, other, told = (float(found[name].replace(",", ".")) for name in ("one", "other", "sum"))
+        results = {"+": one + other, "*": one * other, "×": one * other, "/": one / other if other else one}
+        if abs(results.get(found["sign"], one - other) - told) < _ROUNDED:
+            yield told
+
+
+def find_promise(answer: str, asked: str) -> str:
+    """What an answer says was done, or will be, that only a call can do; '' for none, and where it was to be written."""
+    found = None if _NO_PROMISE_ASKED.search(strip_context(asked)) else _PROMISE.search(answer)
     return found[0] if found else ""
 
 

@@ -149,6 +149,30 @@ def test_a_model_that_does_not_answer_leaves_it_to_the_matcher(chat):
 
 
 @pytest.mark.parametrize(
+    ("text", "script", "marked", "asked"),
+    [
+        ("the key is in the shed", [reply("Noted! I'll remember that for you."), reply("It was not noted.")], "nothing was noted", 2),
+        ("tea at 5 please", [reply("I will remind you at five."), reply("I will remind you.")], "nothing was noted", 2),
+        ("write a poem about rain", [reply("I will remind you, said the rain, I have set the pain at 5 °C.")], "", 1),
+        ("what is 12 + 30", [reply("12 + 30 = 42")], "", 1),
+        ("did you set my alarm?", [reply("Yes, I have set it for 7:00.")], "", 1),
+        ("note how damp it is", [reply("", call("memory_store", {"text": "humidity is 50 %"})), reply("ok")], "check: 50 %", 2),
+        ("note that it is 50 % damp", [reply("", call("memory_store", {"text": "humidity is 50 %"})), reply("ok")], "", 2),
+        (
+            "the room had 21 °C and the yard 15 °C, note the difference",
+            [reply("", call("memory_store", {"text": "21 °C - 15 °C = 6 °C"})), reply("ok")],
+            "",
+            2,
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_answer_says_has_a_source_in_the_full_profile_too(chat, text, script, marked, asked):
+    turn, bodies = chat(script, text, profile="full")
+    assert (marked in turn.reply or any(marked in m.text for m in turn.messages)) if marked else "[" not in turn.reply
+    assert len(bodies) == asked
+
+
+@pytest.mark.parametrize(
     ("name", "window", "profile", "is_small"),
     [
         ("qwen2.5:7b", 32_768, "auto", False),

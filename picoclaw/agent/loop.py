@@ -29,7 +29,7 @@ from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.repetition import REPEATS, count_repeated
-from picoclaw.tools.registry import Toolset, TurnCalls
+from picoclaw.tools.registry import Toolset, TurnCalls, list_texts
 from picoclaw.tools.results import find_opened_tools
 from picoclaw.window import READ_ON_TOOL, get_summary_bytes, measure_bytes_a_token, split_window
 
@@ -87,7 +87,7 @@ class Agent:
                     limit = "seconds"
                     break
                 run.make_calls(calls)
-                if not calls and not run.ask_to_measure():
+                if not calls and not run.check_answer():
                     break
                 limit = run.get_reached_limit()
                 if not limit:
@@ -169,7 +169,8 @@ class _TurnRun:
         self.question = brief.text  # the user's newest message
         self.typed: tuple[str, ...] = ()
         self.unheard: tuple[str, ...] = ()
-        self.was_asked_to_measure = False
+        self.was_asked_again = False
+        self.unfounded: list[str] = []
         self.kept = 0
 
     def finish_open_calls(self) -> None:
@@ -268,24 +269,39 @@ class _TurnRun:
         texts = [earlier.text, notice.text if notice.text not in earlier.text else ""]
         self.notice = Notice("; ".join(filter(None, texts)), earlier.failed or notice.failed)
 
-    def ask_to_measure(self) -> bool:
-        """Mark what an answer without a call gives as measured; the first time, the model is asked to measure it."""
-        if not self.agent.window:  # the matcher makes nothing up
+    def check_answer(self) -> bool:
+        """Mark what an answer tells without a source; the first time, the model is asked to measure it, or to do it."""
+        if not self.agent.window:  # the matcher makes nothing up, and the small profile looks itself
             return False
-        from picoclaw.claims import find_unfounded_claims, strip_context
+        from picoclaw import claims
 
         prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
-        if not any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief)):
+        marks, ask = [], ""
+        if self.unfounded:
+            marks.append(fill_template(prompts["unfounded"], {"values": ", ".join(self.unfounded)}, "values"))
+            self.unfounded = []
+        can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief))
+        shown = talk.shown() if can_measure else ()
+        if can_measure and (
+            values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)
+        ):
+            marks.append(fill_template(prompts["unmeasured"], {"values": ", ".join(values)}, "values"))
+            ask = fill_template(prompts["measure"], {"question": claims.strip_context(self.question)}, "question")
+        elif (
+            not self.calls.runs
+            and self.brief.tools != frozenset()
+            and (said := claims.find_promise(answer.text, self.question))
+        ):
+            marks.append(prompts["promised"])
+            ask = fill_template(prompts["act"], {"said": said}, "said")
+        if not marks:
             return False
-        values = find_unfounded_claims(answer.text, self.question, talk.shown(), self.brief.system)
-        if not values:
-            return False
-        mark = f"\n{fill_template(prompts['unmeasured'], {'values': ', '.join(values)}, 'values')}\n"
+        mark = "\n" + "\n".join(marks) + "\n"
         talk.messages[-1] = answer._replace(text=f"{answer.text}{mark}".rstrip())
         self.hooks.listen(Text(mark))
-        first, self.was_asked_to_measure = not self.was_asked_to_measure, True
+        first, self.was_asked_again = bool(ask) and not self.was_asked_again, True
         if first:
-            talk.instruct(fill_template(prompts["measure"], {"question": strip_context(self.question)}, "question"))
+            talk.instruct(ask)
         return first
 
     def make_calls(self, calls: Sequence[ToolCall]) -> None:
@@ -304,6 +320,11 @@ class _TurnRun:
     def _make_call(self, call: ToolCall) -> None:
         if acts := self.calls.may_change(call):
             self._keep()
+            if self.agent.window and self.agent.writes(call):
+                from picoclaw.claims import find_unfounded_values
+
+                kept = "\n".join(list_texts(call))
+                self.unfounded += find_unfounded_values(kept, self.talk.shown(), self.brief.system)
         self.hooks.listen(call)
         run = self.calls.make(call, self.caller)
         self.talk.result(call, run.result)

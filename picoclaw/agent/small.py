@@ -9,14 +9,13 @@ import json
 import operator
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.claims import (
     find_promise,
     find_unfounded_claims,
-    find_unfounded_numbers,
     strip_context,
 )
 from picoclaw.errors import OverBudget, Refused, Unavailable
@@ -106,6 +105,7 @@ _QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IG
 _BLANK = pattern(r"\[(?:insert|your|current)\b[^\]]*\]", re.IGNORECASE)
 """What a model writes where it knows nothing: [insert the date here]."""
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b", re.IGNORECASE)
+_OF_TASK = pattern(r"\b(?:the|tasks?|to-?dos?|as|is|done|finished)\b", re.IGNORECASE)
 _BARE = frozenset(
     [
         "remind",
@@ -149,6 +149,33 @@ _VALUE = pattern(r"(?P<quantity>\w+) (?P<value>-?\d+(?:\.\d+)?) (?P<unit>°C|%|h
 _LINE_NUMBER = pattern(r"^\d+\t", re.MULTILINE)
 _JOB_ROW = pattern(r"^(?P<number>\d+): (?P<text>.*)$", re.MULTILINE)
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
+_NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
+_DIGITS = pattern(r"[:-](?=\d)")
+_LETTERS = pattern(r"[a-z]+")
+_WORDS: dict[str, float] = {
+    **{
+        word: at + 1
+        for at, word in enumerate(
+            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+        )
+    },
+    "a": 1,
+    "half": 30,
+    "quarter": 15,
+    "quarters": 15,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "ninety": 90,
+    "hour": 60,
+    "hours": 60,
+    "noon": 12,
+    "midnight": 0,
+    "dozen": 12,
+}
 _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -393,7 +420,7 @@ class SmallProvider:
     def _check_words(self, said: str, asked: Request) -> str:
         values = find_unfounded_claims(said, asked.messages[-1].text, asked.messages)
         mark = fill_template(self._prompts["unmeasured"], {"values": ", ".join(values)}, "values") if values else ""
-        promise = self._prompts["promised"] if find_promise(said) else ""
+        promise = self._prompts["promised"] if find_promise(said, asked.messages[-1].text) else ""
         return "\n".join(filter(None, [said, mark, promise]))
 
     def _take_result(self, request: Request) -> ToolCall | None:
@@ -517,7 +544,7 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             return {"text": text}
         case "find_note" | "forget_note" | "done_task":
             name = {"find_note": "query", "forget_note": "text", "done_task": "task"}[verb]
-            words = _TASKS.sub("", str(given["words"])).strip() if verb == "done_task" else str(given["words"])
+            words = _OF_TASK.sub("", str(given["words"])).strip() if verb == "done_task" else str(given["words"])
             return ({"action": "complete"} if verb == "done_task" else {}) | {name: words}
         case "read_file":
             return {"path": str(given["path"])}
@@ -529,6 +556,19 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
             return f"{expression} = {calculate(expression):.10g}"
     return {}
+
+
+def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
+    """List the numbers of a text that stand in none of its sources, as figures, in words, or in another unit of time."""
+    told = [
+        float(number.replace(",", ".")) for source in sources for number in _NUMBER.findall(_DIGITS.sub(" ", source))
+    ]
+    told += [_WORDS[word] for source in sources for word in _LETTERS.findall(source.lower()) if word in _WORDS]
+    sums = [a + b for a in told for b in told]
+    known = {0.0, 1.0, *told, *sums} | {one * by for one in (*told, *sums) for by in (60, 1 / 60, 0.5, 0.01)}
+    known |= {one + by for one in told for by in (12, -12, -1)}
+    found = _NUMBER.findall(_DIGITS.sub(" ", text))
+    return [one for one in dict.fromkeys(found) if not any(abs(float(one.replace(",", ".")) - k) < 1e-6 for k in known)]
 
 
 def calculate(expression: str) -> float:
