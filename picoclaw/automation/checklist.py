@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from picoclaw.automation.conditions import (
     FileCondition,
@@ -162,13 +162,10 @@ class ChecklistItem(NamedTuple):
 
 
 class ChecklistProblem(NamedTuple):
-    """What is wrong with a line, and what to write."""
-
     line: int
     what: str
 
     def __str__(self) -> str:
-        """In one line, for people."""
         return f"HEARTBEAT.md line {self.line}: {self.what}; until then it counts as plain text"
 
 
@@ -214,13 +211,9 @@ def parse_checklist(text: str) -> Checklist:
                 continue
         items.append(item if item.timing or item.when else item._replace(timing=_parse_heading_time(row.heading)))
     answers = filter(None, (_parse_quiet_answer(row.text) for row in others if row.kind != "table"))
-    return Checklist(
-        tuple(items),
-        sum(1 for row in rows if row.mark),
-        tuple(problems),
-        _format_instructions(others),
-        next(answers, ""),
-    )
+    lines = {"label": "", "listed": "- {}"}
+    instructions = join_under_headings((row.heading, lines.get(row.kind, "{}").format(row.text)) for row in others)
+    return Checklist(tuple(items), sum(1 for row in rows if row.mark), tuple(problems), instructions, next(answers, ""))
 
 
 def _is_instruction(row: _ChecklistRow, item: ChecklistItem, *, has_list: bool) -> bool:
@@ -242,15 +235,14 @@ def _is_instruction(row: _ChecklistRow, item: ChecklistItem, *, has_list: bool) 
     return row.kind == "plain" and has_list
 
 
-def _format_instructions(rows: Sequence[_ChecklistRow]) -> str:
-    """What a model is shown of the file beside the items that are due, under the headings there."""
-    lines, heading = list[str](), ""
-    for row in rows:
-        if row.heading != heading:
-            heading = row.heading
+def join_under_headings(rows: Iterable[tuple[str, str]]) -> str:
+    """Put lines, each with its heading ('' for none), below one another; '' in the place of a line is the heading alone."""
+    lines, above = list[str](), ""
+    for heading, line in rows:
+        if heading != above:
+            above = heading
             lines += [f"{heading}:"] if heading else []
-        if row.kind != "label":
-            lines.append(f"- {row.text}" if row.kind == "listed" else row.text)
+        lines += [line] if line else []
     return "\n".join(lines)
 
 
@@ -424,24 +416,6 @@ class PastSample(NamedTuple):
     value: float | None
 
 
-class Environment(Protocol):
-    """What can be known without a model."""
-
-    def sensors(self) -> Sequence[str]: ...
-
-    def read(self, sensor: str) -> Mapping[str, float]:
-        """Measure now: values by quantity, those that failed left out. Raises HardwareError if there is no such one."""
-
-    def measures(self, sensor: str) -> Sequence[str]:
-        """Name what it measures, by quantity and channel; none where that is not known."""
-
-    def past(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
-        """Return what is known of the last seconds and of the moment before, the oldest first."""
-
-    def mark(self, path: str) -> str:
-        """Tell a file's state from another; '' when it is not there."""
-
-
 class ItemStatus(NamedTuple):
     """What was found of an item: whether it is due and why; `note` is for whoever is asked about it.
 
@@ -462,7 +436,7 @@ class ItemStatus(NamedTuple):
 def check_items(
     items: Sequence[ChecklistItem],
     known: Mapping[str, ChecklistItemState],
-    senses: Environment,
+    senses: "BoardEnvironment",
     now: datetime,
     *,
     asleep: bool = False,
@@ -475,7 +449,7 @@ def check_items(
 class _CachedEnvironment:
     """Senses that read each sensor once."""
 
-    def __init__(self, senses: Environment, *, asleep: bool) -> None:
+    def __init__(self, senses: "BoardEnvironment", *, asleep: bool) -> None:
         self._senses, self.asleep = senses, asleep
         self._read: dict[str, Mapping[str, float] | HardwareError] = {}
         self.sensors, self.past, self.mark = senses.sensors, senses.past, senses.mark
@@ -500,8 +474,9 @@ def _check_item(
 ) -> ItemStatus:
     if item.when and not isinstance(item.when, FileCondition):
         name, wrong = _resolve_sensor(item.when.series, senses)
-        if wrong:
-            return _check_unknown_sensor(item, wrong, known, senses, now)
+        if wrong:  # it counts as words, which somebody then asks about
+            plain = _check_plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
+            return plain._replace(why=f"{wrong}, so it counts as plain text; {plain.why}")
         when = item.when._replace(series=item.when.series._replace(sensor=name))
         found = _check_sensor(item, when, known or ChecklistItemState(), senses, now)
     elif item.when:
@@ -510,23 +485,14 @@ def _check_item(
         return _check_timing(item, known, now)
     else:
         return _check_plain(item, known, senses, now)
-    return _combine_timing(item, item.timing, found, known, senses, now) if item.timing else found
-
-
-def _combine_timing(
-    item: ChecklistItem,
-    plan: Plan,
-    found: ItemStatus,
-    known: ChecklistItemState | None,
-    senses: _CachedEnvironment,
-    now: datetime,
-) -> ItemStatus:
-    """A condition with a time: it is judged when its time has come, and once more a moment later."""
+    if not item.timing:
+        return found
+    # a condition with a time is judged when its time has come, and once more a moment later
     timed = _check_timing(item, known, now)
     after, next_s = timed.known.after, timed.next_s
     why = found.why if timed.due else timed.why
     if timed.due and not found.due and not senses.asleep:
-        ahead = (0.0 if plan.kind == "every" else _RECHECK_S) - timed.late_s
+        ahead = (0.0 if item.timing.kind == "every" else _RECHECK_S) - timed.late_s
         after, next_s = (after, ahead) if ahead > 0 else (timed.settled.after, None)
         why += "" if ahead > 0 else ", so this time has passed"
     return found._replace(
@@ -538,7 +504,7 @@ def _combine_timing(
     )
 
 
-def _resolve_sensor(series: Series, senses: Environment) -> tuple[str, str]:
+def _resolve_sensor(series: Series, senses: _CachedEnvironment) -> tuple[str, str]:
     """Name the sensor that a condition means, or say what is wrong with it."""
     name = next((name for name in senses.sensors() if name.casefold() == series.sensor.casefold()), "")
     if not name:
@@ -548,14 +514,6 @@ def _resolve_sensor(series: Series, senses: Environment) -> tuple[str, str]:
     if not measured or series.quantity in measured:
         return name, ""
     return name, f"{name} does not measure {series.quantity!r} (it measures: {', '.join(measured)})"
-
-
-def _check_unknown_sensor(
-    item: ChecklistItem, wrong: str, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
-) -> ItemStatus:
-    """A condition on something that nobody measures counts as words, which somebody then asks about."""
-    plain = _check_plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
-    return plain._replace(why=f"{wrong}, so it counts as plain text; {plain.why}")
 
 
 def _check_timing(item: ChecklistItem, known: ChecklistItemState | None, now: datetime) -> ItemStatus:
@@ -578,7 +536,7 @@ def _format_slot(slot: datetime, now: datetime) -> str:
 
 
 def _check_sensor(
-    item: ChecklistItem, when: SensorCondition, known: ChecklistItemState, senses: Environment, now: datetime
+    item: ChecklistItem, when: SensorCondition, known: ChecklistItemState, senses: _CachedEnvironment, now: datetime
 ) -> ItemStatus:
     """A condition is asked about once for as long as it holds."""
     (sensor, quantity), moment = when.series, now.timestamp()
@@ -625,7 +583,11 @@ def _find_start(when: SensorCondition, known: ChecklistItemState, past: Sequence
 
 
 def _check_file(
-    item: ChecklistItem, when: FileCondition, known: ChecklistItemState | None, senses: Environment, now: datetime
+    item: ChecklistItem,
+    when: FileCondition,
+    known: ChecklistItemState | None,
+    senses: _CachedEnvironment,
+    now: datetime,
 ) -> ItemStatus:
     mark, moment = senses.mark(when.path), now.timestamp()
     if when.state == "changed":
@@ -711,19 +673,18 @@ def _describe_change(thing: str, before: float | str | None, after: float | str 
 # The world that the checklist speaks of: the sensors of this board, and files by their size and time.
 
 
-def _read_no_history(_sensor: str, _what: str, _seconds: float) -> Sequence[PastSample]:
-    return ()
-
-
 @dataclass(frozen=True)
 class BoardEnvironment:
-    """Reads what is wired, and looks at files without opening them. `history` gives samples of the last seconds."""
+    """What can be known without a model: reads what is wired, and looks at files without opening them.
+
+    `past(sensor, what, seconds)` gives the samples of the last seconds and of the moment before, the oldest first.
+    """
 
     board: Board
     wired: Mapping[str, WiredPart]
     drivers: hw_drivers.Drivers
     workspace: Path
-    history: Callable[[str, str, float], Sequence[PastSample]] = _read_no_history
+    past: Callable[[str, str, float], Sequence[PastSample]]
 
     def sensors(self) -> Sequence[str]:
         return [found.name for found in sensors.list_sensors(self.board, dict(self.wired))]
@@ -745,12 +706,8 @@ class BoardEnvironment:
         ours = [what for one in found if one.part and not one.kernel for what in self.drivers.channels(one.part)]
         return list(dict.fromkeys([*by_kernel, *ours]))
 
-    def past(self, sensor: str, what: str, seconds: float) -> Sequence[PastSample]:
-        """Return what the history knows."""
-        return self.history(sensor, what, seconds)
-
     def mark(self, path: str) -> str:
-        """Tell a file's state by its size and time; what cannot be looked at is not there."""
+        """Tell a file's state by its size and time; '' where it cannot be looked at."""
         try:
             found = (self.workspace / Path(path).expanduser()).stat()
         except (OSError, ValueError, RuntimeError):
@@ -788,7 +745,6 @@ class SampleHistory:
         return [PastSample(now - span.at, span.mean) for span in spans]
 
     def close(self) -> None:
-        """Let go of it; may be called twice."""
         if self._database:
             self._database.close()
             self._database = None
@@ -810,21 +766,18 @@ class FileChanges:
         self._calls: set[str] = set()
 
     def hear(self, event: object) -> None:
-        """Take note of a call that begins or has ended."""
         if isinstance(event, ToolCall):
-            self._calls = {path for path in self._named(event) if self._mark(path) == self._left[path]}
+            words = str(event.arguments)
+            named = (path for path in self._left if Path(path).name in words)
+            self._calls = {path for path in named if self._mark(path) == self._left[path]}
         elif isinstance(event, ToolRun):
             self._left.update({path: self._mark(path) for path in self._calls})
 
-    def _named(self, call: ToolCall) -> Iterable[str]:
-        words = str(call.arguments)
-        return (path for path in self._left if Path(path).name in words)
-
-    def known(self, known: ChecklistItemState, named: Iterable[str]) -> ChecklistItemState:
+    def update_state(self, known: ChecklistItemState, named: Iterable[str]) -> ChecklistItemState:
         """What to remember of a line that names these files: those that were as it knows them, as they were left."""
-        left = {path: self._left[path] for path in named if self._is_ours(path, known.seen)}
+        left = {
+            path: self._left[path]
+            for path in named
+            if self._left[path] != self._before[path] == known.seen.get(path, "")
+        }
         return known._replace(seen={**known.seen, **left}) if left else known
-
-    def _is_ours(self, path: str, seen: Mapping[str, float | str]) -> bool:
-        before = self._before[path]
-        return self._left[path] != before and seen.get(path, "") == before

@@ -214,7 +214,6 @@ def _parse_hold(match: re.Match[str]) -> float:
 
 
 def get_unit(series: Series) -> str:
-    """Return the unit of what is followed."""
     known = QUANTITIES.get(series.quantity.partition(" ")[0])
     return known.unit if known else ""
 
@@ -277,7 +276,6 @@ _OPERATOR_NAMES: dict[Comparison, str] = {">": "above", ">=": "at least", "<": "
 
 
 def format_condition(found: Condition) -> str:
-    """Say a condition as a person would."""
     if isinstance(found, Calendar):
         return found.text
     what = f"the {found.series.quantity} of {found.series.sensor}"
@@ -295,14 +293,12 @@ def format_condition(found: Condition) -> str:
 
 
 def format_gate(found: Gate) -> str:
-    """Say what has to have been so."""
     figure = {"min": "lowest value", "max": "highest value", "mean": "mean"}[found.figure]
     what = f"the {figure} of {found.series.sensor}'s {found.series.quantity}"
     return f"{what} {found.when} was {_OPERATOR_NAMES[found.op]} {format_amount(found.limit, found.series)}"
 
 
 def format_amount(value: float, series: Series) -> str:
-    """Write a value with its unit."""
     known = QUANTITIES.get(series.quantity.partition(" ")[0])
     text = f"{value:.{known.digits}f}".rstrip("0").rstrip(".") if known and known.digits else f"{value:g}"
     return f"{text} {get_unit(series)}".rstrip()

@@ -9,7 +9,15 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, time
 
 from picoclaw.automation import checklist
-from picoclaw.automation.checklist import Checklist, Environment, FileChanges, ItemStatus, check_items, list_item_files
+from picoclaw.automation.checklist import (
+    BoardEnvironment,
+    Checklist,
+    FileChanges,
+    ItemStatus,
+    check_items,
+    join_under_headings,
+    list_item_files,
+)
 from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.markdown import remove_invisible
@@ -71,33 +79,41 @@ class HeartbeatDecision(NamedTuple):
 
 def decide_heartbeat(s: Situation) -> HeartbeatDecision:
     """Apply the first rule that speaks against it; none does when there is something to ask."""
-    for name, asks_hand, check in _CHECKS:
-        if (why := check(s)) and not (s.by_hand and not asks_hand):
+    for name, binds_people, why in _list_objections(s):
+        if why and (binds_people or not s.by_hand):
             return HeartbeatDecision(False, name, why, _compute_wait(s, name))
-    asked = _select_fitting([finding for finding in s.findings if finding.due or (s.by_hand and _is_plain(finding))])
+    asked = _select_fitting(
+        [f for f in s.findings if f.due or (s.by_hand and f.item.timing is None and f.item.when is None)]
+    )
     if not asked:
-        return HeartbeatDecision(False, "not due", _explain_not_due(s), _compute_wait(s, "not due"))
+        why = "nothing is due: " + "; ".join(f"line {f.item.line}: {f.why}" for f in s.findings)
+        return HeartbeatDecision(False, "not due", why, _compute_wait(s, "not due"))
     reasons = "; ".join(f"line {f.item.line}: {f.why if f.due else 'asked by hand'}" for f in asked)
     return HeartbeatDecision(
         True, "due", reasons, min([s.pause_s, *_get_condition_waits(s)]), format_question(asked), asked
     )
 
 
-def _is_plain(finding: ItemStatus) -> bool:
-    return finding.item.timing is None and finding.item.when is None
-
-
-def _check_nothing_to_do(s: Situation) -> str:
-    if s.file or s.findings:
-        return s.file
-    return f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md has no items"
-
-
-def _check_interval(s: Situation) -> str:
-    if s.since_s is None or s.since_s >= s.pause_s:
-        return ""
-    failed = f" and failed, as {s.failures} in a row have" if s.failures > 1 else " and failed" if s.failures else ""
-    return f"the last one was {format_duration(s.since_s)} ago{failed}; the next comes in {format_duration(s.pause_s - s.since_s)}"
+def _list_objections(s: Situation) -> Iterator[tuple[str, bool, str]]:
+    """Give each rule in its order: its name, whether it binds a person who asks by hand too, and why not, if it objects."""
+    yield "disabled", False, "" if s.enabled else "heartbeats are switched off (enabled under [heartbeat])"
+    nothing = f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md has no items"
+    yield "nothing to do", True, s.file if s.file or s.findings else nothing
+    yield "no model", True, "" if s.modelled else "no model is configured (base_url under [model])"
+    yield "clock", False, "" if s.trusted else "the clock cannot be trusted yet, so it waits"
+    yield "set back", False, "the clock was set back; the interval counts from now" if s.set_back else ""
+    if s.since_s is not None and s.since_s < s.pause_s:
+        failed = f" and failed, as {s.failures} in a row have" if s.failures > 1 else " and failed" * s.failures
+        ago, ahead = format_duration(s.since_s), format_duration(s.pause_s - s.since_s)
+        yield "interval", False, f"the last one was {ago} ago{failed}; the next comes in {ahead}"
+    if s.running:
+        yield "running", True, f"another picoclaw began one {format_duration(s.since_s or 0.0)} ago, which goes on"
+    if s.quiet and is_quiet(s.quiet, s.now):
+        yield "quiet hours", False, f"quiet hours until {s.quiet[1]:%H:%M}"
+    if s.used >= s.cap:
+        used = f"the day's {s.cap:,} tokens for heartbeats are used ({s.used:,})"
+        yield "budget", True, f"{used}; they go on tomorrow, chats go on now"
+    yield "costs", True, s.held
 
 
 def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
@@ -106,41 +122,6 @@ def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
         return False
     (start, end), clock = quiet, now.time()
     return start <= clock < end if start < end else clock >= start or clock < end
-
-
-def _check_running(s: Situation) -> str:
-    return f"another picoclaw began one {format_duration(s.since_s or 0.0)} ago, which goes on" if s.running else ""
-
-
-def _check_quiet_hours(s: Situation) -> str:
-    return f"quiet hours until {s.quiet[1]:%H:%M}" if s.quiet and is_quiet(s.quiet, s.now) else ""
-
-
-def _check_budget(s: Situation) -> str:
-    full = f"the day's {s.cap:,} tokens for heartbeats are used ({s.used:,}); they go on tomorrow, chats go on now"
-    return full if s.used >= s.cap else ""
-
-
-_NOT_TRUSTED = "the clock cannot be trusted yet, so it waits"
-_SET_BACK = "the clock was set back; the interval counts from now"
-
-_CHECKS: tuple[tuple[str, bool, Callable[[Situation], str]], ...] = (
-    ("disabled", False, lambda s: "" if s.enabled else "heartbeats are switched off (enabled under [heartbeat])"),
-    ("nothing to do", True, _check_nothing_to_do),
-    ("no model", True, lambda s: "" if s.modelled else "no model is configured (base_url under [model])"),
-    ("clock", False, lambda s: "" if s.trusted else _NOT_TRUSTED),
-    ("set back", False, lambda s: _SET_BACK if s.set_back else ""),
-    ("interval", False, _check_interval),
-    ("running", True, _check_running),
-    ("quiet hours", False, _check_quiet_hours),
-    ("budget", True, _check_budget),
-    ("costs", True, lambda s: s.held),
-)
-"""Rules by name, in their order, and whether each also binds a person who asks for a heartbeat by hand."""
-
-
-def _explain_not_due(s: Situation) -> str:
-    return "nothing is due: " + "; ".join(f"line {f.item.line}: {f.why}" for f in s.findings)
 
 
 def _compute_wait(s: Situation, rule: str) -> float | None:
@@ -173,14 +154,10 @@ def _select_fitting(due: Sequence[ItemStatus]) -> tuple[ItemStatus, ...]:
 
 def format_question(asked: Sequence[ItemStatus]) -> str:
     """Put the lines as the owner wrote them, under their headings, with what was found."""
-    lines, heading = list[str](), ""
-    for finding in asked:
-        item = finding.item
-        if item.heading != heading:
-            heading = item.heading
-            lines += [f"{heading}:"] if heading else []
-        lines.append(f"- {item.text[:MAX_QUESTION]}{f' ({finding.note})' if finding.note else ''}")
-    return "\n".join(lines)
+    return join_under_headings(
+        (item.heading, f"- {item.text[:MAX_QUESTION]}{f' ({note})' if note else ''}")
+        for item, note in ((finding.item, finding.note) for finding in asked)
+    )
 
 
 # Whether an answer says only that all is well. What a person would want to be told is never taken for politeness.
@@ -336,7 +313,7 @@ class Heartbeat:
     config: HeartbeatConfig
     beats: Heartbeats
     page: Callable[[], str | None]
-    senses: Environment
+    senses: BoardEnvironment
     answer: Callable[[Inbound, int, Callable[[Event | ToolRun], None]], Turn]
     modelled: bool
     empty: str = ""
@@ -356,7 +333,7 @@ class Heartbeat:
     def look(self, now: HeartbeatTime, *, by_hand: bool = False, keep: bool = True) -> HeartbeatCheck:
         """Read, look and decide. With `keep`, what has to be remembered of the lines is."""
         config = self.config
-        listed, problem = self._listed()
+        listed, problem = self._read_checklist()
         situation = Situation(
             now.wall,
             done=listed.done,
@@ -371,9 +348,11 @@ class Heartbeat:
         )
         if problem or not (config.enabled or by_hand):
             return HeartbeatCheck(listed, situation, decide_heartbeat(situation), HeartbeatDay())
-        return self._looked(listed, situation, now, keep=keep and now.trusted)
+        return self._check_items(listed, situation, now, keep=keep and now.trusted)
 
-    def _looked(self, listed: Checklist, situation: Situation, now: HeartbeatTime, *, keep: bool) -> HeartbeatCheck:
+    def _check_items(
+        self, listed: Checklist, situation: Situation, now: HeartbeatTime, *, keep: bool
+    ) -> HeartbeatCheck:
         """Look at the lines and at what was; nothing is kept by a date that cannot be believed."""
         known, today = self.beats.known(), self.beats.today(now.wall)
         late = now.wall.timestamp() + _SET_BACK_S
@@ -388,20 +367,23 @@ class Heartbeat:
         found = check_items(listed.items, known, self.senses, now.wall, asleep=asleep)
         if keep and listed != Checklist():  # an editor may just be about to write it
             self.beats.remember({finding.item.key: finding.known for finding in found})
-        since_s = _get_seconds_since(now, today.last)
-        going_on = bool(today.last and today.last.outcome == "running" and today.last.boot == now.boot)
+        since_s, is_running = None, False
+        if last := today.last:  # by the clock of this boot, or else by the date
+            same_boot = last.boot == now.boot
+            since_s = now.mono - last.mono if same_boot else max(0.0, now.wall.timestamp() - last.at)
+            is_running = same_boot and last.outcome == "running" and since_s < _LONGEST_S
         situation = situation._replace(
             findings=found,
             set_back=set_back,
             since_s=since_s,
-            running=going_on and (since_s or 0.0) < _LONGEST_S,
+            running=is_running,
             failures=today.failures if today.last else 0,
             used=today.tokens,
             held=self.held(),
         )
         return HeartbeatCheck(listed, situation, decide_heartbeat(situation), today)
 
-    def _listed(self) -> tuple[Checklist, str]:
+    def _read_checklist(self) -> tuple[Checklist, str]:
         try:
             text = self.page()
         except ConfigError as error:
@@ -426,22 +408,21 @@ class Heartbeat:
 
         asked = Inbound(HEARTBEAT_SESSION, looked.decision.ask, "heartbeat", self.beats.last_chat())
         turn = self.answer(asked, tokens, hear)
-        made = self._made(begun, turn, looked)
+        made = self._make_record(begun, turn, looked)
         settled = looked.decision.asked if made.outcome in {"silent", "said"} else ()
         known = [(f.item, f.known) for f in looked.situation.findings] + [(f.item, f.settled) for f in settled]
-        lines = {item.key: traces.known(one, list_item_files(item)) for item, one in known}
+        lines = {item.key: traces.update_state(one, list_item_files(item)) for item, one in known}
         self.beats.finish(made, lines, told=told)
         self.going = 0
         if made.text and not told:
             self.ring()
         return made
 
-    def _made(self, begun: HeartbeatRecord, turn: Turn, looked: HeartbeatCheck) -> HeartbeatRecord:
+    def _make_record(self, begun: HeartbeatRecord, turn: Turn, looked: HeartbeatCheck) -> HeartbeatRecord:
         failed = turn.stopped in {"error", "stopped"} or turn.reply.strip() in {"", self.empty.strip()}
         tokens = turn.usage.total or (0 if failed else turn.steps * _DEFAULT_TOKENS)
-        parts = [
-            str(run.arguments["text"]) for run in turn.tools if _is_message_call(run.name, run.arguments, run.result)
-        ]
+        sent = (run for run in turn.tools if run.name == "message" and not run.result.startswith("error:"))
+        parts = [str(run.arguments["text"]) for run in sent if run.arguments.get("text")]
         parts += [] if failed or is_ok(turn.reply, looked.checklist.answer) or turn.reply in parts else [turn.reply]
         parts += [self.mark] if parts and self.mark else []
         bad: HeartbeatOutcome = "put off" if turn.stopped == "stopped" else "failed"
@@ -453,18 +434,6 @@ class Heartbeat:
         text = "\n".join(parts)
         session = self.beats.last_chat() if text else ""
         return begun._replace(tokens=tokens, outcome=outcome, session=session, text=text)
-
-
-def _get_seconds_since(now: HeartbeatTime, last: HeartbeatRecord | None) -> float | None:
-    """Seconds since the last one, by the clock of this boot, or else by the date; None if there was none."""
-    if last is None:
-        return None
-    return now.mono - last.mono if last.boot == now.boot else max(0.0, now.wall.timestamp() - last.at)
-
-
-def _is_message_call(name: str, arguments: dict[str, object], result: str) -> bool:
-    """Whether it is something that the model said with the tool for it."""
-    return name == "message" and bool(arguments.get("text")) and not result.startswith("error:")
 
 
 # Keeps a heart going beside a chat, and out of the way of the person who waits for the model.
@@ -498,7 +467,6 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> tuple[int, int]:

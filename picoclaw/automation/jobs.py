@@ -71,7 +71,6 @@ def decide_job(job: Job, now: JobContext) -> JobDecision | None:
 
 
 def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecision:
-    """Do it, or say why not."""
     at = now.wall - come.late_s
     others = f" ({come.others} earlier ones were missed)" if come.others else ""
     if job.claimed:

@@ -230,7 +230,6 @@ def get_rule_wait(rule: Rule, state: RuleState, now: ClockReading) -> float | No
 
 
 def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
-    """Say where a rule stands."""
     passed = get_seconds_since_fired(state, now)
     fired = "has not fired yet" if passed is None else f"fired {format_duration(passed)} ago"
     if isinstance(rule.condition, Calendar):
@@ -338,7 +337,6 @@ class RuleEngine:
         return {name: text for name, text in dumped.items() if self._kept.get(name) != text}
 
     def kept(self, states: Mapping[str, str]) -> None:
-        """Note that states were written down."""
         self._kept |= states
 
     def _step(self, rule: Rule, sample: RuleSample | None, now: ClockReading, stale_s: float) -> None:

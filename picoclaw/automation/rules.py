@@ -131,7 +131,6 @@ def _find_faults(rule: Rule) -> Iterator[str]:
 
 
 def explain_rule(rule: Rule) -> str:
-    """Say in plain words what a rule does."""
     when = format_condition(rule.condition)
     said = when if isinstance(rule.condition, Calendar) else f"when {when}"
     gates = [f", if {format_gate(rule.only_if)}"] if rule.only_if else []
@@ -141,7 +140,6 @@ def explain_rule(rule: Rule) -> str:
 
 
 def describe_actions(rule: Rule) -> Iterator[str]:
-    """Name what a rule does when it fires."""
     written = rule.written
     if written.output:
         lasts = f"for {times.format_duration(rule.lasts_s, exact=True)}" if rule.lasts_s else "for as long as it may be"

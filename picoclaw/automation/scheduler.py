@@ -59,7 +59,6 @@ class SchedulerThread:
         self._thread = threading.Thread(target=self._run, name="automation", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def ring(self) -> None:

@@ -76,7 +76,6 @@ class BackgroundWorker:
         self._leaving = False
 
     def __enter__(self) -> Self:
-        """Begin."""
         self._thread.start()
         return self
 
@@ -288,7 +287,6 @@ class IdleThread:
         self._thread = threading.Thread(target=self._run, name="idle", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:

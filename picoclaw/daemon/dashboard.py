@@ -61,7 +61,6 @@ class DaemonBackend:
         mark: str,
         status: Callable[[], StatusDict],
     ) -> None:
-        """Open and read nothing yet."""
         self._config, self._wiring, self._zone, self._mark, self._status = config, wiring, zone, mark, status
         self._stores, self._bus = threading.Lock(), threading.Lock()
         self._readings: list[SensorValue] = []
@@ -69,12 +68,10 @@ class DaemonBackend:
 
     @property
     def name(self) -> str:
-        """See House.name."""
         return gethostname()
 
     @property
     def mark(self) -> str:
-        """See House.mark."""
         return self._mark
 
     def readings(self) -> list[SensorValue]:
@@ -99,13 +96,11 @@ class DaemonBackend:
             yield from sensors.read_sensor(wiring.board, wiring.drivers, sensor)
 
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
-        """See House.history."""
         with self._stores:
             spans = self._samples.spans(Series(sensor, quantity), begin, end, history.choose_step(end - begin, most))
         return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
 
     def outputs(self) -> OutputStates:
-        """See House.outputs."""
         if self._wiring.outputs is None:
             return OutputStates()
         answer = self._wiring.outputs.list()
@@ -125,17 +120,14 @@ class DaemonBackend:
         return OutputStates(rows, answer["stopped"], tuple(answer["problems"]))
 
     def stop(self) -> str:
-        """See House.stop."""
         return stop_outputs(
             self._config.home, lambda: "sim" if self._wiring.board.simulated else "linux", DASHBOARD_USER
         )
 
     def off(self, name: str) -> str:
-        """See House.off."""
         return self._get_outputs().off(name, DASHBOARD_USER)
 
     def resume(self) -> str:
-        """See House.resume."""
         return self._get_outputs().resume("owner")  # a person who is logged in; the supervisor asks for that word
 
     def _get_outputs(self) -> OutputsClient:
@@ -144,7 +136,6 @@ class DaemonBackend:
         return self._wiring.outputs
 
     def jobs(self) -> list[ListRow]:
-        """See House.jobs."""
         rows, now = [], self._now()
         for job in self._list_jobs():
             number, _, rest = cron.format_row(job, now).partition(": ")  # what it says, and then when
@@ -152,13 +143,11 @@ class DaemonBackend:
         return rows
 
     def rules(self) -> list[ListRow]:
-        """See House.rules."""
         found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
         rows = [ListRow(name, rules.explain_rule(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
         return rows + [ListRow(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
 
     def errors(self) -> list[ListRow]:
-        """See House.errors."""
         log = (line for line in self._status().get("log", []) if line["trouble"])
         found = [ListRow("log", line["text"], good=False, at=line["at"]) for line in log]
         failed = (job for job in self._list_jobs() if job.last_error)
@@ -173,7 +162,6 @@ class DaemonBackend:
         return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
 
     def facts(self) -> list[ListRow]:
-        """See House.facts."""
         told = (line.partition(": ") for line in status_text.format_status(self._status(), time.time()))
         rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
         known = {row.name for row in rows}
@@ -181,7 +169,6 @@ class DaemonBackend:
         return rows + [ListRow(row.name, row.detail, row.status != "bad") for row in board if row.name not in known]
 
     def said(self, session: str, most: int) -> list[ChatEntry]:
-        """See House.said."""
         with self._stores:
             sessions = Sessions(self._state)
             number = next((info.number for info in sessions.listed(session) if not info.ended), None)
@@ -198,24 +185,20 @@ class DaemonBackend:
         return [*kept, *waiting][-most:]
 
     def outcomes(self, most: int) -> list[ChatEntry]:
-        """See House.outcomes."""
         with self._stores:
             ended = Approvals(self._state).ended(most)
         return [ChatEntry("outcome", f"{one.shortly}\n{describe_outcome(one)}", one.at) for one in reversed(ended)]
 
     def questions(self) -> list[PageQuestion]:
-        """See House.questions."""
         with self._stores:
             approvals, since = Approvals(self._state), time.time() - _ENDED_PERIOD_S
             asked = approvals.questions(_MAX_ENDED)
             return [make_question(one) for one in asked if one.at > since or one.state == "waiting"]
 
     def healthy(self) -> bool:
-        """See House.healthy."""
         return bool(self._status()["ok"])
 
     def close(self) -> None:
-        """Let go of what was opened; may be called twice."""
         with self._stores:
             for name in ("_history_database", "_state"):
                 if database := self.__dict__.pop(name, None):

@@ -139,7 +139,6 @@ class DeliveryWorker:
         self._thread = threading.Thread(target=self._run, name=f"{channel.name} delivery", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def send_unsaved(self, message: OutboxMessage) -> None:
@@ -148,7 +147,6 @@ class DeliveryWorker:
         self._wake.set()
 
     def wake(self) -> None:
-        """Have it look; from any thread."""
         self._wake.set()
 
     def leave(self) -> None:

@@ -64,7 +64,6 @@ class LocalDaemon(MessageQueue):
         return True
 
     def make_hooks(self, arrived: InboxMessage) -> TurnHooks:
-        """Show a turn at the terminal."""
         self._show({"begin": arrived.text})
         return TurnHooks(lambda text: self._show({"say": text}), self._listen, once=self._once)
 
@@ -75,11 +74,9 @@ class LocalDaemon(MessageQueue):
             self._show(described)
 
     def show_heard(self, arrived: InboxMessage) -> None:
-        """Show that the turn takes in what was typed meanwhile."""
         self._show({"heard": arrived.text})
 
     def show_end(self, _arrived: InboxMessage, turn: Turn, _reply: str, /) -> bool:
-        """Show how a turn has ended."""
         from picoclaw.channels.channel import turn_to_json
 
         notice = {"mark": self.mark(turn), "notice": turn.notice.text, "failed": turn.notice.failed}
@@ -158,7 +155,6 @@ class LocalDaemon(MessageQueue):
             self.note(_RESUME_LATER_NOTE)
 
     def answer_line(self, text: str) -> None:
-        """Have a line answered, and what is typed meanwhile."""
         self.send(text)
         while self.waiting and not self._leaving.is_set():  # also for what is typed in the very end
             with suppress(KeyboardInterrupt), self._terminal.turn():  # Ctrl-C again, with nothing left to end

@@ -53,17 +53,14 @@ class Watch:
 
     @cached_property
     def database(self) -> Database:
-        """The open `history.db`."""
         return Database(self.home / HISTORY_FILE, HISTORY_MIGRATIONS)
 
     @cached_property
     def engine(self) -> RuleEngine:
-        """The rules."""
         return RuleEngine(lambda: RuleLog(self.database), self.actions, self._sum_up)
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The samples."""
         return Sampler(self.measure, lambda: Samples(self.database), self.every_s, self.engine, self._say)
 
     def step(self, wall: float, mono: float) -> float | None:

@@ -94,12 +94,10 @@ class MessageQueue:
 
     @property
     def simulated(self) -> bool:
-        """Whether the board is."""
         return self.app.board.simulated
 
     @property
     def waiting(self) -> int:
-        """How many wait to be answered."""
         return len(self._queue)
 
     def count_waiting(self, who: str) -> int:
@@ -137,11 +135,9 @@ class MessageQueue:
             worker.wake()
 
     def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
-        """Have one answered."""
         return self.app.dispatcher.answer(inbound, hooks)
 
     def make_hooks(self, arrived: InboxMessage) -> TurnHooks:
-        """Give what the turn that answers this is to be seen with."""
         return self.channel_of(arrived.key).around(arrived)
 
     def show_heard(self, arrived: InboxMessage) -> None:
@@ -152,7 +148,6 @@ class MessageQueue:
         return self.channel_of(arrived.key).answered(arrived, turn, reply)
 
     def post(self, arrived: InboxMessage) -> None:
-        """See PostMessage."""
         by = f"{'owner' if is_owner(arrived.origin) else arrived.who} in {arrived.key}"
         if arrived.origin in _PERSONAL_ORIGINS and (said := self.app.wiring.stop(arrived.text.strip(), by)):
             self._end_turn(arrived.key)
@@ -236,7 +231,6 @@ class MessageQueue:
             self._wake.wait()
 
     def _respond(self, arrived: InboxMessage) -> None:
-        """Answer one, and say so."""
         self._begin([arrived])
         self._heard = []
         try:

@@ -236,7 +236,6 @@ class DaemonService(MessageQueue):
         return found
 
     def owner_chat(self) -> str:
-        """Name the conversation that the owner uses."""
         with suppress(StoreError), self.boxes.lock:
             return Heartbeats(self.database).last_chat()
         return DEFAULT_SESSION
@@ -266,7 +265,6 @@ class DaemonService(MessageQueue):
         self.wake_delivery()
 
     def show_heard(self, arrived: InboxMessage) -> None:
-        """See MessageQueue."""
         if self.is_local(arrived.key):
             self._terminals.heard(arrived)
 

@@ -68,7 +68,6 @@ def collect_offline_status(board: Board, home: Path, database: Database | None, 
 
 
 def _get_database_status(database: Database, now: datetime) -> StatusDict:
-    """What the database says."""
     found = []
     for job in Jobs(database).all():
         due: Sequence[datetime] = ()
@@ -121,7 +120,6 @@ class DaemonStatus:
         self._show(plain)
 
     def status(self, channels: Mapping[str, Mapping[str, Any]], model: StatusDict, late: Sequence[str]) -> StatusDict:
-        """Say it, with what is wrong."""
         down = [f"{name} is down: {one['error']}" for name, one in channels.items() if not one["up"]]
         frozen = [f"the {thread} thread is frozen" for thread in late]
         safe = ["safe mode after repeated crashes: only chat and status work"] if self.safe else []
@@ -188,7 +186,6 @@ class ModelHealth:
         return describe_links(self._links)
 
     def status(self) -> dict[str, Any]:
-        """Say it, with how it stands with each."""
         if not self._links:
             return self._known
         return self._known | {"by": self._by, "chain": self._describe()}

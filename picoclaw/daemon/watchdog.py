@@ -54,7 +54,6 @@ class Watchdog:
             threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """End."""
         self._ending.set()
 
     def _run(self) -> None:
@@ -73,7 +72,6 @@ class ThreadDeadlines:
     """When each thread that matters will be heard of again; one that is not is frozen."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """No thread has a deadline."""
         self._clock = clock
         self._until: dict[str, float | None] = {}
         self._lock = threading.Lock()
@@ -195,7 +193,6 @@ def get_default_memory_limit(total: int) -> int:
 
 
 def get_total_memory() -> int:
-    """Return the bytes of memory that this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
