@@ -236,7 +236,7 @@ class App:
             wording=lambda name: self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
-        made.ended, made.accepted, made.ask_ahead = self.audit.ended, self._accept, guard.ask_ahead
+        made.ended, made.accepted, made.ask_ahead = self.audit.note_result, self._accept, guard.ask_ahead
         return made
 
     def _accept(self, asked: CallRequest) -> None:

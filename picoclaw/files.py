@@ -221,6 +221,19 @@ def _is_folder(path: Path, folder: int | None) -> bool:
         return False
 
 
+@contextmanager
+def lock_folder(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock of a folder, and hold it (flock(2)). Raises OSError."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def sync_folder(path: Path, *, folder: int | None = None) -> None:
     """Make a rename or a new name in the folder survive a power cut."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)

@@ -206,7 +206,7 @@ class Stores:
         others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if inbound.origin == "guest" else []
         messages = []
         for message in turn.messages:  # thoughts and pictures belong to the turn alone
-            text = self.redact.said(message.text) if message.role == "user" else self.redact(message.text)
+            text = self.redact.redact_message(message.text) if message.role == "user" else self.redact(message.text)
             calls = tuple(replace(call, arguments=self.redact.values(call.arguments)) for call in message.calls)
             messages.append(Message(message.role, text, calls, message.call_id))
         notice = turn.notice._replace(text=self.redact(strip_invisible(turn.notice.text)))

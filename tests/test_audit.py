@@ -146,14 +146,14 @@ def test_what_cannot_be_written_down_is_not_done_unless_it_is_for_safety(tmp_pat
 
 def test_what_came_of_it(tmp_path):
     audit = AuditLog(tmp_path)
-    audit.ended(asked(), caller(), "")
-    audit.ended(asked(), caller(), "it is stuck")
+    audit.note_result(asked(), caller(), "")
+    audit.note_result(asked(), caller(), "it is stuck")
     good, bad = said(tmp_path)[1:]
     assert (good["good"], "problem" in good) == (True, False)
     assert (bad["good"], bad["problem"]) == (False, "it is stuck")
     (tmp_path / LOG_NAME).unlink()
     (tmp_path / LOG_NAME).mkdir()
-    audit.ended(asked(), caller(), "")  # it is done, whatever the disk says
+    audit.note_result(asked(), caller(), "")  # it is done, whatever the disk says
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_came_of_it(tmp_path):
 def test_no_secret_is_in_it_not_even_half_of_one(tmp_path, who, arguments):
     audit = AuditLog(tmp_path, Redactor([SECRET]))
     audit.note(asked(**arguments), who, ALLOWED, "allowed")
-    audit.ended(asked(**arguments), who, f"no good: {SECRET}")
+    audit.note_result(asked(**arguments), who, f"no good: {SECRET}")
     text = (tmp_path / LOG_NAME).read_text()
     assert SECRET[:10] not in text
     assert "[secret]" in text
@@ -387,7 +387,7 @@ def test_what_an_act_costs(tmp_path, monkeypatch):
     before = (tmp_path / LOG_NAME).stat().st_size
     audit.note(asked(argv=["git", "status"]), caller(who="telegram:12345"), ALLOWED, "allowed")
     call = (tmp_path / LOG_NAME).stat().st_size - before
-    audit.ended(asked(), caller(), "")
+    audit.note_result(asked(), caller(), "")
     ended = (tmp_path / LOG_NAME).stat().st_size - before - call
     assert (len(synced), (tmp_path / HEAD_NAME).stat().st_size) == (2, 143)
     assert call < 450
@@ -412,7 +412,7 @@ def test_what_came_of_an_act_is_written_by_the_tools_themselves(tmp_path):
 
     guard = Guard(override_effects, None, None, audit.note)
     tools = Toolset([Pump()], guard=guard, journal=lambda *_: None, longest_result=1000)
-    tools.ended = audit.ended
+    tools.ended = audit.note_result
     for name, arguments in [("look", {}), ("pump", {"litres": 1}), ("pump", {"litres": 9}), ("pump", {"x": 1})]:
         run(tools, name, **arguments)
     pump = ToolCall("c2", "pump", {"litres": 2})
@@ -468,7 +468,7 @@ def test_it_is_shown_in_lines(home, capsys):
     audit.note(
         asked(text="\u202e\x1b[2J"), caller("guest", "read_file a", who="telegram:9"), ALLOWED, "kept as number 3"
     )
-    audit.ended(asked(), caller(), "stuck")
+    audit.note_result(asked(), caller(), "stuck")
     out, code = audited(capsys)
     lines = out.splitlines()
     assert (len(lines), code) == (4, 0)

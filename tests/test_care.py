@@ -568,7 +568,7 @@ def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
     version("new")
     assert update.try_version(where.python("new"), where.python("old"), home) == "picoclaw new"
     switched(where, home)
-    assert (where.named("current"), where.named("previous"), where.trial()) == ("new", "old", None)
+    assert (where.get_version("current"), where.get_version("previous"), where.trial()) == ("new", "old", None)
     assert not list(home.glob(".backup-*"))
     assert not (home / update.SNAPSHOT_FOLDER).exists()
     acts = [line for line in (tools / "said").read_text().splitlines() if line.startswith("st")]
@@ -614,7 +614,7 @@ def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, m
     real = service.Service.do
 
     def and_writes(self, act):
-        if act == "start" and where.named("current") == "new":
+        if act == "start" and where.get_version("current") == "new":
             database = Database(home / "state.db")
             Marks(database).set("meanwhile", "kept")
             if migrates:
@@ -627,7 +627,7 @@ def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, m
         patch.setattr(service.Service, "do", and_writes)
         with pytest.raises(MaintenanceError, match="went back to old"):
             switched(where, home)
-    assert (where.named("current"), where.trial()) == ("old", None)
+    assert (where.get_version("current"), where.trial()) == ("old", None)
     assert marks_of(home) == ({"mine"} if migrates else {"mine", "meanwhile"})
     assert len(list(home.glob("state.db.newer-*"))) == migrates
     acts = [line for line in (tools / "said").read_text().splitlines() if line.startswith("st")]
@@ -648,10 +648,10 @@ from picoclaw.maintenance.install import Installation
 update.switch_version(Installation(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.find_running_service(), 9, lambda _: os._exit(9))
 """
     assert subprocess.run([sys.executable, "-c", cut], timeout=60).returncode == 9
-    assert where.named("current") == "new"
+    assert where.get_version("current") == "new"
     assert where.trial() == UpdateTrial("new", "old", home)
     update.roll_back(where, where.trial(), service.find_running_service())
-    assert (where.named("current"), where.trial()) == ("old", None)
+    assert (where.get_version("current"), where.trial()) == ("old", None)
     assert marks_of(home) == {"mine"}
 
 
@@ -667,7 +667,7 @@ def test_a_version_is_tried_where_there_is_no_home_yet(tmp_path, installed):
     version("new")
     assert update.try_version(where.python("new"), where.python("old"), tmp_path / "none") == "picoclaw new"
     switched(where, tmp_path / "none")
-    assert (where.named("current"), (tmp_path / "none").exists()) == ("new", False)
+    assert (where.get_version("current"), (tmp_path / "none").exists()) == ("new", False)
 
 
 def test_the_same_version_again_is_not_taken_for_a_new_one(installed):
@@ -702,9 +702,9 @@ def test_the_installer_explains_itself():
 
 def test_only_one_update_at_a_time(tmp_path, installed):
     where, _, _ = installed
-    with where.locked(), pytest.raises(MaintenanceError, match="being changed by another"), where.locked():
+    with where.lock(), pytest.raises(MaintenanceError, match="being changed by another"), where.lock():
         pass
-    with where.locked():
+    with where.lock():
         pass
 
 

@@ -970,7 +970,7 @@ def test_the_log_has_a_line_when_another_model_answers_and_when_the_first_does_a
     notes = []
     models = ModelHealth("openai:a", (ModelLink("", first()), link("lan")), lambda text, **_: notes.append(text))
     away = [
-        models.heard(turn(*given))
+        models.note_turn(turn(*given))
         for given in [
             ("openai:a",),
             ("openai:lan", "openai:a was passed over, and lan asked: busy"),

@@ -291,7 +291,7 @@ def test_a_job_that_still_runs_is_not_begun_again(board):
     board.live(250)
     assert len(board.ran) == 1
     assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
-    board.scheduler.ended(number, JobOutcome(True, "at last"))
+    board.scheduler.note_end(number, JobOutcome(True, "at last"))
     board.live(60)
     assert len(board.ran) == 2
     assert board.texts[-1] == "at last"
@@ -334,7 +334,7 @@ def test_what_is_given_another_time_while_it_runs_is_done_again(board):
     board.live(70)
     again = Plan("at", anchor=NOON + HOUR)
     board.jobs.change("home", number, lambda job: job._replace(plan=again, enabled=True))
-    board.scheduler.ended(number, JobOutcome(True, "first"))
+    board.scheduler.note_end(number, JobOutcome(True, "first"))
     board.answer = lambda job: JobOutcome(True, "second")
     board.live(HOUR)
     assert board.texts == ["first", "second"]
@@ -351,7 +351,7 @@ def test_what_is_moved_into_its_own_run_is_skipped_once_and_nobody_waits_for_it(
     board.live(120)
     assert board.steps - before < 6
     assert board.texts == ["Job 1 (tea) is skipped: it still runs"]
-    board.scheduler.ended(number, JobOutcome(True, "at last"))
+    board.scheduler.note_end(number, JobOutcome(True, "at last"))
     board.live(10)
     assert (board.texts[1:], board.jobs.all()) == (["at last"], [])
 
@@ -370,7 +370,7 @@ def test_a_job_that_was_removed_while_it_ran_is_told_nothing_of(board):
     number = board.add(Plan("at", anchor=NOON + 60), kind="command")
     board.live(70)
     board.jobs.remove("home", number)
-    board.scheduler.ended(number, JobOutcome(True, "late"))
+    board.scheduler.note_end(number, JobOutcome(True, "late"))
     board.live(10)
     assert board.texts == []
 

@@ -413,7 +413,7 @@ def test_where_a_rule_stands_heeds_whether_the_date_is_believed(home, capsys, mo
     monkeypatch.setattr(boards, "choose_board", lambda *_: Unset())
     (home / "rules.toml").write_text('[rules.x]\nwhen = "every hour"\nnotify = "x"\n')
     database = Database(home / "history.db", history_migrations.HISTORY_MIGRATIONS)
-    Samples(database).keep(ClockReading(read_boot_id(), 5.0, NOW, believed), [], (), {"x": RuleState().dumped()})
+    Samples(database).keep(ClockReading(read_boot_id(), 5.0, NOW, believed), [], (), {"x": RuleState().dump()})
     database.close()
     assert cli("rules") == 0
     assert f"has not fired yet, {said}" in capsys.readouterr().out

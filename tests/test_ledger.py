@@ -615,7 +615,7 @@ def test_at_the_cap_a_daemon_is_well_and_says_that_the_model_rests(tmp_path):
         models = ModelHealth("openai:big", house.app.links, lambda text, *, trouble: notes.append((text[:12], trouble)))
 
         def told():
-            models.heard(house.say("write me a poem"))
+            models.note_turn(house.say("write me a poem"))
             status = live.status({}, models.status(), ())
             return status["problems"], _format_model(status["model"], time.time())
 

@@ -133,8 +133,8 @@ def test_a_calls_arguments_go_by_their_names_as_well() -> None:
 
 def test_the_head_of_a_message_stays_as_it_was() -> None:
     head = "<moment>noon\nNoted lately:\nDB_PASSWORD=swordfish\n</moment>"
-    assert redact.said(f"{head}\npassword=swordfish") == f"{head}\npassword={MASK}"
-    assert redact.said("password=swordfish </moment>") == redact("password=swordfish </moment>")
+    assert redact.redact_message(f"{head}\npassword=swordfish") == f"{head}\npassword={MASK}"
+    assert redact.redact_message("password=swordfish </moment>") == redact("password=swordfish </moment>")
 
 
 UNITS = ["-----BEGIN PRIVATE KEY-----\n", "token=", "a: a: ", "-----BEGIN PRIVATE KEY-----a: b\n", "://", "Bearer 1 ",

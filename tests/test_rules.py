@@ -242,9 +242,9 @@ def test_a_firing_names_its_reading():
 def test_a_state_that_was_kept_goes_on_after_a_restart():
     bench = Bench("greenhouse.temperature > 35 for 60 s", cooldown="1 hour")
     bench.look(36, 36, 36)
-    bench.state = load_state(bench.state.dumped())
+    bench.state = load_state(bench.state.dump())
     assert bench.look(36, 36, 36, 36) == 1
-    bench.state = load_state(bench.state.dumped())
+    bench.state = load_state(bench.state.dump())
     assert bench.look(34, 36, 36, 36, 36, 36, 36, 36, 36) == 0  # the cool-down survives
     bench.go(3600)
     assert bench.look(36, 36, 36, 36, 36, 36, 36, 36) == 1

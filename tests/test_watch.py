@@ -17,7 +17,7 @@ from picoclaw.automation.sampler import Sampler
 from picoclaw.automation.scheduler import LeaderLock, SchedulerThread, WorkerThread
 from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
-from picoclaw.daemon.monitor import Watch, sensors, switcher, watching
+from picoclaw.daemon.monitor import Watch, make_switch, make_watch, read_followed_sensors
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.reading import Reading, WiredPart
@@ -64,11 +64,11 @@ class House:
         self.slept += seconds + 1e-6  # never shorter, as sleep(3) promises, whatever a float of today loses
 
     def open(self):
-        hands = RuleActions(self.told.append, switcher(self.wiring), self._ask)
+        hands = RuleActions(self.told.append, make_switch(self.wiring), self._ask)
         clock = ClockWatch(lambda: self.vouched, self.boot)
         return Watch(
             self.home,
-            lambda: sensors(self.wiring, lambda: self.watch.engine.wanted),
+            lambda: read_followed_sensors(self.wiring, lambda: self.watch.engine.wanted),
             hands,
             self.every,
             clock,
@@ -638,9 +638,9 @@ def test_a_rule_drives_an_output_from_the_thread_that_runs_in_a_chat(tmp_path):
     told = []
 
     def opened(stack):
-        hands = RuleActions(told.append, switcher(wiring), lambda text, rule: "")
+        hands = RuleActions(told.append, make_switch(wiring), lambda text, rule: "")
         clock = ClockWatch(lambda: True, "first")
-        watch = watching(wiring, 0.2, clock, lambda: UTC, hands, thread.ring)
+        watch = make_watch(wiring, 0.2, clock, lambda: UTC, hands, thread.ring)
         stack.callback(watch.close)
         return [watch.step]
 
@@ -664,8 +664,8 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
     kept = wiring.wired.pop("greenhouse")
 
     def opened(stack):
-        hands = RuleActions(lambda _: None, switcher(wiring), lambda text, rule: "")
-        watch = watching(wiring, 3600.0, ClockWatch(lambda: True, "first"), lambda: UTC, hands, thread.ring)
+        hands = RuleActions(lambda _: None, make_switch(wiring), lambda text, rule: "")
+        watch = make_watch(wiring, 3600.0, ClockWatch(lambda: True, "first"), lambda: UTC, hands, thread.ring)
         stack.callback(watch.close)
         return [watch.step]
 

@@ -249,11 +249,11 @@ def open_chat(
     called: set[int] = set()
 
     def post() -> None:
+        nonlocal called
         left = {message.number for message in deliver_messages(outbox, tell, session)}
         if left - called:
             ring()
-        called.intersection_update(left)
-        called.update(left)
+        called = left
 
     with suppress(StoreError):  # then any chat may show its messages, as if it were closed
         outbox.attend(session)

@@ -75,14 +75,14 @@ class RuleState:
     looked: float = 0.0
     done: DoneSpans = ()
 
-    def dumped(self) -> str:
+    def dump(self) -> str:
         """Write it down; the moment of the last look, which every sample moves, only where something hangs on it."""
         quiet = {} if self.since is not None or self.recent else {"seen": 0.0}
         return json.dumps({key: value for key, value in (asdict(self) | quiet).items() if value})
 
 
 def load_state(text: str) -> RuleState:
-    """Read what `dumped` wrote; what does not fit is a rule that was never looked at."""
+    """Read what `dump` wrote; what does not fit is a rule that was never looked at."""
     try:
         kept = json.loads(text)
         fired = kept.pop("fired", None)
@@ -100,21 +100,15 @@ def evaluate_rule(
 
     A silence of more than `stale_s` seconds counts as a new beginning, because nobody knows what was meanwhile.
     """
+    condition = rule.condition
     if state.when != rule.written.when:
         state = RuleState(rule.written.when, fired=state.fired)
-    if isinstance(rule.condition, Calendar):
-        return _evaluate_calendar(rule, rule.condition, state, now)
-    if sample is None and not isinstance(rule.condition, Missing):
-        return state, None
-    return _evaluate_sensor(
-        rule, rule.condition, state, sample or RuleSample(None, "it was not measured"), (now, stale_s)
-    )
-
-
-def _evaluate_sensor(
-    rule: Rule, condition: SensorCondition, state: RuleState, sample: RuleSample, when: tuple[ClockReading, float]
-) -> tuple[RuleState, RuleFiring | None]:
-    now, stale_s = when
+    if isinstance(condition, Calendar):
+        return _evaluate_calendar(rule, condition, state, now)
+    if sample is None:
+        if not isinstance(condition, Missing):
+            return state, None
+        sample = RuleSample(None, "it was not measured")
     if state.boot != now.boot:
         state = replace(state, since=None, recent=())
     elif now.mono - state.seen > stale_s:
@@ -127,10 +121,10 @@ def _evaluate_sensor(
         return replace(state, since=None, held=False), None
     since = now.mono if state.since is None else state.since
     state = replace(state, since=since)
-    if now.mono - since < _get_hold_s(condition) or not _may_fire(rule, state, now):
+    held, hold_s = now.mono - since, 0.0 if isinstance(condition, ValueChange) else condition.hold_s
+    if held < hold_s or not _may_fire(rule, state, now):
         return state, None
-    held = now.mono - since
-    why = f"{why} for {format_duration(held)}" if held >= 1 and _get_hold_s(condition) else why
+    why = f"{why} for {format_duration(held)}" if held >= 1 and hold_s else why
     return replace(state, held=True, fired=_make_last_firing(now)), RuleFiring(rule, why)
 
 
@@ -163,10 +157,6 @@ def _update_recent(condition: ValueChange, state: RuleState, value: float) -> tu
     elif value < kept[-1][1] if condition.rises else value > kept[-1][1]:
         kept[-1] = (state.seen, value)
     return tuple(kept)
-
-
-def _get_hold_s(condition: SensorCondition) -> float:
-    return 0.0 if isinstance(condition, ValueChange) else condition.hold_s
 
 
 def _may_fire(rule: Rule, state: RuleState, now: ClockReading) -> bool:
@@ -285,17 +275,13 @@ class RuleEngine:
         except StoreError as error:
             self._say(f"rules start over, because their saved state cannot be read: {error}")
         self._states = {name: load_state(text) for name, text in self._kept.items()}
-        self._tell_cut_off()
-
-    def _tell_cut_off(self) -> None:
-        """Tell what another process has begun and did not live to end; it is not done again."""
         try:
-            found = self._firings().cut_off()
+            cut_off = self._firings().cut_off()
         except StoreError:
             return
-        for number, rule, why, acts in found:
+        for number, rule, why, acts in cut_off:  # what another process did not live to end is not done again
             text = f"Rule {rule} fired ({why}), and picoclaw was stopped in the middle of it: {acts}"
-            outcome = self._try(partial(self._told, text))
+            outcome = self._try(partial(self._tell, text))
             self._settle(number, f"unknown: picoclaw was stopped in the middle; {outcome}")
 
     def follow(self, book: RuleSet) -> None:
@@ -312,9 +298,11 @@ class RuleEngine:
         """What the rules need to be measured."""
         return {series for rule in self._book.values() for series in rule.series}
 
-    def heard(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
-        """Look at every rule after sensors were read; they are read about every `every_s` seconds."""
-        samples = {Series(r.sensor, r.label): _make_sample(r) for r in readings}
+    def evaluate(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
+        """Look at every rule after sensors were read, about every `every_s` seconds; a doubtful value counts as none."""
+        samples = {
+            Series(r.sensor, r.label): RuleSample(None if r.doubt else r.value, r.problem or r.doubt) for r in readings
+        }
         failed = {series.sensor: sample for series, sample in samples.items() if sample.value is None}
         for rule in self._book.values():
             if not isinstance(rule.condition, Calendar):
@@ -333,27 +321,24 @@ class RuleEngine:
 
     def news(self) -> dict[str, str]:
         """Return the states that are other than what was written down."""
-        dumped = {name: state.dumped() for name, state in self._states.items()}
+        dumped = {name: state.dump() for name, state in self._states.items()}
         return {name: text for name, text in dumped.items() if self._kept.get(name) != text}
 
-    def kept(self, states: Mapping[str, str]) -> None:
+    def note_saved(self, states: Mapping[str, str]) -> None:
         self._kept |= states
 
     def _step(self, rule: Rule, sample: RuleSample | None, now: ClockReading, stale_s: float) -> None:
         before = self._states.get(rule.name, RuleState())
         after, firing = evaluate_rule(rule, before, sample, now, stale_s)
         self._states[rule.name] = after
-        if firing and not (firing.skipped or self._lets(rule.only_if, now)):
+        if firing and not firing.skipped and rule.only_if and not self._check_gate(rule.only_if, now)[0]:
             again = not isinstance(rule.condition, Calendar)  # it may be so at the next sample
             self._states[rule.name] = replace(after, held=before.held if again else after.held, fired=before.fired)
             return
         if firing:
             self._fire(firing, now)
 
-    def _lets(self, gate: Gate | None, now: ClockReading) -> bool:
-        return gate is None or self._was(gate, now)[0]
-
-    def _was(self, gate: Gate, now: ClockReading) -> tuple[bool, str]:
+    def _check_gate(self, gate: Gate, now: ClockReading) -> tuple[bool, str]:
         """Tell whether something was so, and by which figure; what is not known was not so."""
         try:
             span = self._past(gate.series, times.parse_range(gate.when, now.wall)) if now.trusted else None
@@ -370,28 +355,28 @@ class RuleEngine:
     def _fire(self, firing: RuleFiring, now: ClockReading) -> None:
         rule, why, seconds = firing.rule, firing.why, firing.rule.lasts_s
         if rule.instead:
-            so, figure = self._was(rule.instead[1], now)
+            so, figure = self._check_gate(rule.instead[1], now)
             seconds, why = (rule.instead[0] if so else seconds), f"{why}; {figure}"
         number = self._begin(rule, why, _format_actions(rule, seconds), now)
-        outcome = f"not done: {firing.skipped}" if firing.skipped else self._done(rule, why, seconds)
+        outcome = f"not done: {firing.skipped}" if firing.skipped else self._act(rule, why, seconds)
         if firing.skipped or outcome.startswith("failed"):
-            told = self._try(lambda: self._told(f"Rule {rule.name} ({why}): {format_outcome(outcome, ())}"))
+            told = self._try(lambda: self._tell(f"Rule {rule.name} ({why}): {format_outcome(outcome, ())}"))
             outcome = outcome if told == TOLD else f"{outcome}; {told}"
         self._settle(number, outcome)
 
-    def _done(self, rule: Rule, why: str, seconds: float | None) -> str:
+    def _act(self, rule: Rule, why: str, seconds: float | None) -> str:
         """Do what a rule says, the output first; returns what became of it."""
         written, outcomes = rule.written, []
         if written.output:
             outcomes.append(self._try(lambda: self._actions.switch(written.output, written.level, seconds)))
         if written.notify:
-            outcomes.append(self._try(lambda: self._told(f"{written.notify} ({rule.name}: {why})")))
+            outcomes.append(self._try(lambda: self._tell(f"{written.notify} ({rule.name}: {why})")))
         if written.ask:
             outcomes.append(self._try(lambda: self._actions.ask(f"{written.ask}\n({rule.name}: {why})", rule.name)))
         bad = [outcome for outcome in outcomes if outcome.startswith("failed")]
         return "; ".join([*bad, *(outcome for outcome in outcomes if outcome not in bad)])
 
-    def _told(self, text: str) -> str:
+    def _tell(self, text: str) -> str:
         return self._actions.tell(text) or TOLD
 
     @staticmethod
@@ -409,7 +394,7 @@ class RuleEngine:
         except StoreError as error:
             self._say(f"what rules do cannot be written down: {error}")
             return None
-        self.kept(news)
+        self.note_saved(news)
         return number
 
     def _settle(self, number: int | None, outcome: str) -> None:
@@ -422,7 +407,7 @@ class RuleEngine:
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._try(lambda: self._told(text))
+            self._try(lambda: self._tell(text))
 
 
 def format_delivery(messages: Iterable[int]) -> str:
@@ -433,16 +418,11 @@ def format_delivery(messages: Iterable[int]) -> str:
 def format_outcome(outcome: str, waiting: Container[int]) -> str:
     """Word an outcome for the log: told, or waiting while all the messages that tell it are `waiting`."""
 
-    def worded(found: re.Match[str]) -> str:
+    def describe(found: re.Match[str]) -> str:
         messages = map(int, found[1].split(", "))
         return "waiting: not delivered yet" if all(number in waiting for number in messages) else TOLD
 
-    return _DELIVERY.sub(worded, outcome)
-
-
-def _make_sample(reading: Reading) -> RuleSample:
-    """What rules believe: a doubtful value is none."""
-    return RuleSample(None if reading.doubt else reading.value, reading.problem or reading.doubt)
+    return _DELIVERY.sub(describe, outcome)
 
 
 def _format_actions(rule: Rule, seconds: float | None) -> str:

@@ -1,13 +1,13 @@
 """A rule as the owner writes it in `rules.toml`, and what is meant by it. Pure."""
 
 import contextlib
-import fcntl
 import io
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ from picoclaw.automation.conditions import (
 from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.files import explain_os_error, lock_folder, write_atomic
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.schema import Span
 from picoclaw.store.samples import Series
@@ -216,18 +216,14 @@ def parse_rules(path: Path, text: str, now: datetime, zone: str) -> RuleSet:
     """Understand the text of a rules.toml; one that is not valid TOML as a whole is read rule by rule."""
     rules: dict[str, Rule] = {}
     problems: dict[str, str] = {}
-    if (tables := _load_toml(text)) is not None:
-        for part, table in _pair_tables(text, tables):
-            try:
-                rules |= _parse_table(path, part, table, now, zone)
-            except ConfigError as error:
-                problems[part.name] = str(error)
-        return RuleSet(path, rules, problems)
-    for part in _split_rules(text):
+    tables = _load_toml(text)
+    parts = _pair_tables(text, tables) if tables is not None else ((part, None) for part in _split_rules(text))
+    for part, table in parts:
         try:
             if part.name in rules or part.name in problems:
                 raise _make_error(path, part.first, f"there is a rule {part.name!r} already: choose another name")
-            rules |= _parse_part(path, part, now, zone)
+            parse = _parse_part if tables is None else partial(_parse_table, table=table)
+            rules |= parse(path, part, now=now, zone=zone)
         except ConfigError as error:
             problems[part.name] = str(error)
             rules.pop(part.name, None)
@@ -235,7 +231,16 @@ def parse_rules(path: Path, text: str, now: datetime, zone: str) -> RuleSet:
 
 
 def _parse_part(path: Path, part: _RuleLines, now: datetime, zone: str) -> dict[str, Rule]:
-    tables = _load_part(path, part)
+    """Read one rule of a file that is not valid as a whole."""
+    import tomllib
+
+    try:
+        tables = tomllib.loads("".join(part.lines))
+    except (ValueError, RecursionError) as error:
+        at = _AT_LINE.search(str(error))
+        line = part.first + int(at[1]) - 1 if at else part.first
+        what = _AT_LINE.sub("", explain_syntax(error)).strip()
+        raise _make_error(path, line, f'not valid TOML: {what}; a text stands in quotes, such as when = "…"') from None
     if part.name:
         return _parse_table(path, part, tables["rules"][part.name], now, zone)
     if tables:
@@ -289,18 +294,6 @@ def _parse_table(path: Path, part: _RuleLines, table: Any, now: datetime, zone: 
         named = re.match(r"it: (?:unknown )?'(\w+)'|(\w+):", said)
         key = (named[1] or named[2]) if named else ""
         raise _make_error(path, part.line(key), f"[rules.{part.name}]: {said.removeprefix('it: ')}") from None
-
-
-def _load_part(path: Path, part: _RuleLines) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads("".join(part.lines))
-    except (ValueError, RecursionError) as error:
-        at = _AT_LINE.search(str(error))
-        line = part.first + int(at[1]) - 1 if at else part.first
-        what = _AT_LINE.sub("", explain_syntax(error)).strip()
-        raise _make_error(path, line, f'not valid TOML: {what}; a text stands in quotes, such as when = "…"') from None
 
 
 def _make_error(path: Path, line: int, text: str) -> ConfigError:
@@ -391,16 +384,11 @@ def _get_trailing_comments(lines: list[str]) -> list[str]:
 @contextlib.contextmanager
 def _lock_file(home: Path) -> Iterator[Path]:
     """Keep other processes from changing the file meanwhile."""
-    path = home / RULES_FILE
     try:
-        folder = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+        with lock_folder(home):
+            yield home / RULES_FILE
     except OSError as error:
         raise ConfigError(f"{home}: {explain_os_error(error)}") from None
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield path
-    finally:
-        os.close(folder)
 
 
 def _read_text(path: Path) -> str:

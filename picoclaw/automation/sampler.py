@@ -103,7 +103,7 @@ class Sampler:
             self._wait_for_the_disk(str(error), now)
             return
         if self._rules:
-            self._rules.kept(states)
+            self._rules.note_saved(states)
         self._committed, self._pending, self._news, self._complaint = now.mono, {}, {}, ""
 
     def _wait_for_the_disk(self, problem: str, now: ClockReading) -> None:

@@ -103,7 +103,7 @@ SPREAD_S = 5.0
 RETRY_S = 30.0
 _UNTRUSTED_RETRY_S = 60.0
 JobRunner = Callable[[Job], JobOutcome | None]
-"""Does a job; None when it goes on elsewhere, and `Scheduler.ended` is called later."""
+"""Does a job; None when it goes on elsewhere, and `Scheduler.note_end` is called later."""
 
 
 class Scheduler:
@@ -122,7 +122,7 @@ class Scheduler:
         self._late_from = float("-inf")
         self._said = ""
 
-    def ended(self, number: int, outcome: JobOutcome) -> None:
+    def note_end(self, number: int, outcome: JobOutcome) -> None:
         """Take note of how a job's run has ended; may be called from any thread."""
         self._ended.append((number, outcome))
 
@@ -156,7 +156,7 @@ class Scheduler:
     def _do(self, now: JobContext) -> None:
         for decision in self._jobs.decide(lambda job: self._spread(decide_job(job, now), now)):
             if decision.run and decision.job and (outcome := self._run(decision.job)):
-                self.ended(decision.job.number, outcome)
+                self.note_end(decision.job.number, outcome)
         self.settle(now.wall)
 
     def _spread(self, decision: JobDecision | None, now: JobContext) -> JobDecision | None:

@@ -46,7 +46,7 @@ def run_update(given: Options) -> int:
     unit = service.find_service(str(place.root), place.note("link"))
     running = unit if unit and unit.runs() else None
     home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or get_home(os.environ))
-    with place.locked():
+    with place.lock():
         if given.back or given.keep:
             return _end_trial(place, home, running, keep=given.keep)
         if place.trial():
@@ -65,7 +65,7 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
             raise MaintenanceError(f"{source} is neither a file nor a folder; give a wheel, a folder or a name")
         source = str(Path(source).absolute())
     wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
-    old = place.named("current")
+    old = place.get_version("current")
     print_note(f"installing {source} beside {old}; this takes some minutes on a small board")
     new = update.build_version(place, source, wheels)
     if update.is_same_version(place, old, new):
@@ -92,10 +92,10 @@ def _end_trial(place: Installation, home: Path, running: service.Service | None,
         if not trial:
             raise MaintenanceError("no update is on trial")
         update.end_trial(place, trial.home)
-        print(f"{place.named('current')} stays")
+        print(f"{place.get_version('current')} stays")
         return 0
-    trial = trial or UpdateTrial(place.named("current"), place.named("previous"), home)
-    if not trial.old or trial.old == place.named("current"):
+    trial = trial or UpdateTrial(place.get_version("current"), place.get_version("previous"), home)
+    if not trial.old or trial.old == place.get_version("current"):
         raise MaintenanceError("there is no version before this one")
     if not (trial.home / update.SNAPSHOT_FOLDER).exists() and home.is_dir():
         worse = update.find_new_faults(place.python(trial.old), home, place.python(trial.new), home)

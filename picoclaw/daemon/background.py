@@ -17,7 +17,7 @@ from picoclaw.automation.jobs import JobOutcome, format_message, open_chat
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.daemon.monitor import Watch, switcher, watching
+from picoclaw.daemon.monitor import Watch, make_switch, make_watch
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.messages import Caller, Event, Inbound, Stop, ToolCall, ToolRun, Turn, TurnHooks
@@ -97,8 +97,7 @@ class BackgroundWorker:
         if self._host:
             deliver = _make_outbox_check(outbox, self._host.wake_delivery)
         else:
-            show = self._show
-            session = self._session
+            show, session = self._show, self._session
             deliver = stack.enter_context(
                 open_chat(outbox, session, lambda one: show(format_message(one, session, time.time())), self._wake_all)
             )
@@ -165,8 +164,8 @@ class BackgroundWorker:
                 raise ToolError("the model has not yet answered the last question of this rule")
             return f"asked, for rule {rule}"
 
-        actions, every_s = RuleActions(tell, switcher(app.wiring), ask), app.config.history.every_seconds
-        return watching(
+        actions, every_s = RuleActions(tell, make_switch(app.wiring), ask), app.config.history.every_seconds
+        return make_watch(
             app.wiring, every_s, make_clock_watch(app), app.context_builder.zone, actions, self._thread.ring
         )
 
@@ -183,7 +182,7 @@ class BackgroundWorker:
         """Say of what waits for its turn that it will not have it."""
         with suppress(Empty):
             while job := self._waiting.get_nowait():
-                scheduler.ended(job.number, JobOutcome(False, "picoclaw stopped before it started; it is not repeated"))
+                scheduler.note_end(job.number, JobOutcome(False, "picoclaw stopped before it started; it is not repeated"))
         with suppress(StoreError):  # then it is said to have been cut off
             scheduler.settle(time.time())
 
@@ -195,7 +194,7 @@ class BackgroundWorker:
                     outcome = run_job(self._app, job)
                 finally:
                     if self._scheduler and not self._leaving:
-                        self._scheduler.ended(job.number, outcome)
+                        self._scheduler.note_end(job.number, outcome)
                     self._thread.ring()
                 if outcome.good and job.kind == "turn" and not self._leaving:
                     for line in self._settler.settle(job.session, self._stop):
@@ -211,11 +210,11 @@ def _make_outbox_check(outbox: Outbox, wake: Callable[[], None]) -> Callable[[],
     known: set[int] = set()
 
     def check() -> None:
+        nonlocal known
         waiting = {message.number for message in outbox.waiting()}
         if waiting - known:
             wake()
-        known.intersection_update(waiting)
-        known.update(waiting)
+        known = waiting
 
     return check
 

@@ -77,7 +77,7 @@ class Watch:
         self._known_parts = parts
         readings = self.sampler.step(now)
         if readings is not None:
-            self.engine.heard(readings, now, self.every_s)
+            self.engine.evaluate(readings, now, self.every_s)
         wait = self.engine.tick(now)
         self.sampler.commit(now)
         sample = self.sampler.wait(now, wanted=bool(self.engine.wanted))
@@ -122,7 +122,7 @@ class Watch:
             self.actions.tell(text)
 
 
-def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
+def read_followed_sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
     """Read what is followed, one after the other: every sensor outside the board, and what a rule names."""
     named = {series.sensor for series in wanted()}
     try:
@@ -133,7 +133,7 @@ def sensors(wiring: Wiring, wanted: Callable[[], set[Series]]) -> list[Reading]:
     return [reading for sensor in followed for reading in read_sensor(wiring.board, wiring.drivers, sensor)]
 
 
-def switcher(wiring: Wiring) -> Callable[[str, str, float | None], str]:
+def make_switch(wiring: Wiring) -> Callable[[str, str, float | None], str]:
     """Return what asks the supervisor for an output, as a rule."""
 
     def switch(output: str, level: str, seconds: float | None) -> str:
@@ -144,7 +144,7 @@ def switcher(wiring: Wiring) -> Callable[[str, str, float | None], str]:
     return switch
 
 
-def watching(
+def make_watch(
     wiring: Wiring,
     every_s: float,
     clock: ClockWatch,
@@ -153,6 +153,6 @@ def watching(
     ring: Callable[[], None],
 ) -> Watch:
     """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
-    apart = WorkerThread(lambda: sensors(wiring, lambda: watch.engine.wanted), ring)
+    apart = WorkerThread(lambda: read_followed_sensors(wiring, lambda: watch.engine.wanted), ring)
     watch = Watch(wiring.config.home, apart, actions, every_s, clock, zone, lambda: len(wiring.wired))
     return watch

@@ -279,7 +279,7 @@ class DaemonService(MessageQueue):
     def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
         """Have one answered; what is wrong with it is logged."""
         turn = super().answer(inbound, hooks)
-        if not self._models.heard(turn) and turn.notice.failed:
+        if not self._models.note_turn(turn) and turn.notice.failed:
             self.note(f"{inbound.session}: {turn.notice.text}")
         return turn
 
@@ -304,7 +304,7 @@ class DaemonService(MessageQueue):
             self.leave()
             return {"ok": True, "text": "it ends"}
         if word == "restart":
-            self._restart()
+            self._restart_when_idle()
             return {"ok": True, "text": "it restarts as soon as no answer is pending"}
         return None
 
@@ -323,7 +323,7 @@ class DaemonService(MessageQueue):
             if locked:
                 self.boxes.lock.release()
 
-    def _restart(self) -> None:
+    def _restart_when_idle(self) -> None:
         self._restarts = True
         self.drain()
 
@@ -334,7 +334,7 @@ class DaemonService(MessageQueue):
         age = time.time() - self.live.since
         if not self._restarts and (leaking := list_exceeded_limits(measure_usage(), self.live.limits, age)):
             self.note(f"{', '.join(leaking)}: restarts when idle")
-            self._restart()
+            self._restart_when_idle()
         if not self._restarts and DAMAGE_DETECTED.is_set() and age > _REPAIR_DELAY_S:
             self.note("a database is damaged: restarts when idle to repair it")
-            self._restart()
+            self._restart_when_idle()

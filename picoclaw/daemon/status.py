@@ -164,7 +164,7 @@ class ModelHealth:
         self._known: dict[str, Any] = {"name": name, "error": "", "at": 0.0, "rests": False}
         self._by = name
 
-    def heard(self, turn: Turn) -> bool:
+    def note_turn(self, turn: Turn) -> bool:
         """Learn from a turn; tells whether no model has answered it that should have."""
         if not (self._links and turn.steps):
             return False

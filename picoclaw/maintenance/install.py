@@ -53,7 +53,7 @@ class Installation:
         self.root = root
         self.versions = root / "versions"
 
-    def named(self, link: str) -> str:
+    def get_version(self, link: str) -> str:
         """Return the version that `current` or `previous` stands for, empty when there is none."""
         try:
             return (self.root / link).readlink().name
@@ -99,13 +99,13 @@ class Installation:
 
     def tidy(self) -> None:
         """Remove the versions that neither link stands for, half-made ones too; what cannot be removed stays."""
-        used = {self.named("current"), self.named("previous"), Path(sys.prefix).name}
+        used = {self.get_version("current"), self.get_version("previous"), Path(sys.prefix).name}
         for folder in self.versions.iterdir():
             if folder.name not in used:
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Be the only one who changes the installation; raises MaintenanceError when another does."""
         with translate_os_errors(self.root / "lock"):
             handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -7,7 +7,6 @@ its owner has mistyped is no damage, and is theirs to correct. Keys have no copy
 is to be forgotten.
 """
 
-import fcntl
 import json
 import os
 import time
@@ -24,6 +23,7 @@ from picoclaw.files import (
     DAMAGED_INFIX,
     check_reserve,
     explain_os_error,
+    lock_folder,
     make_folder,
     remove_file,
     remove_old_damaged,
@@ -140,7 +140,7 @@ def _mask_secrets(connection: apsw.Connection, redact: Redactor) -> None:
             except (ValueError, RecursionError):
                 return redact(text)
             return text if (masked := redact.values(value)) == value else json.dumps(masked, ensure_ascii=False)
-        return redact.said(text)
+        return redact.redact_message(text)
 
     connection.create_scalar_function("mask", mask, 1, deterministic=True)
     connection.execute("PRAGMA secure_delete = ON")
@@ -222,15 +222,11 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
         return []
     stamp = time.strftime("%Y%m%d-%H%M%S")
     try:
-        lock = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with lock_folder(home):
             said = [line for name in DATABASE_MIGRATIONS for line in _repair_if_damaged(home / name, stamp, tell=tell)]
             files = restore_damaged_files(home, stamp)
             if tell and (news := [*files, *(line for line in said if not line.startswith("state.db"))]):
                 _notify_owner(home, news)
-        finally:
-            os.close(lock)
     except OSError as error:
         raise StoreError(f"{error.filename or home} cannot be repaired: {explain_os_error(error)}") from None
     except MaintenanceError as error:

@@ -163,7 +163,7 @@ def switch_version(
     place: Installation, new: str, home: Path, service: Service | None, seconds: float, say: ProgressCallback
 ) -> None:
     """Turn the link, start the service and watch it for some seconds; raises MaintenanceError after having turned back."""
-    old = place.named("current")
+    old = place.get_version("current")
     place.keep("trial", f"{new}\n{old}\n{home}")
     try:
         if service:

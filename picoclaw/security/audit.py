@@ -63,7 +63,7 @@ class AuditLog:
         else:
             self.write("call", **more)
 
-    def ended(self, asked: CallRequest, caller: Caller, problem: str) -> None:
+    def note_result(self, asked: CallRequest, caller: Caller, problem: str) -> None:
         """Log the result of a call, `problem` '' if it succeeded; errors of the disk are ignored."""
         more = {"session": caller.session, "good": not problem, "problem": problem}
         self.mention("ended", tool=asked.call.name, sum=compute_digest(asked)[:16], **more)

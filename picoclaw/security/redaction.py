@@ -133,7 +133,7 @@ class Redactor:
                 text = _compile_format(number).sub(_mask_match, text)
         return text
 
-    def said(self, text: str) -> str:
+    def redact_message(self, text: str) -> str:
         """Mask a person's message except its context header, which must stay as it was."""
         head, end, rest = text.partition(_CONTEXT_END) if text.startswith("<moment>") else ("", "", text)
         return head + end + self(rest)

@@ -23,7 +23,7 @@ from picoclaw.config import load_config
 from picoclaw.daemon import background, watchdog
 from picoclaw.daemon.background import BackgroundWorker, build_heartbeat
 from picoclaw.daemon.delivery import DeliveryWorker
-from picoclaw.daemon.monitor import Watch, sensors
+from picoclaw.daemon.monitor import Watch, read_followed_sensors
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
 from picoclaw.files import make_folder, write_atomic
@@ -145,7 +145,7 @@ class House:
 
         def watch(*given: Any) -> Watch:
             made = watched(*given)
-            made.measure = lambda: sensors(self.app.wiring, lambda: made.engine.wanted)
+            made.measure = lambda: read_followed_sensors(self.app.wiring, lambda: made.engine.wanted)
             return made
 
         works._watch = watch  # type: ignore[method-assign]
