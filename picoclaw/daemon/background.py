@@ -182,7 +182,9 @@ class BackgroundWorker:
         """Say of what waits for its turn that it will not have it."""
         with suppress(Empty):
             while job := self._waiting.get_nowait():
-                scheduler.note_end(job.number, JobOutcome(False, "picoclaw stopped before it started; it is not repeated"))
+                scheduler.note_end(
+                    job.number, JobOutcome(False, "picoclaw stopped before it started; it is not repeated")
+                )
         with suppress(StoreError):  # then it is said to have been cut off
             scheduler.settle(time.time())
 
