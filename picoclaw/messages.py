@@ -76,15 +76,19 @@ class Usage:
 
     `counted` has one pair for each request whose prompt a server did count: its bytes, as they are measured for an
     estimate, and the tokens. What is compared is the tokens alone.
+    Of the prompt's tokens so many were `cached`, and of the answer's so many went into `reasoning`, as far as it is told.
     """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     counted: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    cached: int = field(default=0, compare=False)
+    reasoning: int = field(default=0, compare=False)
 
     def __add__(self, other: "Usage") -> "Usage":
         prompt, completion = self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens
-        return Usage(prompt, completion, self.counted + other.counted)
+        cached, reasoning = self.cached + other.cached, self.reasoning + other.reasoning
+        return Usage(prompt, completion, self.counted + other.counted, cached, reasoning)
 
     @property
     def total(self) -> int:

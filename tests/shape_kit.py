@@ -116,8 +116,8 @@ class House:
         board = LinuxBoard(self.home)
         Config(self.home).workspace.mkdir()
         self._base = App(Config(self.home, ModelConfig(base_url=self.server.url)), board)
-        matcher = self._base._matcher()
-        self._shared = {name: getattr(self._base, name) for name in SHARED} | {"_matcher": lambda: matcher}
+        matcher = self._base.make_matcher()
+        self._shared = {name: getattr(self._base, name) for name in SHARED} | {"make_matcher": lambda: matcher}
         return self
 
     def __exit__(self, *_: object) -> None:

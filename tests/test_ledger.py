@@ -779,6 +779,8 @@ def test_usage_for_programs(home, capsys, by, names):
         "completion": 300,
         "estimated": 600,
         "money": pytest.approx(0.0134),
+        "cached": 0,
+        "reasoning": 0,
     }
     assert (told["today"]["tokens"], told["today"]["percent"], told["currency"]) == (1800, 0, "EUR")
 

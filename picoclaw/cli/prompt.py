@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from picoclaw.agent.context import BuiltContext
@@ -11,7 +11,7 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_conversation, open_app, print_note, print_safe
 from picoclaw.messages import Inbound, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
-from picoclaw.providers import anthropic, openai
+from picoclaw.providers import anthropic, openai, responses
 from picoclaw.records import replace
 from picoclaw.stores import PastTurns
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
@@ -47,7 +47,7 @@ def run(given: Options) -> int:
     counts = {
         "system_bytes": count_bytes(escape_control_tokens(told.brief.system)),
         "tools_bytes": count_bytes(body.get("tools", [])),
-        "messages_bytes": count_bytes([m for m in body["messages"] if m["role"] != "system"]),
+        "messages_bytes": count_bytes(_list_messages(body)),
         "body_bytes": count_bytes(body),
     }
     if given.json:
@@ -89,31 +89,37 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
         request = SmallProvider(app.models, app.make_matcher, app.prompts).build_request(request)
         told = told._replace(sections=[Section("small", request.system)])
         brief = brief._replace(system=request.system)
-    write = anthropic.build_messages_body if model.api == "anthropic" else openai.build_body
+    write: Callable[..., dict[str, Any]] = openai.build_body
+    if model.api != "openai":
+        write = anthropic.build_messages_body if model.api == "anthropic" else responses.build_responses_body
     return told._replace(brief=brief), write(
         request, model.name or "default", stream=model.stream, temperature=model.temperature
     )
 
 
 def _format_messages(body: dict[str, Any]) -> Iterator[str]:
-    for message in body["messages"]:
-        if message["role"] == "system":
-            continue
+    for message in _list_messages(body):
         text, calls = _parse_message(message)
-        yield f"--- {message['role']}\n{escape_unprintable(text)}"
+        yield f"--- {message.get('role') or message['type']}\n{escape_unprintable(text)}"
         yield from (f"    calls {name} {escape_unprintable(arguments)}" for name, arguments in calls)
     yield "--- tools"
     for definition in body.get("tools", []):
         yield json.dumps(definition.get("function", definition), ensure_ascii=False)
 
 
+def _list_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in body.get("messages") or body["input"] if one.get("role") != "system"]
+
+
 def _parse_message(message: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     """The text of a message in either format, and its calls with their arguments."""
-    content = message.get("content") or ""
+    if message.get("type") == "function_call":
+        return "", [(message["name"], message["arguments"])]
+    content = message.get("content") or message.get("output") or ""
     if isinstance(content, str):
         functions = [call["function"] for call in message.get("tool_calls", [])]
         return content, [(function["name"], function["arguments"]) for function in functions]
     texts = [str(block.get("text") or block.get("content") or "") for block in content]
-    calls = [block for block in content if block["type"] == "tool_use"]
+    calls = [block for block in content if block.get("type") == "tool_use"]
     written = [(call["name"], json.dumps(call["input"], ensure_ascii=False)) for call in calls]
     return "\n".join(filter(None, texts)), written

@@ -14,6 +14,7 @@ ANTHROPIC_URL = "https://api.anthropic.com/v1"
 _SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key")
 _VENDOR_VARIABLES = {
     "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
+    "responses": {"OPENAI_API_KEY": OPENAI_URL},
     "anthropic": {"ANTHROPIC_API_KEY": ANTHROPIC_URL},
 }
 """The variable of each vendor's key and its server, by what is spoken there."""

@@ -57,7 +57,7 @@ class ModelConfig:
     temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
     idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
     retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
-    api: Annotated[Literal["openai", "anthropic"], "what the server speaks"] = "openai"
+    api: Annotated[Literal["openai", "responses", "anthropic"], "what the server speaks"] = "openai"
     images: Annotated[bool, "whether the model is shown pictures"] = False
     profile: Annotated[
         Literal["auto", "full", "small"], "small: the matcher first, one short prompt; auto: by window and name"

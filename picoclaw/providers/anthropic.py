@@ -204,12 +204,14 @@ class _Reader:
         finish = _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
         return {"choices": [{"finish_reason": finish}], "usage": self._usage(counted)}
 
-    def _usage(self, told: dict[str, Any]) -> dict[str, int]:
+    def _usage(self, told: dict[str, Any]) -> dict[str, Any]:
         """Sum up what has been counted so far; a later count of the same takes the place of the earlier."""
         counts = _get_dict(told.get("usage"))
         self.counts |= {name: count for name, count in counts.items() if _is_count(count)}
         prompt = sum(self.counts.get(name, 0) for name in _INPUT_COUNTS)
-        return {"prompt_tokens": prompt, "completion_tokens": self.counts.get("output_tokens", 0)}
+        cached = {"cached_tokens": self.counts.get("cache_read_input_tokens", 0)}
+        completion = self.counts.get("output_tokens", 0)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "prompt_tokens_details": cached}
 
 
 _EVENT_READERS: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = {

@@ -34,6 +34,7 @@ _LIMIT_PERCENTS = {
     "rule": JOBS_PERCENT,
     "subagent": JOBS_PERCENT,
 }
+NO_USAGE_COUNTED = Usage()
 _FREE_PRICE = Price(0, 0)
 _CHANNELS = frozenset({"telegram", "page"})
 _WARNING = (
@@ -202,7 +203,9 @@ class UsageLedger:
             raise
         finally:
             if answer.usage is not None and answer.usage.counted:
-                self.end(entry, answer.usage.prompt_tokens, answer.usage.completion_tokens, known=True)
+                self.end(
+                    entry, answer.usage.prompt_tokens, answer.usage.completion_tokens, known=True, usage=answer.usage
+                )
             else:
                 self.end(entry, prompt, estimate_tokens(answer.bytes), known=not prompt)
             if request.purpose.cause in _CAUSES_OUTSIDE_TURNS:
@@ -252,13 +255,16 @@ class UsageLedger:
             raise OverBudget(why, retry_after=get_seconds_left(now))
         return LedgerEntry(place, entered, price)
 
-    def end(self, entry: LedgerEntry, prompt: int, completion: int, *, known: bool) -> None:
+    def end(
+        self, entry: LedgerEntry, prompt: int, completion: int, *, known: bool, usage: Usage = NO_USAGE_COUNTED
+    ) -> None:
         """Correct a request by what it took; unless that is `known`, it stays an estimate. Written with what is next.
 
         A request that took nothing is none.
         """
         tokens = prompt + completion
-        real = LedgerTotals(1, prompt, completion, 0 if known else tokens, entry.price.of(prompt, completion))
+        money = entry.price.of(prompt, completion)
+        real = LedgerTotals(1, prompt, completion, 0 if known else tokens, money, usage.cached, usage.reasoning)
         self.accounts.note(entry.place, (real if tokens else LedgerTotals()).plus(entry.entered, -1))
 
     @contextmanager
@@ -351,9 +357,10 @@ def format_today(rows: LedgerRows, costs: CostsConfig) -> Iterator[str]:
 
 def format_table(rows: LedgerRows, by: str, costs: CostsConfig) -> Iterator[str]:
     """Lay it out in columns, with a line of sums at the end."""
-    heads = [by, "requests", "in", "out", "estimated", *([costs.currency or "money"] if costs.prices else [])]
-    lines = [heads, *(_format_cells(name, taken, costs) for name, taken in sum_by(rows, by).items())]
-    lines.append(_format_cells("all", sum_all(rows), costs))
+    details = [name for name in ("cached", "reasoning") if any(getattr(taken, name) for taken in rows.values())]
+    heads = [by, "requests", "in", "out", "estimated", *details, *([costs.currency or "money"] if costs.prices else [])]
+    lines = [heads, *(_format_cells(name, taken, costs, details) for name, taken in sum_by(rows, by).items())]
+    lines.append(_format_cells("all", sum_all(rows), costs, details))
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *rest in lines:
         yield "  ".join(
@@ -361,8 +368,9 @@ def format_table(rows: LedgerRows, by: str, costs: CostsConfig) -> Iterator[str]
         )
 
 
-def _format_cells(name: str, taken: LedgerTotals, costs: CostsConfig) -> list[str]:
-    counts = [f"{number:,}" for number in (taken.requests, taken.prompt, taken.completion, taken.estimated)]
+def _format_cells(name: str, taken: LedgerTotals, costs: CostsConfig, details: Sequence[str]) -> list[str]:
+    shown = (getattr(taken, detail) for detail in ("requests", "prompt", "completion", "estimated", *details))
+    counts = [f"{number:,}" for number in shown]
     return [name, *counts, *([f"{taken.money:.4f}"] if costs.prices else [])]
 
 

@@ -22,7 +22,7 @@ from picoclaw.providers import http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
 from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, decide_retry
 from picoclaw.providers.text_calls import get_user_text
-from picoclaw.records import dataclass
+from picoclaw.records import dataclass, replace
 from picoclaw.security.redaction import StreamMask
 from picoclaw.text import pattern
 from picoclaw.window import count_request_bytes
@@ -30,6 +30,7 @@ from picoclaw.window import count_request_bytes
 if TYPE_CHECKING:
     from picoclaw.providers.anthropic import MessagesFormat
     from picoclaw.providers.ledger import UsageLedger
+    from picoclaw.providers.responses import ResponsesFormat
 
 _FIELD = pattern(r"(data|event|id|retry|error)?:")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
@@ -85,11 +86,15 @@ class ModelProvider:
         """Know nothing of the server."""
         self.name = f"{self.model.api}:{self.model.name or 'default'}"
         self._client: Client | None = None
-        self._format: CompletionsFormat | MessagesFormat = CompletionsFormat()
+        self._format: CompletionsFormat | MessagesFormat | ResponsesFormat = CompletionsFormat()
         if self.model.api == "anthropic":
             from picoclaw.providers import anthropic
 
             self._format = anthropic.MessagesFormat()
+        elif self.model.api == "responses":
+            from picoclaw.providers import responses
+
+            self._format = responses.ResponsesFormat()
         self._url = self._format.url(self.model.base_url)
         self._mask = StreamMask(self._key)
         self._connection = http.Connection()
@@ -275,7 +280,7 @@ def _complete_end(end: End, request: Request, name: str) -> End:
     if not end.usage.total:
         return End(end.finish, Usage(estimate_tokens(sent)), thought)
     prompt = end.usage.prompt_tokens
-    return End(end.finish, Usage(prompt, end.usage.completion_tokens, ((sent, prompt),) if prompt else ()), thought)
+    return End(end.finish, replace(end.usage, counted=((sent, prompt),) if prompt else ()), thought)
 
 
 _PROBE_SCHEMA = {

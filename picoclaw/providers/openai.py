@@ -265,7 +265,7 @@ class AnswerAssembler:
             self.finish = ""
             raise make_error(read_status(error), error)
         if isinstance(usage := chunk.get("usage"), dict):
-            self.usage = Usage(_get_count(usage.get("prompt_tokens")), _get_count(usage.get("completion_tokens")))
+            self.usage = _read_usage(usage)
         part = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
         if isinstance(part, dict):
             yield from self._take(part)
@@ -343,6 +343,15 @@ def _get_text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(p.get("text") or "") for p in content if isinstance(p, dict))
     return ""
+
+
+def _read_usage(usage: dict[str, Any]) -> Usage:
+    """The counts of a server; DeepSeek has a word of its own for what was cached."""
+    prompt, completion = _get_count(usage.get("prompt_tokens")), _get_count(usage.get("completion_tokens"))
+    sent, said = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cached = sent.get("cached_tokens") if isinstance(sent, dict) else usage.get("prompt_cache_hit_tokens")
+    reasoning = said.get("reasoning_tokens") if isinstance(said, dict) else 0
+    return Usage(prompt, completion, (), min(_get_count(cached), prompt), min(_get_count(reasoning), completion))
 
 
 def _get_count(value: Any) -> int:

@@ -20,14 +20,15 @@ CAP_LEVEL_MARK = "costs.level"
 """The mark that names a day, and two steps of a cap, in percent: the highest reached on it, and the newest."""
 
 _UPSERT_ENTRY = """
-    INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+        cached = cached + excluded.cached, reasoning = reasoning + excluded.reasoning,
         requests = requests + excluded.requests, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
         completion_tokens = completion_tokens + excluded.completion_tokens, estimated = estimated + excluded.estimated,
         money = money + excluded.money
 """
 _SELECT_ENTRIES = """
-    SELECT day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money FROM ledger
-    WHERE day BETWEEN ? AND ? ORDER BY 1, 2, 3, 4
+    SELECT day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money, cached, reasoning
+    FROM ledger WHERE day BETWEEN ? AND ? ORDER BY 1, 2, 3, 4
 """
 _DELETE_OLD_ENTRIES = (
     "DELETE FROM ledger WHERE day <= (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
@@ -44,13 +45,18 @@ class LedgerKey(NamedTuple):
 
 
 class LedgerTotals(NamedTuple):
-    """Requests, tokens in and out, how many of those are only estimated, and money. Corrections are below zero."""
+    """Requests, tokens in and out, how many of those are only estimated, and money. Corrections are below zero.
+
+    Of the tokens in, so many were `cached`; of those out, so many went into `reasoning`.
+    """
 
     requests: int = 0
     prompt: int = 0
     completion: int = 0
     estimated: int = 0
     money: float = 0.0
+    cached: int = 0
+    reasoning: int = 0
 
     @property
     def tokens(self) -> int:
@@ -65,6 +71,8 @@ class LedgerTotals(NamedTuple):
             self.completion + times * other.completion,
             self.estimated + times * other.estimated,
             self.money + times * other.money,
+            self.cached + times * other.cached,
+            self.reasoning + times * other.reasoning,
         )
 
 

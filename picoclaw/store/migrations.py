@@ -444,6 +444,12 @@ def m019_subagents(connection: apsw.Connection) -> None:
     connection.execute("UPDATE ledger SET cause = 'subagent' WHERE cause = 'helper'")
 
 
+def m020_ledger_details(connection: apsw.Connection) -> None:
+    """Of a model's tokens, how many were read from the server's cache and how many went into reasoning."""
+    for name in ("cached", "reasoning"):
+        connection.execute(f"ALTER TABLE ledger ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -464,4 +470,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m017_foreign_files,
     m018_lists,
     m019_subagents,
+    m020_ledger_details,
 ]
