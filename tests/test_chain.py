@@ -939,7 +939,7 @@ def test_a_key_of_a_further_model_is_in_no_answer(tmp_path):
 
 
 def test_the_doctor_asks_each_model(tmp_path, clean):
-    with ModelServer([reply("ok"), refusal(401, "Incorrect key"), reply("ok")]) as server:
+    with ModelServer([reply("ok"), refusal(401, "Incorrect key"), *[reply("ok")] * 3]) as server:
         further = [f"[models.{name}]\nbase_url = '{server.url}'\nname = '{name}-model'" for name in ("lan", "spare")]
         text = f"[model]\nbase_url = '{server.url}'\nname = 'big'\nthen = ['lan']\n" + "\n".join(further)
         rows = list(examine_models(write(tmp_path / "home", text)))
@@ -947,6 +947,7 @@ def test_the_doctor_asks_each_model(tmp_path, clean):
         ("good", "model"),
         ("bad", "model lan"),
         ("good", "model spare"),
+        ("note", "profile"),
     ]
     assert "PICOCLAW_API_KEY_LAN or [keys] lan" in rows[1].fix
     assert rows[2].detail.endswith("it is asked only if chosen with /model ('then' under [model] does not name it)")

@@ -267,13 +267,14 @@ def examine_models(config: Config) -> _Rows:
     text = Prompts(config.workspace)["doctor"]
     fix = "check [model] in config.toml, PICOCLAW_BASE_URL, PICOCLAW_API_KEY"
     yield (found := _examine_model("model", config.model, config.api_key, text, fix))
-    if found.status == "good":
-        yield _examine_profile(config)
+    is_there = found.status == "good"
     for name, model in config.models.items():
         fix = f"check [models.{name}] in config.toml, and its key: PICOCLAW_API_KEY_{name.upper()} or [keys] {name}"
         found = _examine_model(f"model {name}", model, config.model_keys.get(name, ""), text, fix)
         unused = "; it is asked only if chosen with /model ('then' under [model] does not name it)"
         yield found if name in config.model.then else found._replace(detail=found.detail + unused)
+    if is_there:
+        yield _examine_profile(config)
 
 
 def _examine_profile(config: Config) -> CheckResult:
