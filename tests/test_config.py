@@ -146,7 +146,7 @@ def test_a_sensor_is_taken(home, address):
         ("[tools]\nextra_folders = [1979-05-27]", "'extra_folders[0]' must be text"),
         ("[model]\nbase_url = 'localhost:8080'", "base_url 'localhost:8080' must begin with http:// or https://"),
         ("[model]\nbase_url = 'file:///etc/passwd'", "must begin with http:// or https://"),
-        ("[model]\napi = 'grpc'", "'api' must be one of 'openai', 'anthropic', not \"grpc\""),
+        ("[model]\napi = 'grpc'", "'api' must be one of 'openai', 'responses', 'anthropic', not \"grpc\""),
         ("[model]\nthen = 7", "'then' must be a list"),
         (
             "[model]\nthen = ['lan']",
