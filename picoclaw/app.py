@@ -22,9 +22,8 @@ from picoclaw.records import dataclass, replace
 from picoclaw.resources import find_shipped
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
-from picoclaw.security.guard import Guard
+from picoclaw.security.guard import Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest
-from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.security.redaction import Redactor
 from picoclaw.stores import Stores, list_secrets
 from picoclaw.tools.registry import ToolGroup, Toolset

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from model_server import ModelServer, call, reply
 from person import Person, picoclaw
+from policy_kit import override_effects
 from test_commands import Chat
 from validity import check_body
 
@@ -19,7 +20,7 @@ from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
 from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import CallRequest, Decision, Policy, override_effects
+from picoclaw.security.policy import CallRequest, Decision, Policy
 from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.marks import LAST_CHAT_MARK, Marks

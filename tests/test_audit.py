@@ -10,6 +10,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from policy_kit import override_effects
 
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.telegram.pairing import Pairing
@@ -22,7 +23,7 @@ from picoclaw.security import audit as room
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import HEAD_NAME, KEPT_FILES, LOG_NAME, POLICY_NAME, AuditHead, AuditLog, verify_audit
 from picoclaw.security.guard import Guard
-from picoclaw.security.policy import CallRequest, Decision, compute_digest, override_effects
+from picoclaw.security.policy import CallRequest, Decision, compute_digest
 from picoclaw.security.redaction import Redactor
 from picoclaw.tools.registry import Toolset, tool
 

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from itertools import product
 
 import pytest
+from policy_kit import override_effects
 
 from picoclaw.errors import Denied, Pending
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard, format_ascii
-from picoclaw.security.policy import DEFAULTS, EFFECTS, CallRequest, Policy, compute_digest, decide, override_effects
+from picoclaw.security.policy import DEFAULTS, EFFECTS, CallRequest, Policy, compute_digest, decide
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 ANSWERS = {"yes": lambda _: True, "no": lambda _: False, "nobody": None}

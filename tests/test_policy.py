@@ -9,6 +9,7 @@ import pytest
 
 from picoclaw.cli import run
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.security.guard import PolicyLoader
 from picoclaw.security.policy import (
     DEFAULTS,
     EFFECTS,
@@ -20,7 +21,6 @@ from picoclaw.security.policy import (
     decide,
     parse_policy,
 )
-from picoclaw.security.policy_file import PolicyLoader
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 

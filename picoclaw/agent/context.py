@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from picoclaw.hw.board import Board
     from picoclaw.providers.chain import ModelLink
     from picoclaw.security.approvals import ApprovalManager
-    from picoclaw.security.policy_file import PolicyLoader
+    from picoclaw.security.guard import PolicyLoader
     from picoclaw.skills.library import SkillLibrary
     from picoclaw.skills.skill import Skill, SkillContext
     from picoclaw.store.tasks import Task, Tasks

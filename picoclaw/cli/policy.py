@@ -53,8 +53,8 @@ def run_policy(given: Options) -> int:
 
 def _show_policy() -> int:
     from picoclaw.config import load_config
+    from picoclaw.security.guard import PolicyLoader, load_policy
     from picoclaw.security.policy import EFFECTS, Policy, VerdictRow
-    from picoclaw.security.policy_file import PolicyLoader, load_policy
 
     config = load_config()
     file = config.home / "policy.toml"

@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
-from picoclaw.store.database import Database
 from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.tools.registry import Toolset
 
 if TYPE_CHECKING:
     from picoclaw.store.approvals import Approval, Approvals
+    from picoclaw.stores import Stores
 
 MAX_QUESTION_CHARS = 60_000
 """Characters; a chat takes them in some fifteen messages."""
@@ -51,17 +51,6 @@ class ApprovalOutcome(NamedTuple):
     made: Approval | None = None
 
 
-class ApprovalStores(Protocol):
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def approvals(self) -> Approvals: ...
-
-    def settle(self, session: str) -> None:
-        """Mark the acts outside of a turn as done."""
-
-
 @dataclass
 class ApprovalManager:
     """Takes a call from the question to its outcome.
@@ -70,7 +59,7 @@ class ApprovalManager:
     queued, answered or run, so that channels can show it. `note` is the guard's audit log.
     """
 
-    stores: ApprovalStores
+    stores: Stores
     toolset: Callable[[], Toolset]
     policy: Callable[[], Policy]
     now: Callable[[], datetime]
@@ -137,8 +126,9 @@ class ApprovalManager:
         if not is_owner(said.origin):
             return ApprovalOutcome("Only the owner can answer that, in person.", good=False)
         asked = self.approvals.question(said.number) if said.whole or said.nonce is not None else None
+        stop = stop or Stop()
         if asked is None or not asked.several:
-            return self._answer_one(said, stop or Stop())
+            return self._answer_one(said, stop)
         if said.nonce not in {None, asked.nonce}:
             return ApprovalOutcome(
                 f"Nothing was done: there is no question number {said.number} with that button.", good=False
@@ -148,12 +138,8 @@ class ApprovalManager:
             return ApprovalOutcome("Nothing was done: all of that was answered already.", good=False)
         if said.yes:
             self.approvals.renew(asked.listed)
-        return self._answer_all(waiting, said, stop or Stop())
-
-    def _answer_all(self, waiting: Sequence[Approval], said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
-        """Answer several calls one by one; after a failure or a stop the remaining ones keep waiting."""
         outcomes: list[ApprovalOutcome] = []
-        for one in waiting:
+        for one in waiting:  # after a failure or a stop the remaining ones keep waiting
             outcomes.append(self._answer_one(said._replace(number=one.number, nonce=one.nonce), stop))
             if stop or not outcomes[-1].good:
                 break

@@ -81,7 +81,6 @@ class AuditLog:
             self.write(act, **more)
 
     def head(self) -> AuditHead | None:
-        """The last record, None if there is none."""
         found = _read_mark(self._home)
         return found[0] if found else None
 

@@ -1,13 +1,36 @@
 """Decides on each call: allow, ask a person, or refuse. Nothing that a model says changes that."""
 
-import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from __future__ import annotations
 
-from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, Denied, Pending
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from picoclaw.config.files import read_toml
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError, Denied, Pending, StoreError
 from picoclaw.messages import Caller, is_owner
-from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide, join_questions
+from picoclaw.records import dataclass, field, replace
+from picoclaw.security.policy import (
+    CallRequest,
+    Decision,
+    Effect,
+    ParsedPolicy,
+    Policy,
+    Verdict,
+    VerdictRow,
+    compute_digest,
+    decide,
+    join_questions,
+    parse_policy,
+    pick_stricter,
+    tighten_policy,
+)
 from picoclaw.text import pattern
+
+if TYPE_CHECKING:
+    from picoclaw.store.approvals import Approvals
 
 # Besides what Unicode calls not printable: fillers, and marks that change nothing that is seen.
 _INVISIBLE_FILLERS = pattern(
@@ -117,3 +140,95 @@ def _name_char(char: str) -> str:
 def format_ascii(asked: CallRequest, more: dict[str, Any]) -> str:
     """Show a call in ASCII, so that nothing in it can hide."""
     return f"{asked.call.name} {json.dumps(asked.call.arguments | more, ensure_ascii=True)}".replace("\x7f", "\\u007f")
+
+
+# The policy in force: policy.toml as it is now, what was allowed for good, and the settings that affect both.
+
+
+@dataclass
+class PolicyLoader:
+    """Gives the current policy.
+
+    `approvals()` opens the store of standing approvals, `exec_` is the setting of that name; `rehearses()` allows
+    everything on a simulated board.
+    """
+
+    file: Path
+    approvals: Callable[[], Approvals]
+    exec_: str = "allow"
+    rehearses: Callable[[], bool] = lambda: False
+    _problem: str = ""
+    _seen: tuple[int, ...] | None = None
+    _written: Policy = field(default_factory=Policy)
+
+    def problem(self) -> str:
+        """What is wrong with policy.toml, '' for nothing."""
+        self.policy()
+        return self._problem
+
+    def policy(self) -> Policy:
+        """The rules; the file is read again when it has changed. Raises nothing."""
+        seen: tuple[int, ...] = ()
+        with suppress(OSError):
+            now = self.file.stat()
+            seen = now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
+        if seen != self._seen:
+            found = load_policy(self.file)
+            self._seen, self._written = seen, found.policy
+            self._problem = _format_problems(self.file, found.problems)
+        effects: dict[Effect, Mapping[str, Verdict]] = dict(self._written.effects)
+        tools: dict[str, Mapping[str, Verdict]] = dict(self._written.tools)
+        if self.exec_ == "ask":
+            tools["exec"], effects["exec"] = (
+                {
+                    column: pick_stricter(self._written.verdict("exec", tool, column)[0], "ask")
+                    for column in VerdictRow._fields
+                }
+                for tool in ("exec", "")
+            )
+        if self.rehearses():
+            effects["actuate"] = dict.fromkeys(VerdictRow._fields, "allow")
+        return replace(self._written, effects=effects, tools=tools, always=_StandingApprovals(self.approvals))
+
+
+def load_policy(file: Path) -> ParsedPolicy:
+    """Read policy.toml; with one that cannot be read, everything that changes something is asked about."""
+    try:
+        found = parse_policy(read_toml(file))
+    except ConfigError as error:
+        return ParsedPolicy(tighten_policy(Policy()), (str(error),))
+    with suppress(OSError):
+        if (mode := file.stat().st_mode) & 0o022:
+            others = f"others may write it (mode {mode & 0o777:04o}): chmod 600 {file}"
+            return ParsedPolicy(tighten_policy(found.policy), (*found.problems, others))
+    return found
+
+
+def _format_problems(file: Path, problems: tuple[str, ...]) -> str:
+    if not problems:
+        return ""
+    first = problems[0] if str(file) in problems[0] else f"{file}: {problems[0]}"
+    more = f" (and {len(problems) - 1} more: see `picoclaw policy`)" if len(problems) > 1 else ""
+    return f"{first}{more}; until it is corrected, everything that changes something is asked about"
+
+
+class _StandingApprovals(Mapping[str, int]):
+    """The standing approvals, looked up when needed; none while the disk fails."""
+
+    def __init__(self, approvals: Callable[[], Approvals]) -> None:
+        self._approvals = approvals
+
+    def _rules(self) -> dict[str, int]:
+        try:
+            return {rule.digest: rule.number for rule in self._approvals().always()}
+        except StoreError:
+            return {}
+
+    def __getitem__(self, exact: str) -> int:
+        return self._rules()[exact]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules())
+
+    def __len__(self) -> int:
+        return len(self._rules())

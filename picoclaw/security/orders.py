@@ -207,9 +207,8 @@ def is_stated_fact(text: str, caller: Caller) -> bool:
 
 def is_ordered_task(text: str, caller: Caller) -> bool:
     """Whether the owner's newest message orders to note this as a task."""
-    return any(
-        not _has_condition(words) for words in _remove_words(_split_words(text), _find_dictated(caller, _TASK_WORDS))
-    )
+    found = _remove_words(_split_words(text), _find_dictated(caller, _TASK_WORDS))
+    return any(not _has_condition(words) for words in found)
 
 
 def is_ordered_reminder(text: str, when: "JobTime", caller: Caller) -> bool:
@@ -245,11 +244,8 @@ def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
     text, repeats = " ".join(told), not _REPEAT_WORDS.isdisjoint(told)
     if when.tz or repeats != bool(when.every_seconds or when.cron_expr):
         return False
-    days = [
-        word
-        for word in told
-        if word in _DAY_WORDS or _DATE.fullmatch(word) or word.removesuffix("s") in times.CRON_WEEKDAYS
-    ]
+    weekdays = times.CRON_WEEKDAYS
+    days = [word for word in told if word in _DAY_WORDS or _DATE.fullmatch(word) or word.removesuffix("s") in weekdays]
     clocks = [found for found in _CLOCK.finditer(text) if found[3] or found[1] or found[4]]
     if len(days) > 1 or len(clocks) > 1:
         return False
@@ -263,7 +259,7 @@ def is_same_time(words: Iterable[str], when: "JobTime", now: datetime) -> bool:
         if when.cron_expr:
             at = _DAILY_CRON.fullmatch(when.cron_expr)
             due = at and times.parse_moment(f"{int(at[2])}:{int(at[1]):02}", now)
-            on = times.CRON_WEEKDAYS[int(at[3]) % 7] if at and at[3] != "*" else ""
+            on = weekdays[int(at[3]) % 7] if at and at[3] != "*" else ""
             same = due and (not clock or times.parse_moment(clock, now) == due)
             return bool(same and day.removesuffix("s") == on)
         due = times.parse_moment(when.at, now)
@@ -279,29 +275,12 @@ def _sum_durations(text: str) -> float:
     )
 
 
-_REMOVE_ORDERS = (
-    "remove _",
-    "delete _",
-    "cancel _",
-    "drop _",
-    "forget _",
-    "clear _",
-    "lösche _",
-    "entferne _",
-    "streiche _",
+_REMOVE_ORDERS = tuple(
+    f"{verb} _" for verb in ("remove", "delete", "cancel", "drop", "forget", "clear", "lösche", "entferne", "streiche")
 )
-_MOVE_ORDERS = (
-    "change _",
-    "move _",
-    "set _",
-    "update _",
-    "edit _",
-    "postpone _",
-    "delay _",
-    "snooze _",
-    "reschedule _",
+_MOVE_ORDERS = tuple(
+    f"{verb} _" for verb in ("change", "move", "set", "update", "edit", "postpone", "delay", "snooze", "reschedule")
 )
-_DONE_ORDERS = ("complete _", "finish _", "close _", "tick _ off", "tick off _", "check _ off", "check off _")
 _ORDERS = {
     "remove": _REMOVE_ORDERS,
     "disable": ("disable _", "pause _", "turn off _", "turn _ off", "switch off _", "switch _ off"),
@@ -312,13 +291,8 @@ _ORDERS = {
     "move": _MOVE_ORDERS,
     "snooze": _MOVE_ORDERS,
     "complete": (
-        *_DONE_ORDERS,
-        "mark _ as done",
-        "mark _ done",
-        "_ is done",
-        "_ are done",
-        "_ is finished",
-        "_ ist erledigt",
+        *("complete _", "finish _", "close _", "tick _ off", "tick off _", "check _ off", "check off _"),
+        *("mark _ as done", "mark _ done", "_ is done", "_ are done", "_ is finished", "_ ist erledigt"),
     ),
 }
 """How a person orders that something is done to an item, `_`."""
@@ -406,10 +380,8 @@ _FILE_KIND_WORDS = _split_word_set(
 _ARTICLES = _split_word_set(
     "the a an my new empty and bitte und die der das den dem ein eine einen meine meinen neuen leeren"
 )
-_FOLDER, _FILE = (
-    _split_word_set("folder folders directory directories ordner verzeichnis"),
-    _split_word_set("file files datei"),
-)
+_FOLDER = _split_word_set("folder folders directory directories ordner verzeichnis")
+_FILE = _split_word_set("file files datei")
 _INTO_WORDS = _split_word_set("to into in as nach")
 
 
@@ -435,15 +407,11 @@ _COMMAND_WORDINGS = {
 }
 _RUN_VERBS = frozenset({"run", "execute"})
 _TRANSFER_VERBS = frozenset({"mv", "cp", *_COMMAND_WORDINGS["mv"].verbs, *_COMMAND_WORDINGS["cp"].verbs})
-_CHANGE_VERBS = frozenset(
-    verb.split()[0]
-    for verb in (
-        *_COMMAND_WORDINGS,
-        *_RUN_VERBS,
-        *(v for one in _COMMAND_WORDINGS.values() for v in one.verbs),
-        *(v for o in _ORDERS.values() for v in o),
-    )
-) - {"_"}
+_CHANGE_VERBS = {*_COMMAND_WORDINGS, *_RUN_VERBS} | {
+    order.split()[0]
+    for orders in (*_ORDERS.values(), *(one.verbs for one in _COMMAND_WORDINGS.values()))
+    for order in orders
+} - {"_"}
 _ORDER_VERBS = _READ_VERBS | _TELL_VERBS | _CHANGE_VERBS | _NOTE_VERBS | _REMIND_VERBS | _TASK_WORDS
 _MAX_COMMAND_WORDS = 64
 
@@ -503,13 +471,8 @@ def _is_described_command(argv: Sequence[str], tokens: Sequence[str]) -> bool:
         return False
     if spoken.endings:
         begin = next((at for at, word in enumerate(names) if word in {"on", "with"}), len(names))
-        scripts = names[:begin]
-        return (
-            scripts == given[:1]
-            and given[0].endswith(spoken.endings)
-            and names[begin + 1 :] == given[1:]
-            and not options
-        )
+        is_script = names[:begin] == given[:1] and given[0].endswith(spoken.endings)
+        return is_script and names[begin + 1 :] == given[1:] and not options
     if program in {"mv", "cp"}:
         into = next((at for at, word in enumerate(names) if word in _INTO_WORDS), len(names))
         sources, target = names[:into], " ".join(names[into + 1 :])

@@ -5,7 +5,7 @@ may do then is the stricter of two rules.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, get_args
 
 from picoclaw.messages import Origin, ToolCall
 from picoclaw.records import NamedTuple, dataclass, field
@@ -123,13 +123,6 @@ class Policy:
             return found, f"tools.{tool}.{column}"
         found = self.effects.get(effect, {}).get(column)
         return found or DEFAULTS[effect]._asdict()[column], f"{effect}.{column}"
-
-
-def override_effects(*effects: Mapping[Effect, Verdict]) -> Policy:
-    """A policy that gives some effects another verdict, whoever asks."""
-    return Policy(
-        {name: dict.fromkeys(VerdictRow._fields, verdict) for one in effects for name, verdict in one.items()}
-    )
 
 
 def decide(
@@ -260,12 +253,8 @@ def _parse_row(given: Any, where: str, problems: list[str]) -> Mapping[str, Verd
     for column, verdict in given.items():
         if column not in VerdictRow._fields:
             problems.append(f"{where}: there is no {column!r}{find_nearest(column, dict.fromkeys(VerdictRow._fields))}")
-        elif _is_verdict(verdict):
-            row[column] = verdict
+        elif known := [one for one in VERDICTS if one == verdict]:
+            row[column] = known[0]
         else:
             problems.append(f"{where}.{column} must be allow, ask or refuse, not {verdict!r}")
     return row
-
-
-def _is_verdict(given: Any) -> TypeGuard[Verdict]:
-    return isinstance(given, str) and given in VERDICTS

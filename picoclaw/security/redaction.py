@@ -7,26 +7,14 @@ UUIDs and register dumps are not masked. A text without a hint of a format is no
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from picoclaw.messages import Event, Text
-from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 MASK = "[secret]"
 MIN_SECRET_CHARS = 8
 """Characters; what a server without keys is given, such as "none", is no secret and a common word."""
-
-
-class _SecretFormat(NamedTuple):
-    """A format of secrets; every text that has one contains one of the `hints`, in lower case.
-
-    The group `kept` is not masked; a group `value` that is a placeholder is no secret.
-    """
-
-    hints: tuple[str, ...]
-    pattern: str
 
 
 # Beginnings that vendors have chosen so that their keys can be found.
@@ -50,22 +38,8 @@ _SECRET_PATTERNS = (
     r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
 )
 _SECRET_PREFIXES = (
-    *(
-        "sk-",
-        "k_live_",
-        "k_test_",
-        "gh",
-        "github_pat_",
-        "glpat-",
-        "hf_",
-        "npm_",
-        "pypi-",
-        "aiza",
-        "ya29.",
-        "xox",
-        "xapp-",
-    ),
-    *("akia", "asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj"),
+    *("sk-", "k_live_", "k_test_", "gh", "github_pat_", "glpat-", "hf_", "npm_", "pypi-", "aiza", "ya29.", "xox"),
+    *("xapp-", "akia", "asia", "gsk_", "dop_v1", "tskey", "nvapi", "pplx", "tvly", "xai", "r8_", "sg.", "eyj"),
 )
 
 _LABEL_PATTERN = (
@@ -74,32 +48,32 @@ _LABEL_PATTERN = (
 )
 _VALUE = r"""(?:"(?P<quoted>[^"\n]{4,200})"|'(?P<single>[^'\n]{4,200})'|(?P<bare>[^\s"'`,;&<>(){}\[\]|]{4,200}))"""
 
-_SECRET_FORMATS = (
-    _SecretFormat(_SECRET_PREFIXES, rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_SECRET_PATTERNS)})"),
-    _SecretFormat((":aa",), r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
-    _SecretFormat(
-        ("private key",),
+_SECRET_FORMATS: Mapping[tuple[str, ...], re.Pattern[str]] = {
+    _SECRET_PREFIXES: pattern(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(_SECRET_PATTERNS)})"),
+    (":aa",): pattern(r"(?<![0-9])\d{6,12}:AA[\w-]{30,}"),
+    ("private key",): pattern(
         r"(?P<kept>-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)"
         # In a lookahead, because what it has found is not gone through again in every other way.
         r"(?=(?P<headers>(?:\\[nr]|\s|[A-Za-z-]{1,20}: (?:(?!-----BEGIN)[^\n\\]){1,80})*))(?P=headers)"
         r"(?:[A-Za-z0-9+/=]{16,}(?:\\[nr]|\s)*)+"
         r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?",
     ),
-    _SecretFormat(("bearer",), r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
-    _SecretFormat(
-        ("basic ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"
+    ("bearer",): pattern(r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
+    ("basic ",): pattern(r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"),
+    ("token ",): pattern(r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?token ))(?P<value>[\w.~+/=-]{8,})"),
+    ("--pass",): pattern(r"(?P<kept>--pass(?:word|wd)?[ =])(?P<value>[^\s\"'$<-][^\s\"'<>]{3,})"),
+    ("curl ",): pattern(
+        r"(?P<kept>\bcurl\b[^\n|;]{0,200}? (?:-u|--user)[ =][^\s:\"']{1,64}:)(?P<value>[^\s\"'$<]{4,})"
     ),
-    _SecretFormat(("token ",), r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?token ))(?P<value>[\w.~+/=-]{8,})"),
-    _SecretFormat(("--pass",), r"(?P<kept>--pass(?:word|wd)?[ =])(?P<value>[^\s\"'$<-][^\s\"'<>]{3,})"),
-    _SecretFormat(
-        ("curl ",), r"(?P<kept>\bcurl\b[^\n|;]{0,200}? (?:-u|--user)[ =][^\s:\"']{1,64}:)(?P<value>[^\s\"'$<]{4,})"
-    ),
-    _SecretFormat(("://",), r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
-    _SecretFormat(
-        ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"),
+    ("://",): pattern(r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
+    ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"): pattern(
         rf"(?P<kept>(?i:(?P<name>{_LABEL_PATTERN}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
     ),
-)
+}
+"""Formats of secrets by their hints: every text that has one contains one of these, in lower case.
+
+The group `kept` is not masked; a group `value` that is a placeholder is no secret.
+"""
 
 _PLACEHOLDER = pattern(
     r"[\W_]*|\[?secret\]?|[x*.•_-]+|.*(?:\$|%\w+%|\{|<|\.\.\.|…).*|(?i:.*\b(?:your|my|the|an?|example|changeme|dummy|"
@@ -128,9 +102,9 @@ class Redactor:
         for secret in self._known:
             text = text.replace(secret, MASK)
         small = text.lower()
-        for number, rule in enumerate(_SECRET_FORMATS):
-            if any(hint in small for hint in rule.hints):
-                text = _compile_format(number).sub(_mask_match, text)
+        for hints, form in _SECRET_FORMATS.items():
+            if any(hint in small for hint in hints):
+                text = form.sub(_mask_match, text)
         return text
 
     def redact_message(self, text: str) -> str:
@@ -159,11 +133,6 @@ def _list_encodings(secret: str) -> Iterable[str]:
     yield from (secret, secret.replace(":", "%3A"), data.hex(), b2a_base64(data, newline=False).decode().rstrip("="))
 
 
-@cache
-def _compile_format(number: int) -> re.Pattern[str]:
-    return re.compile(_SECRET_FORMATS[number].pattern)
-
-
 def _mask_match(found: re.Match[str]) -> str:
     groups = found.groupdict()
     kept = groups.get("kept") or ""
@@ -182,22 +151,16 @@ def _mask_assignment(found: re.Match[str]) -> str:
     phrase = " " in value and not (password and "=" in found["kept"])  # `password: "at least 8 letters"`
     if phrase or _PLACEHOLDER.fullmatch(value) or _CODE.fullmatch(value):
         return found[0]
-    if bare is None:
-        secret = password or bool(_LETTERS_AND_DIGITS.fullmatch(value)) or len(value) >= 2 * MIN_SECRET_CHARS
-    else:
-        secret = bool(_LETTERS_AND_DIGITS.fullmatch(value)) or (
-            password and _is_whole(found) and bool(_WORD.fullmatch(value))
-        )
-    if not secret:
-        return found[0]
+    if not _LETTERS_AND_DIGITS.fullmatch(value):
+        if bare is None:
+            secret = password or len(value) >= 2 * MIN_SECRET_CHARS
+        else:  # a plain word only as the rest of its line, as in a settings file, not as a part of a sentence
+            ends_line = found.string[found.end() : found.end() + 1] in {"", "\n", "\r"} and "=" in found["kept"]
+            secret = password and ends_line and bool(_WORD.fullmatch(value))
+        if not secret:
+            return found[0]
     mark = '"' if quoted else "'" if single else ""
     return f"{found['kept']}{mark}{MASK}{mark}"
-
-
-def _is_whole(found: re.Match[str]) -> bool:
-    """Whether a plain word is the rest of its line, as in a settings file, and not part of a sentence."""
-    rest = found.string[found.end() : found.end() + 1]
-    return rest in {"", "\n", "\r"} and "=" in found["kept"]
 
 
 # Keeps the key out of everything that people see and that is kept, whatever a server sends back.
@@ -226,7 +189,6 @@ class StreamMask:
             yield Text(shown)
 
     def flush(self) -> Iterator[Event]:
-        """Give what is held back."""
         held, self._held = self._held, ""
         if held:
             yield Text(MASK if len(held) >= MIN_SECRET_CHARS else held)

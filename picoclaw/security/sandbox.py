@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from picoclaw.errors import HardwareError, ToolError
 from picoclaw.records import NamedTuple
@@ -280,10 +280,6 @@ class SandboxCommand(NamedTuple):
     network: bool = False
 
 
-def _list_no_paths() -> Iterable[Path]:
-    return ()
-
-
 class SandboxLayout(NamedTuple):
     """What a sandbox is built from: picoclaw's home, of which only the workspace is visible, and further folders.
 
@@ -295,7 +291,7 @@ class SandboxLayout(NamedTuple):
     workspace: Path
     owner: Path
     folders: tuple[Path, ...] = ()
-    kept: Callable[[], Iterable[Path]] = _list_no_paths
+    kept: Callable[[], Iterable[Path]] = lambda: ()
 
     def is_writable(self, path: Path) -> bool:
         """Whether a resolved path lies where a command may be given the right to write."""
@@ -340,11 +336,6 @@ class SandboxLayout(NamedTuple):
         return (own,) if len(own.parts) > 2 and own.parts[1] not in {"usr", "etc", "tmp"} else ()
 
 
-def list_socket_families(command: SandboxCommand) -> tuple[int, ...]:
-    """Socket families a command may use; UNIX sockets, which reach other programs, only with a network."""
-    return (INET, INET6, NETLINK, UNIX) if command.network else (INET, INET6, NETLINK)
-
-
 def build_environment(ours: Mapping[str, str], names: Sequence[str] = ()) -> dict[str, str]:
     """The environment of commands: locale and time zone of ours, and the variables that are named."""
     given = {name: ours[name] for name in names if ours.get(name)}
@@ -385,8 +376,14 @@ def _build_mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen:
     workspace, (*hidden, home) = str(layout.workspace.resolve()), layout.list_hidden()
     yield from ("--ro-bind", "/", "/", "--dev", "/dev")
     yield from ("--ro-bind", "/proc", "/proc") if seen.processes else ("--proc", "/proc", "--remount-ro", "/proc")
-    yield from _build_empty_mounts(hidden)
-    for path in (*_VISIBLE_RUN_PATHS, *(_list_resolver_paths() if command.network else ())):
+    for path in (*(path for path in _TEMPORARY_FOLDERS if not Path(path).is_symlink()), *hidden):
+        yield from ("--size", str(_TMPFS_BYTES), "--tmpfs", path)
+    for path in (*_ROOT_ONLY_PATHS, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key"))):
+        if os.access(path, os.R_OK) and os.path.isfile(path):  # noqa: PTH113 - or a link
+            yield from ("--ro-bind", "/dev/null", path)
+    resolver = os.path.realpath("/etc/resolv.conf")
+    sockets = (resolver, *_NETWORK_SOCKETS) if resolver.startswith("/run/") else _NETWORK_SOCKETS
+    for path in (*_VISIBLE_RUN_PATHS, *(sockets if command.network else ())):
         yield from ("--ro-bind-try", path, path)
     for folder in layout.folders:
         yield from ("--bind-try" if command.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
@@ -394,37 +391,15 @@ def _build_mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen:
     yield from ("--bind" if command.write else "--ro-bind", workspace, workspace)
     for page in layout.list_read_only():
         yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
-    for path in (*_drop_reopened(hidden, layout.folders), home):
-        yield from ("--remount-ro", path)
+    reopened = [folder.resolve() for folder in layout.folders if folder.resolve() != Path("/")]
+    for path in (*hidden, home):
+        if path == home or not any(Path(path).is_relative_to(folder) for folder in reopened):
+            yield from ("--remount-ro", path)
     for name in _CLIENT_SETTINGS if command.network else ():
         yield from ("--ro-bind-try", str(layout.owner / name), f"{SANDBOX_HOME}/{name}")
     for device in seen.devices:
         yield from ("--dev-bind-try", device, device)
     yield from ("--remount-ro", "/dev")
-
-
-def _drop_reopened(hidden: Iterable[str], folders: Iterable[Path]) -> list[str]:
-    """Leave out hidden folders that the owner has opened again as a whole."""
-    opened = [folder.resolve() for folder in folders if folder.resolve() != Path("/")]
-    return [path for path in hidden if not any(Path(path).is_relative_to(folder) for folder in opened)]
-
-
-def _build_empty_mounts(hidden: Iterable[str]) -> Iterator[str]:
-    for path in (*(path for path in _TEMPORARY_FOLDERS if not Path(path).is_symlink()), *hidden):
-        yield from ("--size", str(_TMPFS_BYTES), "--tmpfs", path)
-    for path in _list_secret_files():
-        yield from ("--ro-bind", "/dev/null", path)
-
-
-def _list_secret_files() -> list[str]:
-    """Files only root may read, as far as we can read them."""
-    named = (*_ROOT_ONLY_PATHS, *(str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key")))
-    return [path for path in named if os.access(path, os.R_OK) and os.path.isfile(path)]  # noqa: PTH113 - or a link
-
-
-def _list_resolver_paths() -> tuple[str, ...]:
-    found = os.path.realpath("/etc/resolv.conf")
-    return (found, *_NETWORK_SOCKETS) if found.startswith("/run/") else _NETWORK_SOCKETS
 
 
 def _build_limit_arguments(seconds: float) -> list[str]:
@@ -464,7 +439,17 @@ def hold_placeholders(pages: Iterable[Path]) -> list[Path]:
 def release_placeholders(held: Iterable[Path]) -> None:
     """Remove placeholders no command needs any more, unless something was put there meanwhile."""
     for page in held:
-        _drop_placeholder(page)
+        with _placeholder_lock:
+            _placeholders[page][1] -= 1
+            if _placeholders[page][1]:
+                continue
+            made, _ = _placeholders.pop(page)
+            with suppress(OSError):
+                found = page.lstat()
+                if not page.suffix:
+                    page.rmdir()
+                elif found.st_ino == made and not found.st_size:
+                    page.unlink()
 
 
 def _make_placeholder(page: Path) -> bool:
@@ -487,20 +472,6 @@ def _make_placeholder(page: Path) -> bool:
             return False
         _placeholders[page] = [page.lstat().st_ino, 1]
         return True
-
-
-def _drop_placeholder(page: Path) -> None:
-    with _placeholder_lock:
-        _placeholders[page][1] -= 1
-        if _placeholders[page][1]:
-            return
-        made, _ = _placeholders.pop(page)
-        with suppress(OSError):
-            found = page.lstat()
-            if not page.suffix:
-                page.rmdir()
-            elif found.st_ino == made and not found.st_size:
-                page.unlink()
 
 
 # Starts a command in its sandbox, as a child or by the sandbox service, collects its output, and ends it.
@@ -547,18 +518,8 @@ class CommandOutput:
         return whole if not whole or whole.endswith("\n") else whole + "\n"
 
 
-class _SandboxProcess(Protocol):
-    """A started bwrap; `ended` is a descriptor that is readable once it has ended."""
-
-    ended: int
-
-    def kill(self) -> None: ...
-
-    def reap(self) -> int: ...
-
-
 class _ChildProcess:
-    """A child process; `held` is our end of its lifeline."""
+    """A bwrap that is our child; `ended` is readable once it has ended, `held` is our end of its lifeline."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", held: int) -> None:
         self._process, self._held = process, held
@@ -575,7 +536,7 @@ class _ChildProcess:
 
 
 class _ServiceProcess:
-    """A process of the sandbox service; closing the connection ends it."""
+    """A bwrap of the sandbox service; closing the connection ends it."""
 
     def __init__(self, connection: "socket.socket") -> None:
         self._connection = connection
@@ -595,7 +556,7 @@ class _ServiceProcess:
 class RunningCommand:
     """A started command. Its methods are for one thread, except `kill` and `close_stdin`."""
 
-    def __init__(self, process: _SandboxProcess, pipe: int, feed: int, held: list[Path]) -> None:
+    def __init__(self, process: _ChildProcess | _ServiceProcess, pipe: int, feed: int, held: list[Path]) -> None:
         """`pipe` delivers its output, `feed` is its input (-1 for none); `held` placeholders end with it."""
         self._sandbox, self._pipe, self.stdin, self._held = process, pipe, feed, held
         self.output, self.exit_code, self._lock = CommandOutput(), 0, threading.Lock()
@@ -711,10 +672,12 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _start_process(
     command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int]
-) -> _SandboxProcess:
+) -> _ChildProcess | _ServiceProcess:
     filter_ = os.memfd_create("filter")
     try:
-        program = build_seccomp_filter(list_socket_families(command))
+        # UNIX sockets, which reach other programs, only with a network
+        families = (INET, INET6, NETLINK, UNIX) if command.network else (INET, INET6, NETLINK)
+        program = build_seccomp_filter(families)
         _write_all(filter_, program)
         if socket_path := find_service_socket(os.environ):
             words = build_bwrap_arguments(command, layout, variables, filter_fd=FILTER_FD if program else 0)
@@ -735,29 +698,26 @@ def _start_child(
 
     Each command has its own, so that it can only cut itself off.
     """
+    import subprocess
+
     line, held = os.pipe2(os.O_CLOEXEC)
     try:
         words = build_bwrap_arguments(command, layout, variables, filter_fd=filter_, lifeline=line)
-        return _ChildProcess(_spawn_bwrap(words, streams, (filter_, line) if filter_ else (line,)), held)
+        process = subprocess.Popen(
+            ["choom", "-n", "1000", "--", *words],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[1],
+            pass_fds=(filter_, line) if filter_ else (line,),
+            start_new_session=True,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+        )
+        return _ChildProcess(process, held)
     except BaseException:
         os.close(held)
         raise
     finally:
         os.close(line)
-
-
-def _spawn_bwrap(words: list[str], streams: tuple[int, int], more: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-    import subprocess
-
-    return subprocess.Popen(
-        ["choom", "-n", "1000", "--", *words],
-        stdin=streams[0],
-        stdout=streams[1],
-        stderr=streams[1],
-        pass_fds=more,
-        start_new_session=True,
-        env={"PATH": os.environ.get("PATH", os.defpath)},
-    )
 
 
 def _start_by_service(socket_path: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
