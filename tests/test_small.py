@@ -1,20 +1,31 @@
 """The small profile at its doors: a message, what the server is sent, what is called, what is answered."""
 
 import json
+import time
 from contextlib import closing
 from datetime import timedelta
 from fnmatch import fnmatch
 
 import pytest
 
-from picoclaw.agent.small import _VERBS, build_schema, calculate, judge, make_arguments, parse_answer, select_verbs
+from picoclaw.agent.small import (
+    _VERBS,
+    SmallProvider,
+    build_schema,
+    calculate,
+    judge,
+    make_arguments,
+    parse_answer,
+    read_said,
+    select_verbs,
+)
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw import boards
 from picoclaw.hw.health import is_strained
-from picoclaw.messages import Inbound, ToolCall
-from picoclaw.providers.model import probe_model
+from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
+from picoclaw.providers.model import ModelProvider, probe_model
 from picoclaw.workspace import prepare_home
 from tests.model_server import ModelServer, call, reply, status
 
@@ -265,6 +276,48 @@ def test_two_requests_tell_which_profile_suits(script, name, suits, told):
 )
 def test_answers_are_read(text, given):
     assert parse_answer(text) == given
+
+
+def test_words_are_shown_as_they_come():
+    with ModelServer([say('The sea\nis "wide" and 🌊 blue.')]) as server:
+        config = ModelConfig(base_url=server.url, name="m")
+        with closing(ModelProvider(config)) as provider:
+            small = SmallProvider(provider, _Silent, {"small": "", "empty": "-", "promised": "", "unmeasured": ""})
+            request = Request("", (Message("user", "tell me about the sea"),), (), 100, time.monotonic() + 10)
+            pieces = [event.text for event in small.events(request) if isinstance(event, Text) and event.text]
+    assert "".join(pieces) == 'The sea\nis "wide" and 🌊 blue.'
+    assert len(pieces) > 1
+
+
+class _Silent:
+    """A matcher that understands nothing."""
+
+    name = "intents"
+
+    def understand(self, _):
+        return []
+
+    def match(self, *_):
+        return None
+
+    def list_opened(self, _):
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"do":"say","text":"hi th', "hi th"),
+        ('{"do": "say", "text": "a\\', "a"),
+        ('{"do":"say","text":"a\\u00', "a"),
+        ('{"do":"say","text":"a\\ud83c', "a"),
+        ('{"do":"say","text":"it is [insert', "it is "),
+        ('{"do":"note","text":"hi', ""),
+        ("plain words", ""),
+    ],
+)
+def test_only_whole_letters_of_words_are_shown(text, said):
+    assert read_said(text) == said
 
 
 @pytest.mark.parametrize(

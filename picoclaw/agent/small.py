@@ -102,6 +102,8 @@ _LOOKED_UP = pattern(
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
 _QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IGNORECASE)
+_SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
+_LETTERS_SO_FAR = pattern(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*')
 _BLANK = pattern(r"\[(?:insert|your|current)\b[^\]]*\]", re.IGNORECASE)
 """What a model writes where it knows nothing: [insert the date here]."""
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b", re.IGNORECASE)
@@ -212,7 +214,7 @@ class SmallProvider:
 
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
-        newest, usage = request.messages[-1], Usage()
+        newest, usage, shown = request.messages[-1], Usage(), ""
         if newest.role == "user":
             self._asked_model, self._told, self._known, self._path, self._distrusted = False, [], [], "", ""
             if calls := self._match_whole(request):
@@ -241,7 +243,10 @@ class SmallProvider:
             if found is None:
                 try:
                     for event in self._ask(request):
-                        if isinstance(event, End):
+                        if isinstance(event, Text):
+                            shown += event.text
+                            yield event
+                        elif isinstance(event, End):
                             usage += event.usage
                         elif isinstance(event, ToolCall):
                             call = event
@@ -257,7 +262,8 @@ class SmallProvider:
                 yield call
                 yield End("tool_calls", usage)
                 return
-        yield Text("\n".join(self._told) or self._prompts["empty"])
+        told = "\n".join(self._told) or self._prompts["empty"]
+        yield Text(told.removeprefix(shown.strip()))
         yield End("stop", usage)
 
     def build_request(self, request: Request, wish: str = "") -> Request:
@@ -383,11 +389,19 @@ class SmallProvider:
         """Ask the model about the wish: gives a call, or adds to what is told; the End has what it took."""
         asked = self.build_request(request, self._wish)
         self._asked_model = True
-        text = ""
+        text, shown, is_cut = "", "", False
+        streams = not (
+            self._told or self._todo or is_looked_up(self._wish, select_verbs(self._wish, self._offered(request)))
+        )
         for event in self._models.events(asked):
             if isinstance(event, Text):
                 text += event.text
+                said = read_said(text) if streams else ""
+                if len(said) > len(shown):
+                    yield Text(said[len(shown) :])
+                    shown = said
             elif isinstance(event, End | Notice):
+                is_cut = isinstance(event, End) and event.finish == "length"
                 yield event
         given = parse_answer(text)
         verb = str(given.pop("do", "say"))
@@ -395,6 +409,8 @@ class SmallProvider:
         if verb not in admitted:
             is_said = verb == "say" and not is_looked_up(self._wish, admitted)
             said = str(given.get("text", "")).strip() if is_said else ""
+            if said and is_cut:
+                said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
             self._told.append(
                 self._check_words(said, asked) if said and not _BLANK.search(said) else self._prompts["small_cannot"]
             )
@@ -507,9 +523,16 @@ def parse_answer(text: str) -> dict[str, Any]:
             given = None
         if isinstance(given, dict) and "do" in given:
             return given
-    cut = pattern(r'\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"', re.IGNORECASE).match(text.strip())
-    said = text.strip()[cut.end() :].replace("\\n", "\n").replace('\\"', '"') if cut else text.strip()
-    return {"do": "say", "text": said}
+    return {"do": "say", "text": read_said(text) or text.strip()}
+
+
+def read_said(text: str) -> str:
+    """The words of an answer that is still coming in, as far as they can be shown; '' for a verb."""
+    begin = _SAID.match(text)
+    found = begin and _LETTERS_SO_FAR.match(text, begin.end())
+    said = str(json.loads(f'"{found[0]}"', strict=False)).lstrip() if found else ""
+    # half of a pair, and what may be a blank that was not filled in, wait for what follows
+    return said.rstrip("".join(map(chr, range(0xD800, 0xDC00)))).partition("[")[0]
 
 
 def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any] | str:

@@ -102,6 +102,8 @@ def _format_messages(body: dict[str, Any]) -> Iterator[str]:
         text, calls = _parse_message(message)
         yield f"--- {message.get('role') or message['type']}\n{escape_unprintable(text)}"
         yield from (f"    calls {name} {escape_unprintable(arguments)}" for name, arguments in calls)
+    if schema := body.get("response_format", body.get("text")):
+        yield f"--- schema of the answer\n{json.dumps(schema, ensure_ascii=False)}"
     yield "--- tools"
     for definition in body.get("tools", []):
         yield json.dumps(definition.get("function", definition), ensure_ascii=False)

@@ -399,7 +399,7 @@ class TextCallParser:
         self._before = "\n"  # the character before what is held; "" after a thought
         self._held = ""
         self._thinking = ""  # how the thought ends that it is in
-        self._spoke = False
+        self._spoke = self._is_json = False
         self._pieces: list[str] = []  # from an opening on, everything
 
     def feed(self, text: str) -> str:
@@ -408,6 +408,9 @@ class TextCallParser:
             self._pieces.append(text)
             return ""
         self._held += text
+        if not (self._known or self._thinking) and (self._is_json or self._held.lstrip().startswith("{")):
+            self._is_json = True  # where no tool is offered, it is no call, but the answer that was asked for
+            return self._show(len(self._held))
         shown = ""
         while not self._in_thought():
             if not self._before:
