@@ -146,6 +146,24 @@ def test_a_promise_without_a_call_is_marked(chat):
     assert "nothing was noted" in turn.reply
 
 
+def test_what_no_word_of_the_message_bears_out_is_not_kept(chat):
+    turn, _ = chat([verb("note", text="humidity sensor broken")], "remember me fondly, old friend")
+    assert calls(turn) == []
+
+
+def test_a_yes_is_told_alone(chat):
+    script = [verb("add_line", path="a.txt", text="rice"), verb("forget_note", words="pot")]
+    turn, _ = chat(
+        script,
+        "note that the key is in the pot",
+        "put rice on a.txt",
+        "please forget all about that pot, erase it",
+        "/yes 1",
+    )
+    assert "rice" not in turn.reply
+    assert "deleted" in turn.reply.lower() or "forgot" in turn.reply.lower()
+
+
 def test_a_server_without_schemas_is_asked_without(chat):
     script = [status(400, "response_format is not supported"), say("Goethe wrote it.")]
     turn, bodies = chat(script, "who wrote Faust?")

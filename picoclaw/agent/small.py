@@ -194,10 +194,14 @@ class SmallProvider:
 
     def __init__(self, models: Provider, matcher: "Callable[[], IntentProvider]", prompts: Templates) -> None:
         self._models, self._make_matcher, self._prompts = models, matcher, prompts
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing of a turn: its wishes, what is told of those that are done, and the call that is open."""
         self._todo: list[str] = []
         self._told: list[str] = []
         self._known: list[str] = []
-        self._wish = self._verb = self._cancels = self._path = self._distrusted = ""
+        self._wish = self._verb = self._cancels = self._path = self._distrusted = self._open = ""
         self._asked_model = False
 
     @cached_property
@@ -216,19 +220,21 @@ class SmallProvider:
         """See Provider.events."""
         newest, usage, shown = request.messages[-1], Usage(), ""
         if newest.role == "user":
-            self._asked_model, self._told, self._known, self._path, self._distrusted = False, [], [], "", ""
+            self._begin()
             if calls := self._match_whole(request):
-                self._todo, self._wish, self._verb = [], "", ""
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
             self._todo = self._split(strip_context(newest.text), request)
         elif newest.role == "tool":
+            if newest.call_id != self._open:  # the matcher's, or one that the owner has said yes to meanwhile
+                self._begin()
             if not self._wish and not self._is_handed_over(request, newest.text):
                 yield from self._tell_matched(request)
                 return
             call = self._take_result(request) if self._wish else None
             if call:
+                self._open = call.id
                 yield call
                 yield End("tool_calls", Usage())
                 return
@@ -259,6 +265,7 @@ class SmallProvider:
                     yield from self._fall_back(request, error)
                     return
             if call:
+                self._open = call.id
                 yield call
                 yield End("tool_calls", usage)
                 return
@@ -317,7 +324,7 @@ class SmallProvider:
         """Whether what the matcher had called alone has failed to read, so that the model may find another way."""
         turn = split_turns(request.messages)[-1]
         calls, wish = list_calls(turn), strip_context(turn[0].text)
-        reads = bool(calls) and calls[-1][0].name in _READS
+        reads = bool(calls) and calls[-1][0].name in _READS and calls[-1][0].id.startswith("intent-")
         if (
             len(calls) != 1
             or not reads
@@ -426,6 +433,9 @@ class SmallProvider:
             self._told.append(made)
             return
         sources = asked.messages[-1].text
+        if _is_made_up(given, sources):
+            self._told.append(self._prompts["small_cannot"])
+            return
         values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
         if values:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
@@ -471,6 +481,12 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
     except (Unavailable, Refused):
         return False
     return True
+
+
+def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
+    """Whether what is to be kept has no word of the message, or of the result that it goes back to."""
+    wanted = set(list_query_terms(str(given.get("text", ""))))
+    return bool(wanted) and wanted.isdisjoint(list_terms(source))
 
 
 def _is_sure(wish: str, match: "IntentMatch") -> bool:
