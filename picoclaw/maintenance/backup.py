@@ -28,9 +28,7 @@ from picoclaw.files import explain_os_error, make_folder, open_file, read_file, 
 from picoclaw.maintenance import database_copy
 from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
 from picoclaw.records import NamedTuple
-from picoclaw.store import history_migrations
 from picoclaw.store.database import Database
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.text import pattern
 
 MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
@@ -106,7 +104,7 @@ def _copy_databases(home: Path) -> Iterator[dict[str, Path]]:
         folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home))
     try:
         with act_as_owner(home):
-            found = {name: folder / name for name in database_copy.DATABASE_NAMES if (home / name).exists()}
+            found = {name: folder / name for name in database_copy.DATABASE_MIGRATIONS if (home / name).exists()}
             for name, path in found.items():
                 database_copy.copy_database(home / name, path)
         yield found
@@ -212,11 +210,15 @@ def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
             kept = _unpack_archive(path, staged)
             if (home / SECRETS_FILE).is_file() and not (staged / SECRETS_FILE).exists():
                 write_atomic(staged / SECRETS_FILE, read_file(home / SECRETS_FILE))
-            _verify_databases(staged)
+            for name, migrations in database_copy.DATABASE_MIGRATIONS.items():
+                if (staged / name).exists():  # opening it also brings an older one up to this picoclaw
+                    Database(staged / name, migrations).close()
             for folder in (*(found for found in staged.rglob("*") if found.is_dir()), staged):
                 sync_folder(folder)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(staged, ignore_errors=True)
+            if isinstance(error, StoreError):
+                raise MaintenanceError(f"the backup cannot be used: {error}") from None
             raise
         return kept, _replace_home(staged, home)
 
@@ -307,11 +309,9 @@ def _parse_member_name(name: str, path: Path) -> str:
 
 
 def _extract_file(content: IO[bytes], target: Path | None, mode: int) -> str:
-    summed = hashlib.sha256()
     if target is None:
-        for data in _read_chunks(content):
-            summed.update(data)
-        return summed.hexdigest()
+        return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+    summed = hashlib.sha256()
     make_folder(target.parent)
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     with os.fdopen(handle, "wb") as file:
@@ -326,16 +326,6 @@ def _extract_file(content: IO[bytes], target: Path | None, mode: int) -> str:
 def _read_chunks(content: IO[bytes]) -> Iterator[bytes]:
     while data := content.read(_CHUNK_BYTES):
         yield data
-
-
-def _verify_databases(staged: Path) -> None:
-    """Open the databases, which also brings older ones up to this picoclaw."""
-    shapes = {"state.db": MIGRATIONS, history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS}
-    try:
-        for path in (staged / name for name in database_copy.DATABASE_NAMES if (staged / name).exists()):
-            Database(path, shapes[path.name]).close()
-    except StoreError as error:
-        raise MaintenanceError(f"the backup cannot be used: {error}") from None
 
 
 def _replace_home(staged: Path, home: Path) -> Path | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -20,7 +21,7 @@ from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError
 from picoclaw.files import DAMAGED_INFIX, explain_os_error
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.maintenance import repair
-from picoclaw.maintenance.database_copy import WAL_SUFFIXES
+from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS, WAL_SUFFIXES
 from picoclaw.memory import index
 from picoclaw.outputs import audit as outputs
 from picoclaw.security import audit, hash_chain
@@ -77,13 +78,13 @@ _MAX_SHOWN_FAULTS = 3
 
 def check_databases(home: Path) -> _Rows:
     """Look through the databases from the first page to the last."""
-    for name in repair.DATABASE_MIGRATIONS:
+    for name in DATABASE_MIGRATIONS:
         yield _check_database(home / name) if os.path.lexists(home / name) else note(name, "not created yet")
     copy = home / COPIES_FOLDER / "state.db"
     if not copy.exists():
         return
     try:
-        found = run_quick_check(copy, repair.DATABASE_MIGRATIONS[copy.name])
+        found = run_quick_check(copy, DATABASE_MIGRATIONS[copy.name])
     except StoreDamaged as error:
         found = str(error).partition(";")[0]
     except StoreError as error:  # a full disk, say: the copy may be whole, and nothing is taken away for that
@@ -99,7 +100,7 @@ def check_databases(home: Path) -> _Rows:
 def _check_database(path: Path) -> CheckResult:
     fix = partial(_repair_database_file, path)
     try:
-        run_quick_check(path, repair.DATABASE_MIGRATIONS[path.name])
+        run_quick_check(path, DATABASE_MIGRATIONS[path.name])
         with (
             translate_sqlite_errors(path),
             closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection,
@@ -125,8 +126,7 @@ def _repair_database_file(path: Path) -> Sequence[str]:
 
 
 def _delete_orphan_rows(path: Path) -> Sequence[str]:
-    migrations = repair.DATABASE_MIGRATIONS[path.name]
-    with closing(Database(path, migrations)) as database, database.transaction() as connection:
+    with closing(Database(path, DATABASE_MIGRATIONS[path.name])) as database, database.transaction() as connection:
         return [f"{delete_orphans(connection)} orphaned entries were deleted"]
 
 
@@ -162,15 +162,8 @@ def _recreate_index(path: Path) -> Sequence[str]:
 # Whether the files of a home can be read, by nobody else, and what a cut has left lying about.
 
 _PRIVATE_FILES = (
-    "secrets.toml",
-    "state.db",
-    "history.db",
-    "audit.log",
-    "audit.head",
-    "page_logins.json",
-    "memory.db",
-    "outputs.audit",
-    "last/state.db",
+    *("secrets.toml", "state.db", "history.db", "memory.db", "last/state.db"),
+    *("audit.log", "audit.head", "outputs.audit", "page_logins.json"),
 )
 _TEMPORARY_NAME = pattern(r"\.[^/]*\.(\d+)\.\d+(-wal|-shm|-journal)?|\.backup-.*")
 _MIN_LEFTOVER_AGE_S = 3600.0
@@ -265,36 +258,31 @@ def _delete_leftovers(left: Sequence[Path]) -> Sequence[str]:
 
 def _check_audit_logs(home: Path) -> _Rows:
     """Hold every record against the one before it. What was changed stays to be seen; a torn end is closed."""
-    for path in (home / audit.LOG_NAME, home / outputs.AUDIT_FILE):
-        if not path.exists():
+
+    def close_torn(write: Callable[[], object]) -> Sequence[str]:
+        write()
+        return ["the incomplete record is kept and marked as such"]
+
+    logs: tuple[tuple[str, Callable[[Path], tuple[Any, ...]], Callable[[], object]], ...] = (
+        (audit.LOG_NAME, audit.verify_audit, lambda: audit.AuditLog(home).write("check")),
+        (outputs.AUDIT_FILE, outputs.verify, lambda: outputs.write_record(home, "check")),
+    )
+    for name, verify, write in logs:
+        if not (home / name).exists():
             continue
         try:
-            if path.name == audit.LOG_NAME:
-                count, _, fault = audit.verify_audit(home)
-            else:
-                count, fault = outputs.verify(home)
-            is_torn = bool(fault) and hash_chain.read_regular_file(path)[-1:] not in {b"", b"\n"}
+            count, *_, fault = verify(home)
+            is_torn = bool(fault) and hash_chain.read_regular_file(home / name)[-1:] not in {b"", b"\n"}
         except OSError as error:
-            yield bad(path.name, f"cannot be read: {explain_os_error(error)}")
+            yield bad(name, f"cannot be read: {explain_os_error(error)}")
             continue
         if not fault:
-            yield good(path.name, hash_chain.describe_intact(count))
+            yield good(name, hash_chain.describe_intact(count))
         elif is_torn:
-            yield bad(
-                path.name,
-                "its last record is incomplete, as after a power cut",
-                repair=partial(_close_torn_record, path),
-            )
+            detail = "its last record is incomplete, as after a power cut"
+            yield bad(name, detail, repair=partial(close_torn, write))
         else:
-            yield bad(path.name, f"{fault}; it is not repaired; picoclaw audit shows it")
-
-
-def _close_torn_record(path: Path) -> Sequence[str]:
-    if path.name == audit.LOG_NAME:
-        audit.AuditLog(path.parent).write("check")
-    else:
-        outputs.write_record(path.parent, "check")
-    return ["the incomplete record is kept and marked as such"]
+            yield bad(name, f"{fault}; it is not repaired; picoclaw audit shows it")
 
 
 def _check_pending_work(home: Path) -> _Rows:

@@ -7,16 +7,23 @@ https://sqlite.org/walformat.html (a connection holds byte 128 of the -shm file 
 import fcntl
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import apsw
 
 from picoclaw.files import sync_folder
 from picoclaw.maintenance.install import MaintenanceError, translate_os_errors
-from picoclaw.store.database import SQLITE_ERROR_TEXTS, mark_suspect
+from picoclaw.store import history_migrations
+from picoclaw.store.database import SQLITE_ERROR_TEXTS, Migration, mark_suspect
+from picoclaw.store.migrations import MIGRATIONS
 
-DATABASE_NAMES = ("state.db", "history.db")
+DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
+    "state.db": MIGRATIONS,
+    history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS,
+}
+"""The databases of a home that are copied and repaired, and what has been done to their shape."""
+
 WAL_SUFFIXES = ("-wal", "-shm")
 _BUSY_MS = 10_000
 _DEAD_MAN_SWITCH = 128
@@ -84,7 +91,7 @@ def list_migrations(path: Path) -> list[str]:
 def list_home_users(home: Path) -> list[str]:
     """Name who uses a home just now: the holders of its locks, and the processes that have a database open."""
     return [who for name, who in _LOCK_HOLDERS.items() if _is_locked(home / name)] + [
-        f"process {pid} ({name})" for name in DATABASE_NAMES if (pid := find_opener(home / f"{name}-shm"))
+        f"process {pid} ({name})" for name in DATABASE_MIGRATIONS if (pid := find_opener(home / f"{name}-shm"))
     ]
 
 

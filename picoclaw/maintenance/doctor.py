@@ -49,16 +49,16 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
 from picoclaw.maintenance import service
+from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
 from picoclaw.maintenance.install import find_installation
+from picoclaw.maintenance.repair import read_small_file
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.outputs import config as outputs
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped, get_home
 from picoclaw.skills.library import SkillLibrary, list_home_tiers
-from picoclaw.store import history_migrations
 from picoclaw.store.database import run_quick_check
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.tools.exec import ExecTools
 from picoclaw.workspace import examine_workspace, find_outputs_file
 from picoclaw.workspace.pages import Prompts, get_owner_time
@@ -77,9 +77,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
         return
     yield good("settings", "config.toml, secrets and environment variables are valid")
     yield from _examine_database(config.home / "state.db", "the first chat creates it")
-    yield from _examine_database(
-        config.home / history_migrations.HISTORY_FILE, "`picoclaw run`, or an open chat, creates it"
-    )
+    yield from _examine_database(config.home / "history.db", "`picoclaw run`, or an open chat, creates it")
     yield from _examine_rules(config.home)
     yield from _examine_workspace(config)
     keys = config.api_key, config.embedding_key, config.telegram_token, *config.model_keys.values()
@@ -105,7 +103,6 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
 
 _ENVIRONMENT_FILES = ("/etc/default/picoclaw", "/etc/picoclaw/environment")
 _SECRET_LINE = re.compile(rb"^\s*(?:export\s+)?(\w*(?:KEY|TOKEN|PASSWORD)\w*)\s*=\s*\S", re.MULTILINE)
-_MAX_SCANNED_BYTES = 1_000_000
 _MIN_SECRET_LENGTH = 12  # shorter keys are placeholders such as "none", which a page may well contain
 
 
@@ -143,7 +140,7 @@ def find_leaked_secrets(
     for folder, folders, names in os.walk(workspace) if wanted else ():
         folders[:] = [name for name in folders if name != ".git"]
         for path in (Path(folder, name) for name in names):
-            content = _read_content(path)
+            content = read_small_file(path)
             if any(secret in content for secret in wanted):
                 fix = "remove it and create a new key: the model may have seen it"
                 yield bad("secrets", f"{path} holds a key of secrets.toml, and a model reads that folder", fix)
@@ -152,16 +149,8 @@ def find_leaked_secrets(
             open_to_all = path.stat().st_mode & 0o044
         except OSError:
             continue
-        if open_to_all and (found := _SECRET_LINE.search(_read_content(path))):
+        if open_to_all and (found := _SECRET_LINE.search(read_small_file(path))):
             yield bad("secrets", f"{path} can be read by others and sets {found[1].decode()}", f"chmod 600 {path}")
-
-
-def _read_content(path: Path) -> bytes:
-    """Read a regular file of up to a megabyte, nothing of what is larger or cannot be read."""
-    try:
-        return path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_SCANNED_BYTES else b""
-    except OSError:
-        return b""
 
 
 # What is kept in the home: the databases, rules, pages, skills, notes, and who finds notes by their meaning.
@@ -181,9 +170,8 @@ def _examine_database(path: Path, made: str) -> _Rows:
     if not os.path.lexists(path):
         yield note(path.name, f"not created yet; {made}")
         return
-    is_history = path.name == history_migrations.HISTORY_FILE
     try:
-        found = run_quick_check(path, history_migrations.HISTORY_MIGRATIONS if is_history else MIGRATIONS)
+        found = run_quick_check(path, DATABASE_MIGRATIONS[path.name])
     except StoreError as error:
         yield bad(path.name, str(error), "picoclaw check --repair, or picoclaw restore FILE")
         return
@@ -488,7 +476,6 @@ _BOARD_REMEDIES = {
 
 
 def examine_board(board: Board, config: Config) -> _Rows:
-    """Look at the board: how it is, its sensors, read once each, its buses and its outputs."""
     for row in health.check_health(board, get_owner_time(config.home), _find_existing_folder(config.home)):
         yield row._replace(fix=_BOARD_REMEDIES.get(row.name, "") if row.status == "bad" else "")
     yield from _examine_sensors(board, config)

@@ -142,8 +142,11 @@ class MaintenanceJobs:
                 # a table embeds in no time when something is searched, and takes numpy to do it
                 embeddings = self.config.memory.embeddings
                 done = self.memory().refresh(seconds=_LONGEST_REFRESH_S if embeddings == "server" else 0.0)
-                if embeddings == "local" and _has_minilm() and (done.chunks or done.left):
-                    done = self.memory().refresh(seconds=_LONGEST_REFRESH_S)
+                if embeddings == "local" and (done.chunks or done.left):
+                    from picoclaw.memory.embedding import find_minilm
+
+                    if find_minilm() is not None:
+                        done = self.memory().refresh(seconds=_LONGEST_REFRESH_S)
             except StoreError as error:
                 yield from self._once(f"the memory's index: {error}")
             else:
@@ -250,12 +253,6 @@ class MaintenanceJobs:
         new = bool(problem) and problem not in self._said
         self._said.add(problem)
         return [problem] if new else []
-
-
-def _has_minilm() -> bool:
-    from picoclaw.memory.embedding import find_minilm
-
-    return find_minilm() is not None
 
 
 def _later(last: datetime | None, seconds: float, now: datetime) -> datetime:

@@ -10,7 +10,7 @@ is to be forgotten.
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,18 @@ from picoclaw.files import (
     write_atomic,
 )
 from picoclaw.maintenance import database_copy
+from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
 from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.security.redaction import Redactor
-from picoclaw.store import history_migrations
 from picoclaw.store.database import (
     COPIES_FOLDER,
     SUSPECT_SUFFIX,
     Database,
-    Migration,
     mark_suspect,
     run_quick_check,
     translate_sqlite_errors,
 )
 from picoclaw.store.heartbeats import Heartbeats
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.salvage import SalvagedTable, salvage
 from picoclaw.workspace.pages import get_owner_time
@@ -73,28 +71,27 @@ def _is_torn(name: str, data: bytes) -> bool:
     return not data or b"\0" in data
 
 
-def _is_worth_copying(name: str, data: bytes) -> bool:
+def copy_changed_files(home: Path) -> None:
+    """Copy the small files that have changed and can be read; one that its owner has deleted loses its copy.
+
+    Raises OSError.
+    """
     import tomllib
 
-    try:
-        if name.endswith(".toml"):
-            tomllib.loads(data.decode())
-    except (ValueError, RecursionError):
-        return False
-    return name not in _NEVER_COPIED and not _is_torn(name, data)
-
-
-def copy_changed_files(home: Path) -> None:
-    """Copy the small files that have changed; one that its owner has deleted loses its copy. Raises OSError."""
     for name in COPIED_FILES:
-        data, copy = _read_content(home / name), home / COPIES_FOLDER / name
-        if not data:
-            if not (home / name).exists():
-                remove_file(copy)
-        elif data != _read_content(copy) and _is_worth_copying(name, data):
-            check_reserve("records", home)
-            make_folder(copy.parent)
-            write_atomic(copy, data)
+        data, copy = read_small_file(home / name), home / COPIES_FOLDER / name
+        if not data and not (home / name).exists():
+            remove_file(copy)
+        if data == read_small_file(copy) or name in _NEVER_COPIED or _is_torn(name, data):
+            continue
+        if name.endswith(".toml"):
+            try:
+                tomllib.loads(data.decode())
+            except (ValueError, RecursionError):
+                continue
+        check_reserve("records", home)
+        make_folder(copy.parent)
+        write_atomic(copy, data)
 
 
 def copy_state_database(home: Path, now: float, redact: Redactor | None = None) -> bool:
@@ -159,8 +156,8 @@ def is_damaged(home: Path, name: str) -> bool:
     """Tell whether one of COPIED_FILES is damaged: an empty one only where its copy says something."""
     if not (home / name).is_file():
         return False
-    data = _read_content(home / name)
-    return _is_torn(name, data) and bool(data or _read_content(home / COPIES_FOLDER / name) or name.endswith(".json"))
+    data = read_small_file(home / name)
+    return _is_torn(name, data) and bool(data or read_small_file(home / COPIES_FOLDER / name) or name.endswith(".json"))
 
 
 def restore_damaged_files(home: Path, stamp: str) -> list[str]:
@@ -170,7 +167,7 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
     """
     said = []
     for name in COPIED_FILES:
-        path, copy = home / name, _read_content(home / COPIES_FOLDER / name)
+        path, copy = home / name, read_small_file(home / COPIES_FOLDER / name)
         if not is_damaged(home, name) or not (copy or name.endswith(".json")):
             continue
         aside = set_aside(path, stamp).name
@@ -183,8 +180,8 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
     return said
 
 
-def _read_content(path: Path) -> bytes:
-    """Read a regular file that is not too large, nothing of any other."""
+def read_small_file(path: Path) -> bytes:
+    """Read a regular file of up to a megabyte, nothing of any other."""
     try:
         return read_regular(path) if path.stat().st_size <= _MAX_FILE_BYTES else b""
     except (OSError, ConfigError):
@@ -198,10 +195,6 @@ def _read_content(path: Path) -> bytes:
 # file takes the place of the damaged one in one step. A cut anywhere leaves a mark beside the file, by which the next
 # start begins again from the same damaged file: nothing is repaired twice, and nothing is told twice.
 
-DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
-    "state.db": MIGRATIONS,
-    history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS,
-}
 _TABLE_LABELS = {
     **dict.fromkeys(("sessions", "turns", "messages", "summaries", "results"), "conversations"),
     "jobs": "reminders",
@@ -223,10 +216,15 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     try:
         with lock_folder(home):
-            said = [line for name in DATABASE_MIGRATIONS for line in _repair_if_damaged(home / name, stamp, tell=tell)]
+            said = [_repair_database(home / name, stamp, why, tell=tell) for name, why in _find_damaged(home)]
             files = restore_damaged_files(home, stamp)
             if tell and (news := [*files, *(line for line in said if not line.startswith("state.db"))]):
-                _notify_owner(home, news)
+                with closing(Database(home / "state.db")) as database:
+                    outbox, chat = Outbox(database), Heartbeats(database).last_chat()
+                    known = {message.text for message in outbox.waiting()}
+                    for text in news:
+                        if text not in known:
+                            outbox.put(chat, text, time.time())
     except OSError as error:
         raise StoreError(f"{error.filename or home} cannot be repaired: {explain_os_error(error)}") from None
     except MaintenanceError as error:
@@ -234,14 +232,13 @@ def repair_home(home: Path, *, tell: bool = True) -> list[str]:
     return [*said, *files]
 
 
-def _repair_if_damaged(path: Path, stamp: str, *, tell: bool) -> Iterator[str]:
-    """Look at one database as whoever opens it does, and repair it if it is damaged."""
-    if not os.path.lexists(path):
-        return
-    if why := "its repair was cut off" if find_interrupted_repair(path) else _describe_damage(path):
-        if pid := database_copy.find_opener(path.with_name(f"{path.name}-shm")):
-            raise StoreError(f"{path} is damaged ({why}), and process {pid} has it open: end that first")
-        yield _repair_database(path, stamp, why, tell=tell)
+def _find_damaged(home: Path) -> Iterator[tuple[str, str]]:
+    """Open each database as everybody does; give the damaged ones, which nobody may have open, and what is wrong."""
+    for path in (home / name for name in DATABASE_MIGRATIONS if os.path.lexists(home / name)):
+        if why := "its repair was cut off" if find_interrupted_repair(path) else _describe_damage(path):
+            if pid := database_copy.find_opener(path.with_name(f"{path.name}-shm")):
+                raise StoreError(f"{path} is damaged ({why}), and process {pid} has it open: end that first")
+            yield path.name, why
 
 
 def _describe_damage(path: Path) -> str:
@@ -337,15 +334,6 @@ def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], 
     read = f"{rows} entries could be read" if rows else "Nothing of it could be read"
     rest = f"{older} are as they were on {copied}" if copied else "there was no copy to take the rest from"
     return f"{said}{read}; {rest}. What is newer may be lost{f' of {named}' if named else ''}: look through it."
-
-
-def _notify_owner(home: Path, news: Sequence[str]) -> None:
-    with closing(Database(home / "state.db")) as database:
-        outbox, chat = Outbox(database), Heartbeats(database).last_chat()
-        known = {message.text for message in outbox.waiting()}
-        for text in news:
-            if text not in known:
-                outbox.put(chat, text, time.time())
 
 
 # A file that says nothing: it goes when the disk is too full for a daemon to begin, and comes back afterwards.

@@ -46,7 +46,6 @@ class Service(NamedTuple):
         return (self.folder / UNIT_NAME).exists()
 
     def drop_in(self, name: str) -> Path:
-        """Name the file of what is so on this machine."""
         return self.folder / f"{name}.d/10-machine.conf"
 
     def do(self, act: str) -> None:
@@ -103,7 +102,6 @@ def find_service(*paths: str) -> Service | None:
 
 
 def find_running_service() -> Service | None:
-    """Return the unit that runs just now, if any."""
     return next((unit for unit in list_services() if unit.runs()), None)
 
 

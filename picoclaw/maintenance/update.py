@@ -109,7 +109,7 @@ def find_new_faults(python: Path, home: Path, before: Path, its_home: Path) -> s
 def _copy_home_for_trial(home: Path, like: Path) -> None:
     like.mkdir(0o700)
     for path in home.iterdir():
-        if path.name in database_copy.DATABASE_NAMES:
+        if path.name in database_copy.DATABASE_MIGRATIONS:
             database_copy.copy_database(path, like / path.name)
         elif (
             not path.name.startswith((".", SNAPSHOT_FOLDER))
@@ -186,8 +186,7 @@ def _watch_service(service: Service, seconds: float, say: ProgressCallback) -> N
     before = service.restarts()
     say(f"the service has started; watching it for {seconds:.0f} s")
     time.sleep(seconds)
-    after = service.restarts()
-    if before < 0 or after != before:
+    if before < 0 or service.restarts() != before:
         raise MaintenanceError(f"the service did not stay up for {seconds:.0f} s (see picoclaw service logs)")
 
 
@@ -219,7 +218,7 @@ def _snapshot_databases(home: Path) -> None:
     with act_as_owner(home), translate_os_errors(home):
         shutil.rmtree(home / SNAPSHOT_FOLDER, ignore_errors=True)
         make_folder(home / SNAPSHOT_FOLDER)
-        for name in database_copy.DATABASE_NAMES:
+        for name in database_copy.DATABASE_MIGRATIONS:
             if (home / name).exists():
                 database_copy.copy_database(home / name, home / SNAPSHOT_FOLDER / name)
 
@@ -227,7 +226,7 @@ def _snapshot_databases(home: Path) -> None:
 def _restore_databases(home: Path) -> None:
     """Give the old version its databases, where the new one has changed their shape."""
     with act_as_owner(home), translate_os_errors(home):
-        kept = [home / SNAPSHOT_FOLDER / name for name in database_copy.DATABASE_NAMES]
+        kept = [home / SNAPSHOT_FOLDER / name for name in database_copy.DATABASE_MIGRATIONS]
         changed = [
             p
             for p in kept
