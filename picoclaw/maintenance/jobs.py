@@ -142,10 +142,10 @@ class MaintenanceJobs:
                 # a table embeds in no time when something is searched, and takes numpy to do it
                 embeddings = self.config.memory.embeddings
                 done = self.memory().refresh(seconds=_LONGEST_REFRESH_S if embeddings == "server" else 0.0)
-                if embeddings == "local" and (done.chunks or done.left):
+                if embeddings == "local":
                     from picoclaw.memory.embedding import find_minilm
 
-                    if find_minilm() is not None:
+                    if find_minilm() is not None and (done.chunks or done.left):
                         done = self.memory().refresh(seconds=_LONGEST_REFRESH_S)
             except StoreError as error:
                 yield from self._once(f"the memory's index: {error}")
