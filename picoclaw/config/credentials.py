@@ -59,13 +59,11 @@ def read_embedding_key(home: Path, url: str, base_url: str, environment: Mapping
 
 
 def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
-    """The token of the Telegram bot, '' when there is none."""
     token = environment.get("PICOCLAW_TELEGRAM_TOKEN") or _read_secret(home, "telegram_token", environment)
     return token.strip()
 
 
 def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
-    """The key of Brave's search, '' when there is none."""
     return _check_characters(environment.get("BRAVE_API_KEY") or _read_secret(home, "brave_key", environment))
 
 

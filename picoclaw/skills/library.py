@@ -58,22 +58,10 @@ def _make_cache_header(rows: bytes) -> bytes:
 def _unpack(record: Any) -> Skill | str:
     if isinstance(record, str):
         return record
-    name, description, triggers, needs, tools, model, notes, keywords, listed = record
-    tools_, programs, *rest = needs
-    alternatives = tuple(tuple(names) for names in programs)
-    return Skill(
-        name=name,
-        description=description,
-        folder=Path(),
-        tier="",
-        triggers=tuple(triggers),
-        needs=SkillNeeds(tuple(tools_), alternatives, *(tuple(names) for names in rest)),
-        tools=tuple(tools),
-        model=model,
-        notes=tuple(notes),
-        keywords=keywords,
-        listed=listed,
-    )
+    name, description, triggers, (needed_tools, programs, *rest), tools, model, notes, keywords, listed = record
+    needs = SkillNeeds(tuple(needed_tools), tuple(map(tuple, programs)), *map(tuple, rest))
+    texts = tuple(triggers), needs, tuple(tools), model, tuple(notes)
+    return Skill(name, description, Path(), "", *texts, keywords, listed)
 
 
 BUILT_IN = "built-in"

@@ -186,18 +186,15 @@ def _quote(text: str) -> str:
 _GATEWAY = 0x0002
 _LARGEST = 16  # bits; a VPN's halves of the whole world are no neighbourhood
 _SITE = 56  # bits; what a provider gives a household at least (RIPE-690, section 4.2)
-_FILES = Path("/proc/net/route"), Path("/proc/net/ipv6_route")
 
 
 def list_local_networks() -> list[Network]:
     """The networks that are reached without a gateway."""
-    tables = []
-    for path in _FILES:
-        try:
-            tables.append(path.read_text("ascii"))
-        except OSError:
-            tables.append("")
-    return [*parse_routes_4(tables[0]), *parse_routes_6(tables[1])]
+    found: list[Network] = []
+    for path, parse in _ROUTE_PARSERS.items():
+        with suppress(OSError):
+            found += parse(path.read_text("ascii"))
+    return found
 
 
 def parse_routes_4(table: str) -> list[Network]:
@@ -222,6 +219,9 @@ def parse_routes_6(table: str) -> list[Network]:
             if bits >= _SITE:
                 found.append(IPv6Network((IPv6Address(bytes.fromhex(row[0])), _SITE), strict=False))
     return found
+
+
+_ROUTE_PARSERS = {Path("/proc/net/route"): parse_routes_4, Path("/proc/net/ipv6_route"): parse_routes_6}
 
 
 # Addresses in what a person wrote, what a search found, what a page links to.

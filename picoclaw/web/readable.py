@@ -47,7 +47,9 @@ def extract_text(page: str, url: str, *, links: bool = False) -> tuple[str, str,
         with suppress(ValueError):
             base = urljoin(url, given.get("href"))
     title = " ".join((root.findtext(".//title") or "").split())[:300]
-    _drop_hidden_elements(root)
+    names = set(_find_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
+    for element in [e for e in root.iter() if e is not root and e.tag != "body" and _is_hidden(e.attrib, names)]:
+        _drop_element(element)
     addresses = (_resolve_link(link.get("href"), base) for link in islice(root.iterfind(".//a[@href]"), _MOST_SHOWN))
     found = dict.fromkeys(filter(None, addresses))
     for element in [e for e in root.iter() if _DROPPED.fullmatch(str(e.tag)) and e is not root]:
@@ -66,12 +68,6 @@ def parse_html(page: str) -> html.HtmlElement:
         return html.document_fromstring((page or " ").encode(), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
         return html.document_fromstring(b"<p></p>", parser=parser)
-
-
-def _drop_hidden_elements(root: html.HtmlElement) -> None:
-    names = set(_find_hidden_names(" ".join(style.text or "" for style in root.iter("style"))))
-    for element in [e for e in root.iter() if e is not root and e.tag != "body" and _is_hidden(e.attrib, names)]:
-        _drop_element(element)
 
 
 def _drop_element(element: html.HtmlElement) -> None:
@@ -122,14 +118,17 @@ def _render_text(root: html.HtmlElement, base: str) -> str:
     out: list[str] = []
     shown = 0
     for event, element in etree.iterwalk(root, events=("start", "end")):
+        tag = str(element.tag)
         if event == "start":
-            out += (_get_text_before(element), _collapse_blanks(element, element.text))
-        else:
-            shown += element.tag == "a"
-            out += (
-                _get_text_after(element, base if shown <= _MOST_SHOWN else ""),
-                "" if element is root else _collapse_blanks(element.getparent(), element.tail),
-            )
+            special = {"li": f"{_LINE}- ", "td": "| ", "th": "| ", "br": "\n"}
+            heading = f"{_GAP}{'#' * int(tag[1])} " if _HEADING.fullmatch(tag) else ""
+            out += (heading or special.get(tag) or _get_block_break(tag), _collapse_blanks(element, element.text))
+            continue
+        shown += tag == "a"
+        url = _resolve_link(element.get("href") or "", base) if tag == "a" and base and shown <= _MOST_SHOWN else ""
+        out.append(f" ({url})" if url else {"td": " ", "th": " ", "br": ""}.get(tag, _get_block_break(tag)))
+        if element is not root:
+            out.append(_collapse_blanks(element.getparent(), element.tail))
     text = _BREAK.sub(lambda found: "\n\n" if _GAP in found[0] else "\n", "".join(out))
     return "\n".join(line.rstrip() for line in text.split("\n")).strip()
 
@@ -140,21 +139,6 @@ def _collapse_blanks(within: html.HtmlElement, text: str | None) -> str:
     if within.tag == "pre" or any(True for _ in within.iterancestors("pre")):
         return text.replace(_LINE, " ").replace(_GAP, " ")
     return _BLANKS.sub(" ", text)
-
-
-def _get_text_before(element: html.HtmlElement) -> str:
-    tag = str(element.tag)
-    if _HEADING.fullmatch(tag):
-        return f"{_GAP}{'#' * int(tag[1])} "
-    special = {"li": f"{_LINE}- ", "td": "| ", "th": "| ", "br": "\n"}
-    return special.get(tag) or _get_block_break(tag)
-
-
-def _get_text_after(element: html.HtmlElement, base: str) -> str:
-    tag = str(element.tag)
-    if tag == "a" and base and (url := _resolve_link(element.get("href") or "", base)):
-        return f" ({url})"
-    return {"td": " ", "th": " ", "br": ""}.get(tag, _get_block_break(tag))
 
 
 def _get_block_break(tag: str) -> str:

@@ -37,8 +37,10 @@ def search_web(
     """Query an engine, named as in [web]: search; `key` is Brave's. Raises ToolError."""
     if engine == "searxng":
         raw = _search_searxng(web, searxng_url, query, stop)
+    elif engine == "brave":
+        raw = _search_brave(web, key, query, stop)
     else:
-        raw = _search_brave(web, key, query, stop) if engine == "brave" else _search_duckduckgo(web, query, stop)
+        raw = _search_duckduckgo(web, query, stop)
     found: dict[SearchResult, None] = {}
     for one in raw:
         with suppress(ToolError):

@@ -1,6 +1,6 @@
 """The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +112,13 @@ def list_intent_files(home: Path, language: str = "en") -> list[Path]:
     """
     shipped = find_shipped("templates") / "intents"
     known = list_languages()
-    own = [path for path in _list_toml_files(home / "intents") if _get_language(path, known) == language]
+    endings = ((path, path.stem.rpartition(".")[2]) for path in _list_toml_files(home / "intents"))
+    own = [path for path, ending in endings if (ending if ending in known else "en") == language]
     return [shipped / "en.toml", *([] if language == "en" else [shipped / f"{language}.toml"]), *own]
 
 
 def list_languages() -> list[str]:
-    """List the languages that the matcher speaks."""
     return [path.stem for path in _list_toml_files(find_shipped("templates") / "intents")]
-
-
-def _get_language(path: Path, known: Collection[str]) -> str:
-    ending = path.stem.rpartition(".")[2]
-    return ending if ending in known else "en"
 
 
 def read_intent_tables(files: Sequence[Path]) -> list[dict[str, Any]]:

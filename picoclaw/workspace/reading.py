@@ -30,7 +30,6 @@ class TextFiles:
         inside: Path | None = None,
         clean: Callable[[str, str], str] = lambda _, text: text,
     ) -> None:
-        """Reads nothing yet."""
         self._folder, self._largest, self._inside, self._clean = folder, largest, inside, clean
         self._kept: dict[str, tuple[tuple[int, ...], str | ConfigError]] = {}
         self._paths: dict[str, Path] = {}

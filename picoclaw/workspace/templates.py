@@ -44,15 +44,6 @@ def _merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     return b"\n".join(kept) + (b"\n" if kept and (page.endswith(b"\n") or not page) else b"")
 
 
-def _make_diff(name: str, before: bytes, after: bytes) -> bytes:
-    """Show the way from one text to another, as `patch -p0` takes it."""
-    import difflib
-
-    old, new = (re.findall(rb"[^\n]*\n|[^\n]+", text) for text in (before, after))  # the last line may have no end
-    shown = difflib.diff_bytes(difflib.unified_diff, old, new, name.encode(), name.encode())
-    return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
-
-
 def _find_position(place: Mapping[int, int], start: int, end: int, length: int) -> int:
     """Where in the page that stands which is at `start` in the template, by the lines of the template that it has."""
     if start in place and start < end:
@@ -146,8 +137,13 @@ class WorkspaceTemplates:
 
     def diff(self, name: str) -> bytes:
         """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
+        import difflib
+
         own = self._read_page(name) or b""
-        return _make_diff(name, own, self._merge(own, name, self._read_known()[name]))
+        texts = own, self._merge(own, name, self._read_known()[name])
+        old, new = (re.findall(rb"[^\n]*\n|[^\n]+", text) for text in texts)  # the last line may have no end
+        shown = difflib.diff_bytes(difflib.unified_diff, old, new, name.encode(), name.encode())
+        return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
 
     def accept(self, names: Iterable[str]) -> CreatedFiles:
         """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
