@@ -59,6 +59,13 @@ def calls(turn):
     return [(run.name, run.arguments) for run in turn.tools]
 
 
+def test_the_first_meeting_is_led_by_the_matcher(chat, tmp_path):
+    prepare_home(tmp_path / "home", restore=True, meeting=True)
+    turn, bodies = chat([], "hello", "call me Ada")
+    assert bodies == []
+    assert "Ada" in turn.reply
+
+
 def test_what_the_matcher_is_sure_of_asks_no_model(chat):
     turn, bodies = chat([], "how warm is it in the greenhouse?")
     assert bodies == []

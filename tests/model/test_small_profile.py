@@ -20,7 +20,7 @@ LEAST = {"plain": 0.85, "two": 0.6, "talk": 0.85}
 
 
 @pytest.mark.skipif(not URL, reason="PICOCLAW_TEST_MODEL_URL names no server")
-@pytest.mark.parametrize("tables", [load_requests(), BLIND], ids=["shipped", "blind"])
+@pytest.mark.parametrize("tables", [load_requests(), *BLIND.values()], ids=["shipped", *BLIND])
 @pytest.mark.parametrize("kind", LEAST)
 def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, tables, capsys):
     config = Config(home=tmp_path, model=ModelConfig(base_url=URL, name="small", profile="small", idle_seconds=600))
@@ -41,7 +41,7 @@ def test_the_requests_are_not_in_the_prompt():
     prompt = (find_shipped("templates") / "prompts/small.md").read_text().lower()
     assert not [
         text
-        for tables in (load_requests(), BLIND)
+        for tables in (load_requests(), *BLIND.values())
         for rows in tables.values()
         for text, _, _ in rows
         if text.lower() in prompt.split("\n")
