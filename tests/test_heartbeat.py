@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from picoclaw.automation import heartbeat as heart_thread
-from picoclaw.automation.checklist import PastSample, check_items, parse_checklist
+from picoclaw.automation.checklist import check_items, parse_checklist
 from picoclaw.automation.heartbeat import (
     MAX_QUESTION,
     Heartbeat,
@@ -58,7 +58,7 @@ class World:
         return ["temperature", "humidity"]
 
     def past(self, sensor, what, seconds):
-        return [sample for sample in self.history if sample.age_s <= seconds + 300]
+        return [(age_s, value) for age_s, value in self.history if age_s <= seconds + 300]
 
     def mark(self, path):
         return self.files.get(path, "")
@@ -72,7 +72,7 @@ class World:
 )
 def test_a_change_is_asked_about_once(past, due):
     world = World()
-    world.history = [PastSample(age_s, value) for age_s, value in past]
+    world.history = past
     (item,) = parse_checklist("- look when: greenhouse.temperature rises by 5 in 1 hour").items
     (found,) = check_items([item], {}, world, NOON)
     assert found.due is due
@@ -285,7 +285,7 @@ def test_a_condition_is_asked_about_once_as_long_as_it_holds(text, moments, due)
 )
 def test_the_history_says_how_long_a_condition_has_held(history, due):
     world = World()
-    world.history = [PastSample(*sample) for sample in history]
+    world.history = history
     assert spell(f"{HOT} for 10 min", (0, 31), world=world) == [due]
 
 

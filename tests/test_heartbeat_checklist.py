@@ -223,7 +223,7 @@ def test_what_only_looks_like_a_time_is_words(text):
 )
 def test_two_times_without_brackets_are_named(text):
     read = checklist.parse_checklist(f"- {text}")
-    assert "says more than one time or a span" in str(read.problems[0])
+    assert "says more than one time or a span" in read.problems[0]
     assert read.items[0].text == text
 
 
@@ -322,9 +322,9 @@ def test_other_brackets_are_words(words):
 def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
     read = checklist.parse_checklist(f"# x\n- {line}\n- good (hourly)")
     (found,) = read.problems
-    assert str(found).startswith("HEARTBEAT.md line 2: ")
-    assert problem in found.what
-    assert "until then it counts as plain text" in str(found)
+    assert found.startswith("HEARTBEAT.md line 2: ")
+    assert problem in found
+    assert "until then it counts as plain text" in found
     assert (read.items[0].text, read.items[0].timing, read.items[0].when) == (line, None, None)
     assert read.items[1].timing
 

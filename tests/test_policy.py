@@ -38,9 +38,11 @@ def test_the_shipped_file_shows_the_usual_rules_and_changes_none():
     lines = (
         line.removeprefix("# ") if " = {" in line or line.startswith("# [eff") else line for line in text.split("\n")
     )
-    found = parse_policy(tomllib.loads("\n".join(line for line in lines if 'guest = "refuse" }' not in line)))
-    assert found.problems == ()
-    assert found.policy.effects == {effect: DEFAULTS[effect]._asdict() for effect in EFFECTS}
+    policy, problems = parse_policy(
+        tomllib.loads("\n".join(line for line in lines if 'guest = "refuse" }' not in line))
+    )
+    assert problems == ()
+    assert policy.effects == {effect: DEFAULTS[effect]._asdict() for effect in EFFECTS}
 
 
 GOOD = [
@@ -58,8 +60,8 @@ GOOD = [
 
 @pytest.mark.parametrize(("tables", "row"), GOOD)
 def test_what_the_owner_writes_counts(tables, row):
-    found = parse_policy(tables)
-    assert (found.problems, verdicts(found.policy)) == ((), row)
+    policy, problems = parse_policy(tables)
+    assert (problems, verdicts(policy)) == ((), row)
 
 
 WRONG = [
@@ -77,16 +79,16 @@ WRONG = [
 @pytest.mark.parametrize(("tables", "problem"), WRONG)
 @pytest.mark.parametrize("more", [{}, {"tools": {"write_file": "allow", "i2c": {"owner": "refuse"}}}])
 def test_a_mistake_gives_nobody_more(tables, problem, more):
-    found = parse_policy({**more, **tables})
-    assert problem in found.problems
-    assert verdicts(found.policy, "private", "read_file")["guest"] == "refuse"
+    policy, problems = parse_policy({**more, **tables})
+    assert problem in problems
+    assert verdicts(policy, "private", "read_file")["guest"] == "refuse"
     for effect in set(EFFECTS) - {"read", "private", "safe"}:
         for tool in ("exec", "write_file", "i2c"):
-            for column, verdict in verdicts(found.policy, effect, tool).items():
+            for column, verdict in verdicts(policy, effect, tool).items():
                 assert VERDICTS.index(verdict) >= VERDICTS.index(
                     max("ask", DEFAULTS[effect]._asdict()[column], key=VERDICTS.index)
                 )
-    assert decide(found.policy, CallRequest("read", ToolCall("1", "exec")), "guest", ["x"]).verdict == "allow"
+    assert decide(policy, CallRequest("read", ToolCall("1", "exec")), "guest", ["x"]).verdict == "allow"
 
 
 @pytest.mark.parametrize("mistake", ["[effects", "\x00", "x = 1\n" * 3, "[effects]\nexec = 3"])

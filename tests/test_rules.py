@@ -9,7 +9,6 @@ from picoclaw.automation import conditions, rules
 from picoclaw.automation.checklist import parse_checklist
 from picoclaw.automation.conditions import parse_condition, parse_gate
 from picoclaw.automation.rule_engine import (
-    RuleSample,
     RuleState,
     describe_state,
     evaluate_rule,
@@ -187,13 +186,13 @@ class Bench:
         before = len(self.fired)
         for value in values:
             self.go(self.every)
-            sample = value if isinstance(value, RuleSample) or value is None else RuleSample(float(value))
+            sample = value if isinstance(value, tuple) or value is None else (float(value), "")
             self.state, firing = evaluate_rule(self.rule, self.state, sample, self.now, 30)
             self.fired += [firing] if firing else []
         return len(self.fired) - before
 
 
-GONE = RuleSample(None, "no answer")
+GONE = (None, "no answer")
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def test_the_commands_of_a_chat_exist():
 
 def test_the_rules_that_it_shows_have_no_mistake():
     (block,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
-    found = parse_policy(tomllib.loads(block))
-    assert found.problems == ()
-    assert found.policy.verdict("exec", "", "guest")[0] == "refuse"
+    policy, problems = parse_policy(tomllib.loads(block))
+    assert problems == ()
+    assert policy.verdict("exec", "", "guest")[0] == "refuse"
 
 
 @pytest.mark.parametrize(("text", "folder"), [(TEXT, ROOT / "docs"), (OUTSIDE, ROOT)])

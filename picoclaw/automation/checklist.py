@@ -161,20 +161,12 @@ class ChecklistItem(NamedTuple):
     whole: str = ""
 
 
-class ChecklistProblem(NamedTuple):
-    line: int
-    what: str
-
-    def __str__(self) -> str:
-        return f"HEARTBEAT.md line {self.line}: {self.what}; until then it counts as plain text"
-
-
 class Checklist(NamedTuple):
     """What the file says. `answer` is what it wants to be answered when there is nothing to tell, '' for the usual."""
 
     items: tuple[ChecklistItem, ...] = ()
     done: int = 0
-    problems: tuple[ChecklistProblem, ...] = ()
+    problems: tuple[str, ...] = ()
     instructions: str = ""
     answer: str = ""
 
@@ -196,7 +188,7 @@ def parse_checklist(text: str) -> Checklist:
     """Read the text of the file; whatever is in it, nothing is raised."""
     rows = [row for row in _parse_rows(_strip_comments(text)) if row.mark or row.text]
     has_list = any(row.kind in {"boxed", "listed"} for row in rows)
-    items, problems, others = list[ChecklistItem](), list[ChecklistProblem](), list[_ChecklistRow]()
+    items, problems, others = list[ChecklistItem](), list[str](), list[_ChecklistRow]()
     for row in rows:
         if row.mark:
             continue
@@ -204,7 +196,7 @@ def parse_checklist(text: str) -> Checklist:
             item = _parse_item(row, row.text)
         except ValueError as error:
             item = ChecklistItem(row.line, row.text, _make_key(row.text), row.heading, whole=row.text)
-            problems.append(ChecklistProblem(row.line, str(error)))
+            problems.append(f"HEARTBEAT.md line {row.line}: {error}; until then it counts as plain text")
         else:
             if _is_instruction(row, item, has_list=has_list):
                 others.append(row)
@@ -409,11 +401,8 @@ _REPEAT_S = 86_400.0
 _FILE_MENTION = pattern(r"`([^`\n]{1,200})`|(?<![\w/.-])((?:[\w-]+/)*[\w-][\w.-]*\.\w{1,8})\b")
 
 
-class PastSample(NamedTuple):
-    """A value some seconds ago, None where the sensor gave none."""
-
-    age_s: float
-    value: float | None
+PastSample = tuple[float, float | None]
+"""Of a sensor: how many seconds ago it was read, and the value, None where it gave none."""
 
 
 class ItemStatus(NamedTuple):
@@ -567,18 +556,18 @@ def _holds(when: SensorCondition, value: float | None, past: Sequence[PastSample
         return value is None and isinstance(when, Missing)
     if isinstance(when, Threshold):
         return is_beyond(when.op, value, when.limit)
-    recent = [sample.value for sample in past if sample.value is not None and sample.age_s <= when.within_s]
+    recent = [old for age_s, old in past if old is not None and age_s <= when.within_s]
     return has_changed(when, [*recent, value])
 
 
 def _find_start(when: SensorCondition, known: ChecklistItemState, past: Sequence[PastSample], moment: float) -> float:
     """Since when it holds: from the samples without a break before now, or from when it was first seen to hold."""
     began, broken = moment, isinstance(when, ValueChange)
-    for sample in () if broken else reversed(past):
-        if not _holds(when, sample.value):
+    for age_s, value in () if broken else reversed(past):
+        if not _holds(when, value):
             broken = True
             break
-        began = moment - sample.age_s
+        began = moment - age_s
     return began if broken or not known.since else min(began, known.since)
 
 
@@ -742,7 +731,7 @@ class SampleHistory:
             spans = Samples(self._database).spans(Series(sensor, what), now - seconds - _MARGIN_S, now, 1.0)
         except StoreError:
             return ()
-        return [PastSample(now - span.at, span.mean) for span in spans]
+        return [(now - span.at, span.mean) for span in spans]
 
     def close(self) -> None:
         if self._database:

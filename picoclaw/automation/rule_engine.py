@@ -38,11 +38,8 @@ _DAY_S = 86_400.0
 _MAX_RECENT = 60
 
 
-class RuleSample(NamedTuple):
-    """What was measured: a value to be believed, or why there is none."""
-
-    value: float | None
-    problem: str = ""
+RuleSample = tuple[float | None, str]
+"""What was measured: a value to be believed, or None and why there is none."""
 
 
 class LastFiring(NamedTuple):
@@ -108,7 +105,7 @@ def evaluate_rule(
     if sample is None:
         if not isinstance(condition, Missing):
             return state, None
-        sample = RuleSample(None, "it was not measured")
+        sample = (None, "it was not measured")
     if state.boot != now.boot:
         state = replace(state, since=None, recent=())
     elif now.mono - state.seen > stale_s:
@@ -132,18 +129,18 @@ def _check_condition(
     condition: SensorCondition, margin: float, state: RuleState, sample: RuleSample
 ) -> tuple[RuleState, bool | None, str]:
     """Tell whether it is so now, None when that cannot be known, and the reading in words."""
-    what = f"{condition.series.sensor} {condition.series.quantity}"
+    what, (value, problem) = f"{condition.series.sensor} {condition.series.quantity}", sample
     if isinstance(condition, Missing):
-        return state, sample.value is None, f"{what}: {sample.problem or 'no value'}"
-    if sample.value is None:
+        return state, value is None, f"{what}: {problem or 'no value'}"
+    if value is None:
         return state, None, ""
-    why = f"{what} {format_amount(sample.value, condition.series)}"
+    why = f"{what} {format_amount(value, condition.series)}"
     if isinstance(condition, Threshold):
         back = margin if state.held else 0.0
         limit = condition.limit - (back if condition.op[0] == ">" else -back)
-        return state, is_beyond(condition.op, sample.value, limit), why
-    state = replace(state, recent=_update_recent(condition, state, sample.value))
-    values = [*(value for _, value in state.recent), sample.value]
+        return state, is_beyond(condition.op, value, limit), why
+    state = replace(state, recent=_update_recent(condition, state, value))
+    values = [*(recent for _, recent in state.recent), value]
     moved = format_amount(compute_change(condition, values), condition.series)
     return state, has_changed(condition, values), f"{why}, {'up' if condition.rises else 'down'} {moved}"
 
@@ -300,10 +297,8 @@ class RuleEngine:
 
     def evaluate(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
         """Look at every rule after sensors were read, about every `every_s` seconds; a doubtful value counts as none."""
-        samples = {
-            Series(r.sensor, r.label): RuleSample(None if r.doubt else r.value, r.problem or r.doubt) for r in readings
-        }
-        failed = {series.sensor: sample for series, sample in samples.items() if sample.value is None}
+        samples = {Series(r.sensor, r.label): (None if r.doubt else r.value, r.problem or r.doubt) for r in readings}
+        failed = {series.sensor: sample for series, sample in samples.items() if sample[0] is None}
         for rule in self._book.values():
             if not isinstance(rule.condition, Calendar):
                 series = rule.condition.series

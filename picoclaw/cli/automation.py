@@ -303,7 +303,7 @@ def _format_check(looked: HeartbeatCheck, now: datetime) -> Iterator[str]:
     """The checklist as it was understood, and the decision."""
     for finding in looked.situation.findings:
         yield f"line {finding.item.line}: {'due' if finding.due else 'not due'}, {finding.why}: {finding.item.text}"
-    yield from map(str, looked.checklist.problems)
+    yield from looked.checklist.problems
     if looked.checklist.done:
         yield f"{looked.checklist.done} done"
     today, last, said = looked.today, looked.today.last, "no heartbeat yet"
@@ -340,7 +340,7 @@ def _check_to_dict(looked: HeartbeatCheck, beat: HeartbeatRecord | None) -> dict
         ],
         "instructions": looked.checklist.instructions,
         "all_well": looked.checklist.answer or HEARTBEAT_OK,
-        "problems": [str(problem) for problem in looked.checklist.problems],
+        "problems": list(looked.checklist.problems),
         "done": looked.checklist.done,
         "tokens_today": looked.today.tokens + (beat.tokens if beat else 0),
         "outcome": beat.outcome if beat else "",

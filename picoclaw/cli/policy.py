@@ -76,7 +76,7 @@ def _show_policy() -> int:
     print(f"The usual rules; {own}.")
     for name, cells in list_rows(policy):
         print_safe(f"{name:<14}" + "".join(f"{cell:<12}" for cell in cells).rstrip())
-    problems = load_policy(file).problems
+    problems = load_policy(file)[1]
     for problem in problems:
         print_note(f"{file.name}: {problem}")
     if problems:

@@ -187,9 +187,8 @@ def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
         known = (head for head in wanted if head.number == number)
         return "" if all(newest.sum.startswith(head.sum) for head in known) else f"record {number} is another one"
 
-    found = hash_chain.verify_chain(home / LOG_NAME, KEPT_FILES, look)
-    fault = found.fault or _check_ends(home, first, newest, wanted)
-    return AuditCheck(found.good, newest, fault)
+    good, fault = hash_chain.verify_chain(home / LOG_NAME, KEPT_FILES, look)
+    return AuditCheck(good, newest, fault or _check_ends(home, first, newest, wanted))
 
 
 def _check_ends(home: Path, first: int, newest: AuditHead, wanted: Iterable[AuditHead]) -> str:

@@ -16,7 +16,6 @@ from picoclaw.security.policy import (
     CallRequest,
     Decision,
     Effect,
-    ParsedPolicy,
     Policy,
     Verdict,
     VerdictRow,
@@ -173,9 +172,9 @@ class PolicyLoader:
             now = self.file.stat()
             seen = now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode
         if seen != self._seen:
-            found = load_policy(self.file)
-            self._seen, self._written = seen, found.policy
-            self._problem = _format_problems(self.file, found.problems)
+            self._seen = seen
+            self._written, problems = load_policy(self.file)
+            self._problem = _format_problems(self.file, problems)
         effects: dict[Effect, Mapping[str, Verdict]] = dict(self._written.effects)
         tools: dict[str, Mapping[str, Verdict]] = dict(self._written.tools)
         if self.exec_ == "ask":
@@ -191,17 +190,17 @@ class PolicyLoader:
         return replace(self._written, effects=effects, tools=tools, always=_StandingApprovals(self.approvals))
 
 
-def load_policy(file: Path) -> ParsedPolicy:
-    """Read policy.toml; with one that cannot be read, everything that changes something is asked about."""
+def load_policy(file: Path) -> tuple[Policy, tuple[str, ...]]:
+    """Read policy.toml, see parse_policy; if it cannot be read, everything that changes something is asked about."""
     try:
-        found = parse_policy(read_toml(file))
+        policy, problems = parse_policy(read_toml(file))
     except ConfigError as error:
-        return ParsedPolicy(tighten_policy(Policy()), (str(error),))
+        return tighten_policy(Policy()), (str(error),)
     with suppress(OSError):
         if (mode := file.stat().st_mode) & 0o022:
             others = f"others may write it (mode {mode & 0o777:04o}): chmod 600 {file}"
-            return ParsedPolicy(tighten_policy(found.policy), (*found.problems, others))
-    return found
+            return tighten_policy(policy), (*problems, others)
+    return policy, problems
 
 
 def _format_problems(file: Path, problems: tuple[str, ...]) -> str:

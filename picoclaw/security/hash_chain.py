@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.files import append_bytes, sync_folder, write_atomic
-from picoclaw.records import NamedTuple, dataclass
+from picoclaw.records import dataclass
 
 FIRST_HASH = "0" * 64
 """What the first record of all has in place of a hash."""
@@ -189,30 +189,25 @@ def list_chain_files(path: Path, kept: int) -> list[Path]:
     return [*found, path] if path.exists() else found
 
 
-class ChainCheck(NamedTuple):
-    """How many records are intact, and the first fault ('' for none)."""
-
-    good: int = 0
-    fault: str = ""
-
-
 def describe_intact(count: int) -> str:
     return f"{count} record{'s' * (count != 1)}, none changed or missing"
 
 
-def verify_chain(path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] | None = None) -> ChainCheck:
-    """Check every line against the hash in the next. Lines missing at the very end are not noticed here.
+def verify_chain(
+    path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] | None = None
+) -> tuple[int, str]:
+    """Check every line against the hash in the next; returns how many are intact, and the first fault ('' for none).
 
-    `look(record, line)` may report a further fault. Raises OSError.
+    Lines missing at the very end are not noticed here. `look(record, line)` may report a further fault. Raises OSError.
     """
     good, chain = 0, ""
     for file in list_chain_files(path, kept):
         for number, (line, said) in enumerate(read_chain(file), 1):
             if said is None:
-                return ChainCheck(good, f"{file} line {number} is no record: it is torn or was changed")
+                return good, f"{file} line {number} is no record: it is torn or was changed"
             if chain and said.get("chain") != chain:
-                return ChainCheck(good, f"{file} line {number} does not follow from the one before: one was changed")
+                return good, f"{file} line {number} does not follow from the one before: one was changed"
             if look and (fault := look(said, line)):
-                return ChainCheck(good, f"{file} line {number}: {fault}")
+                return good, f"{file} line {number}: {fault}"
             good, chain = good + 1, hash_line(line)
-    return ChainCheck(good)
+    return good, ""

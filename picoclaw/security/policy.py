@@ -191,15 +191,11 @@ _TABLES = ("effects", "tools")
 _EFFECTS_WITHOUT_QUESTION: frozenset[Effect] = frozenset({"read", "private", "safe"})
 
 
-class ParsedPolicy(NamedTuple):
-    """The rules of a file, and its problems, one sentence each."""
+def parse_policy(tables: Mapping[str, Any]) -> tuple[Policy, tuple[str, ...]]:
+    """Read policy.toml; returns the rules, and what is wrong, one sentence each.
 
-    policy: Policy
-    problems: tuple[str, ...]
-
-
-def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
-    """Read policy.toml; with a mistake in it, only rules stricter than the defaults count."""
+    With a mistake in it, only rules stricter than the defaults count.
+    """
     known = dict.fromkeys(_TABLES)
     problems = [f"unknown table [{name}]{find_nearest(name, known)}" for name in tables if name not in known]
     effects: dict[Effect, Mapping[str, Verdict]] = {}
@@ -212,7 +208,7 @@ def parse_policy(tables: Mapping[str, Any]) -> ParsedPolicy:
     for name, given in _iter_rows(tables, "tools", problems):
         tools[name] = _parse_row(given, f"tools.{name}", problems)
     policy = Policy(effects, tools)
-    return ParsedPolicy(tighten_policy(policy) if problems else policy, tuple(problems))
+    return tighten_policy(policy) if problems else policy, tuple(problems)
 
 
 def tighten_policy(policy: Policy) -> Policy:
