@@ -162,7 +162,7 @@ class ChecklistItem(NamedTuple):
 
 
 class Checklist(NamedTuple):
-    """What the file says. `answer` is what it wants to be answered when there is nothing to tell, '' for the usual."""
+    """The parsed file. `answer` is the reply that it asks for when there is nothing to report, '' for the default."""
 
     items: tuple[ChecklistItem, ...] = ()
     done: int = 0
@@ -256,7 +256,7 @@ def _parse_quiet_answer(text: str) -> str:
 
 
 def _strip_comments(text: str) -> str:
-    """Without comments, but with the line feeds in them, so that lines keep their numbers."""
+    """Remove comments and front matter, but keep their line feeds, so that line numbers stay right."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kept, at = [], 0
     for hidden in find_hidden(text, trusting=True):
@@ -326,13 +326,13 @@ def _make_label(line: int, words: str) -> list[_ChecklistRow]:
 
 
 def _is_over_list(lines: Sequence[str], after: int) -> bool:
-    """Whether the next line that says something belongs to a list, or there is none."""
+    """Whether the next line that is not blank is a list item, or there is none."""
     below = next((lines[at] for at in range(after, len(lines)) if lines[at].strip()), "")
     return not below or bool(_BULLET.fullmatch(below)) or below.lstrip()[0] in "☑☐✅"
 
 
 def _parse_title(lines: Sequence[str], at: int) -> str | None:
-    """The heading that a line is; None for what may be an item."""
+    """The text of a heading; None for a line that may be an item."""
     line = lines[at]
     if titled := _HEADING.fullmatch(line):
         return titled[1] or ""
@@ -346,7 +346,7 @@ def _parse_title(lines: Sequence[str], at: int) -> str | None:
 
 
 def _parse_item(row: _ChecklistRow, words: str) -> ChecklistItem:
-    """Take an item apart; raises ValueError for a time or a condition that is wrong."""
+    """Parse an item; raises ValueError for a wrong time or condition."""
     text, found, condition = words, _WHEN.search(words), ""
     if found:
         text, condition = words[: found.start()], words[found.end() :]
@@ -363,7 +363,7 @@ def _parse_item(row: _ChecklistRow, words: str) -> ChecklistItem:
 
 
 def _split_bracketed(text: str) -> tuple[str, Plan | None]:
-    """Split off a time in brackets at the end; other brackets are words."""
+    """Split off a time in brackets at the end; other brackets stay in the text."""
     found = _BRACKETS.search(text)
     plan = parse_timing(found[1]) if found else None
     return (text[: found.start()], plan) if found and plan else (text, None)
@@ -430,13 +430,13 @@ def check_items(
     *,
     asleep: bool = False,
 ) -> list[ItemStatus]:
-    """Look at every item; `asleep` without reading a sensor, when nobody will be asked anyway."""
+    """Check every item; with `asleep` no sensor is read, because nothing will be asked anyway."""
     looked = _CachedEnvironment(senses, asleep=asleep)
     return [_check_item(item, known.get(item.key), looked, now) for item in items]
 
 
 class _CachedEnvironment:
-    """Senses that read each sensor once."""
+    """An environment that reads each sensor only once."""
 
     def __init__(self, senses: "BoardEnvironment", *, asleep: bool) -> None:
         self._senses, self.asleep = senses, asleep
@@ -506,7 +506,7 @@ def _resolve_sensor(series: Series, senses: _CachedEnvironment) -> tuple[str, st
 
 
 def _check_timing(item: ChecklistItem, known: ChecklistItemState | None, now: datetime) -> ItemStatus:
-    """A time counts from when the line was first seen; several that were missed are one."""
+    """Check a time, counted from when the line was first seen; several missed ones count as one."""
     assert item.timing
     moment = now.timestamp()
     known = known if known and known.after else ChecklistItemState(moment)
@@ -648,7 +648,7 @@ def _find_paths(text: str) -> list[str]:
 
 
 def _describe_change(thing: str, before: float | str | None, after: float | str | None) -> str:
-    """Say how a sensor or a file differs enough, or nothing."""
+    """Describe a change of a sensor or a file, '' if it is too small to matter."""
     if before is None or after is None or isinstance(before, str) or isinstance(after, str):
         if before == after:
             return ""
@@ -710,7 +710,7 @@ _MARGIN_S = 300.0  # the value before the time that is asked about belongs to it
 
 
 class SampleHistory:
-    """Samples out of the history; opened when something is first asked of it."""
+    """Samples from `history.db`, which is opened on first use."""
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         """Opens nothing yet. `clock` gives seconds since 1970."""
@@ -745,7 +745,7 @@ class SampleHistory:
 
 
 class FileChanges:
-    """Hears the calls of a turn, and looks at the files before and after each."""
+    """Compares files before and after each tool call of a turn."""
 
     def __init__(self, mark: Callable[[str], str], paths: Iterable[str]) -> None:
         """`mark` tells a file's state from another."""
@@ -763,7 +763,7 @@ class FileChanges:
             self._left.update({path: self._mark(path) for path in self._calls})
 
     def update_state(self, known: ChecklistItemState, named: Iterable[str]) -> ChecklistItemState:
-        """What to remember of a line that names these files: those that were as it knows them, as they were left."""
+        """The state of an item that names these files, with the changes that the turn itself has made."""
         left = {
             path: self._left[path]
             for path in named

@@ -76,7 +76,7 @@ class ClockWatch:
         self._since = 0.0
 
     def note(self, wall: float, mono: float) -> float:
-        """Look at both clocks; returns by how many seconds the date was set since the last time, 0 for not."""
+        """Compare the clocks; returns by how many seconds the date was set since the last call, 0 if it was not."""
         apart = wall - mono
         step = 0.0 if self._apart is None else apart - self._apart
         if self._apart is None or abs(step) > STEP_S:
@@ -85,12 +85,12 @@ class ClockWatch:
         return step if abs(step) > STEP_S else 0.0
 
     def trusted(self, wall: float, mono: float) -> bool:
-        """Tell whether the date is vouched for, or is plausible and was not set for a while."""
+        """Whether the date can be trusted: plausible, and confirmed or not set for STABLE_S."""
         return is_plausible(wall) and (mono - self._since >= STABLE_S or self._vouched())
 
     @property
     def wait_limit(self) -> str:
-        """What it takes until the date is believed, in words."""
+        """How long it takes at most until the date is trusted, in words."""
         return f"at most until the clock has been stable for {STABLE_S / 60:.0f} minutes"
 
     def stable_in(self, mono: float) -> float:
@@ -99,5 +99,5 @@ class ClockWatch:
 
 
 def is_plausible(wall: float) -> bool:
-    """Tell whether the date is not before this software."""
+    """Whether the date is not earlier than this software."""
     return wall >= _EARLIEST_DATE

@@ -66,7 +66,7 @@ class Calendar(NamedTuple):
 
 
 class FileCondition(NamedTuple):
-    """What has become of a file; a path that is not absolute is relative to the workspace."""
+    """The state of a file; a relative path is below the workspace."""
 
     path: str
     state: Literal["changed", "exists", "missing"]
@@ -167,7 +167,7 @@ def parse_gate(text: str, now: datetime) -> Gate:
 
 
 def normalize_condition(text: str) -> str:
-    """Without what carries no meaning; the case of a sensor's name is kept."""
+    """Remove words without meaning; the case of a sensor's name is kept."""
     words = re.sub(r"\b(?:[Tt]he|[Ii]f|[Ww]hen)\b", " ", text.replace("≥", ">=").replace("≤", "<=").replace("−", "-"))
     return " ".join(words.split()).rstrip(".")
 

@@ -78,7 +78,7 @@ class HeartbeatDecision(NamedTuple):
 
 
 def decide_heartbeat(s: Situation) -> HeartbeatDecision:
-    """Apply the first rule that speaks against it; none does when there is something to ask."""
+    """Decide by the first rule that objects; without one, ask about the items that are due."""
     for name, binds_people, why in _list_objections(s):
         if why and (binds_people or not s.by_hand):
             return HeartbeatDecision(False, name, why, _compute_wait(s, name))
@@ -95,7 +95,7 @@ def decide_heartbeat(s: Situation) -> HeartbeatDecision:
 
 
 def _list_objections(s: Situation) -> Iterator[tuple[str, bool, str]]:
-    """Give each rule in its order: its name, whether it binds a person who asks by hand too, and why not, if it objects."""
+    """Give name, whether it also applies when a person asks by hand, and the objection ('' for none) of each rule in order."""
     yield "disabled", False, "" if s.enabled else "heartbeats are switched off (enabled under [heartbeat])"
     nothing = f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md has no items"
     yield "nothing to do", True, s.file if s.file or s.findings else nothing
@@ -117,7 +117,7 @@ def _list_objections(s: Situation) -> Iterator[tuple[str, bool, str]]:
 
 
 def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
-    """Tell whether a moment is within the quiet hours, by the clock on the wall; they may go over midnight."""
+    """Whether a local time is in the quiet hours, which may cross midnight."""
     if quiet is None:
         return False
     (start, end), clock = quiet, now.time()
@@ -125,7 +125,7 @@ def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
 
 
 def _compute_wait(s: Situation, rule: str) -> float | None:
-    """How long nothing can change by itself; a file that is edited is noticed after the interval at the latest."""
+    """Seconds until the next check; an edited file is noticed after the interval at the latest."""
     if rule == "disabled":
         return None
     waits = [s.every_s, *(f.next_s for f in s.findings if f.next_s)]
@@ -137,12 +137,12 @@ def _compute_wait(s: Situation, rule: str) -> float | None:
 
 
 def _get_condition_waits(s: Situation) -> list[float]:
-    """When a condition is to be judged, though nobody can be asked before the pause is over."""
+    """Seconds until the timed conditions are to be checked, also within the pause."""
     return [finding.next_s for finding in s.findings if finding.next_s and finding.item.when]
 
 
 def _select_fitting(due: Sequence[ItemStatus]) -> tuple[ItemStatus, ...]:
-    """As many as a question takes, but one at least."""
+    """As many items as fit into a question, at least one."""
     room, asked = MAX_QUESTION, list[ItemStatus]()
     for finding in due:
         room -= len(finding.item.text) + len(finding.note) + len(finding.item.heading) + 10
@@ -234,7 +234,7 @@ _CALM = frozenset(
 
 
 def is_ok(text: str, wanted: str = "") -> bool:
-    """Tell whether an answer need not be told; `wanted` is what the owner has chosen to be answered then."""
+    """Whether an answer only says that all is well; `wanted` is the owner's own phrase for that."""
     words = _normalize(text)
     if wanted and _PUNCTUATION.sub(" ", words).split() == _PUNCTUATION.sub(" ", _normalize(wanted)).split():
         return True
@@ -291,7 +291,7 @@ class HeartbeatTime(NamedTuple):
 
 
 class HeartbeatCheck(NamedTuple):
-    """What a look found: the checklist, the situation and what follows from it."""
+    """The result of a check: the checklist, the situation and the decision."""
 
     checklist: Checklist
     situation: Situation
@@ -325,13 +325,13 @@ class Heartbeat:
     used: int = field(default=0, init=False)
 
     def step(self, now: HeartbeatTime) -> float | None:
-        """Do what is to be done now; returns for how many seconds there is nothing to do, None for ever."""
+        """Run a heartbeat if one is due; returns the seconds until the next check, None for never."""
         looked = self.look(now)
         made = self.beat(looked, now) if looked.decision.beat else None
         return _RETRY_SOON_S if made and made.outcome == "put off" else looked.decision.wait_s
 
     def look(self, now: HeartbeatTime, *, by_hand: bool = False, keep: bool = True) -> HeartbeatCheck:
-        """Read, look and decide. With `keep`, what has to be remembered of the lines is."""
+        """Read the checklist, check its items and decide. With `keep`, their state is stored."""
         config = self.config
         listed, problem = self._read_checklist()
         situation = Situation(
@@ -353,7 +353,7 @@ class Heartbeat:
     def _check_items(
         self, listed: Checklist, situation: Situation, now: HeartbeatTime, *, keep: bool
     ) -> HeartbeatCheck:
-        """Look at the lines and at what was; nothing is kept by a date that cannot be believed."""
+        """Check the items against the stored state; nothing is stored while the date cannot be trusted."""
         known, today = self.beats.known(), self.beats.today(now.wall)
         late = now.wall.timestamp() + _SET_BACK_S
         ahead = bool(today.last and today.last.at > late)
@@ -393,7 +393,7 @@ class Heartbeat:
         return checklist.parse_checklist(text), ""
 
     def beat(self, looked: HeartbeatCheck, now: HeartbeatTime, *, told: bool = False) -> HeartbeatRecord | None:
-        """Ask what was decided; None when another process has done so meanwhile. `told`: a person reads the answer."""
+        """Ask the model; None if another process has done so meanwhile. `told`: a person reads the answer."""
         tokens = max(1, min(HEARTBEAT_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
         begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, looked.today.number)
         if begun is None:
@@ -444,7 +444,7 @@ _RETRY_S = 300.0
 
 
 class HeartbeatThread:
-    """Sleeps until there may be something to do. A turn that begins ends the heartbeat in hand, which is put off."""
+    """Runs heartbeats in a thread of its own. A turn of a person stops the running one, which is put off."""
 
     def __init__(
         self,
@@ -470,7 +470,7 @@ class HeartbeatThread:
         self._thread.start()
 
     def stop(self) -> tuple[int, int]:
-        """End at once; returns the number and the tokens of a heartbeat that would not, 0 for none."""
+        """Stop; returns number and tokens of a heartbeat that did not stop in time, 0 for none."""
         self._ending.set()
         self._stop.say()
         self._wake.set()
@@ -480,7 +480,7 @@ class HeartbeatThread:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Keep the model free while a person waits for an answer."""
+        """Stop the running heartbeat, and start none while a person waits for an answer."""
         self._stop.say()
         try:
             yield

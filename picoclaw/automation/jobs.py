@@ -38,7 +38,7 @@ class JobContext(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """How a run ended, with what there is to tell."""
+    """The result of a run: whether it was successful, and its text."""
 
     good: bool
     text: str
@@ -88,7 +88,7 @@ def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecis
 
 
 def _disable_one_off(job: Job) -> Job:
-    """What is due once is not due again, and stays until it is known to be done."""
+    """Disable a one-off job; it is deleted when it is known to be done."""
     return job._replace(enabled=False) if job.plan.kind == "at" else job
 
 
@@ -154,7 +154,7 @@ def _schedule_in(job: Job, now: JobContext, seconds: float) -> Job:
 
 
 def _update_date(job: Job, now: JobContext) -> Job:
-    """Where the date was set, what goes by the other clock has another date."""
+    """Correct the date of a job that goes by the boot's clock, after the date was set."""
     anchor = now.wall + job.mono - now.mono
     far = now.trusted and abs(anchor - job.plan.anchor) > _DATE_TOLERANCE_S
     return job._replace(plan=job.plan._replace(anchor=anchor)) if far else job
@@ -184,7 +184,7 @@ _CHECKS: dict[str, Callable[[Job, JobContext], tuple[Job, _Occurrence | None]]] 
 
 
 def needs_date(job: Job, boot: str) -> bool:
-    """Tell whether the date has to be known to do it on time."""
+    """Whether the job can only be done on time when the date is known."""
     return job.enabled and (job.plan.kind == "cron" or job.boot not in {boot, _mark_unsure(boot)})
 
 
@@ -210,7 +210,7 @@ def _get_due_time(job: Job) -> float:
 
 
 def is_overdue(job: Job, wall: float) -> bool:
-    """Tell whether it would be due if the date were believed."""
+    """Whether the job would be due if the date were trusted."""
     return _get_due_time(job) <= wall
 
 
@@ -242,7 +242,7 @@ def deliver_messages(outbox: Outbox, tell: MessageSender, session: str = "") -> 
 def open_chat(
     outbox: Outbox, session: str, tell: MessageSender, ring: Callable[[], None]
 ) -> Iterator[Callable[[], None]]:
-    """Have a chat open; gives what delivers its messages, and those of chats that nobody has open.
+    """Mark a chat as open; gives the function that delivers its messages, and those of chats that nobody has open.
 
     `ring` wakes the others on this home: once for each message that is theirs, and when this chat is closed.
     """
@@ -266,7 +266,7 @@ def open_chat(
 
 
 def format_message(message: OutboxMessage, session: str, wall: float) -> str:
-    """Word a message for the chat `session`, with a note when it comes late, again, or is for another chat."""
+    """Format a message for the chat `session`, with a note if it is late, perhaps repeated, or for another chat."""
     whose = "" if message.session == session else f"For chat {message.session!r}: "
     late = wall - message.at
     due = f" (was due {format_duration(late)} ago)" if late > GRACE_S else ""

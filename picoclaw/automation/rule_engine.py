@@ -51,7 +51,7 @@ class LastFiring(NamedTuple):
 
 
 class RuleFiring(NamedTuple):
-    """A rule that fires, with the reading that caused it; `skipped` says why nothing is done all the same."""
+    """A firing with its cause; `skipped` says why nothing is done."""
 
     rule: Rule
     why: str
@@ -60,7 +60,7 @@ class RuleFiring(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleState:
-    """Where a rule stands: since when it has been so, whether it has fired for that, and what was handled."""
+    """The state of a rule: since when its condition holds, whether it has fired for that, and which times were handled."""
 
     when: str = ""
     boot: str = ""
@@ -73,7 +73,7 @@ class RuleState:
     done: DoneSpans = ()
 
     def dump(self) -> str:
-        """Write it down; the moment of the last look, which every sample moves, only where something hangs on it."""
+        """Serialise the state; the time of the last sample only where it matters, to save writes."""
         quiet = {} if self.since is not None or self.recent else {"seen": 0.0}
         return json.dumps({key: value for key, value in (asdict(self) | quiet).items() if value})
 
@@ -93,7 +93,7 @@ def load_state(text: str) -> RuleState:
 def evaluate_rule(
     rule: Rule, state: RuleState, sample: RuleSample | None, now: ClockReading, stale_s: float
 ) -> tuple[RuleState, RuleFiring | None]:
-    """Look at a rule once; `sample` is what its sensor said just now, None where it was not asked.
+    """Evaluate a rule; `sample` is the newest reading of its sensor, None if it was not read.
 
     A silence of more than `stale_s` seconds counts as a new beginning, because nobody knows what was meanwhile.
     """
@@ -128,7 +128,7 @@ def evaluate_rule(
 def _check_condition(
     condition: SensorCondition, margin: float, state: RuleState, sample: RuleSample
 ) -> tuple[RuleState, bool | None, str]:
-    """Tell whether it is so now, None when that cannot be known, and the reading in words."""
+    """Check the condition: the new state, whether it holds (None if unknown), and the reading in words."""
     what, (value, problem) = f"{condition.series.sensor} {condition.series.quantity}", sample
     if isinstance(condition, Missing):
         return state, value is None, f"{what}: {problem or 'no value'}"
@@ -146,7 +146,7 @@ def _check_condition(
 
 
 def _update_recent(condition: ValueChange, state: RuleState, value: float) -> tuple[tuple[float, float], ...]:
-    """The values of the time that counts, with the newest, thinned out: of some in a row the one that counts most."""
+    """The values of the window and the newest one, thinned out: of neighbours, the most extreme is kept."""
     kept = [(at, old) for at, old in state.recent if state.seen - at <= condition.within_s]
     apart = condition.within_s / _MAX_RECENT
     if not kept or state.seen - kept[-1][0] >= apart:
@@ -238,7 +238,7 @@ _DELIVERY = pattern(r"\btold by (?:letter|message) ([0-9]{1,18}(?:, [0-9]{1,18})
 
 
 class RuleActions(NamedTuple):
-    """What a rule can do. Each raises PicoclawError saying why it could not be done.
+    """The actions of rules. Each raises PicoclawError on failure.
 
     `tell(text)` reaches the owner and may return how, see `told_by`,
     `switch(output, level, seconds)` asks the output supervisor, `ask(text, rule)` the model.
@@ -266,7 +266,7 @@ class RuleEngine:
         self._book: Mapping[str, Rule] = {}
 
     def begin(self) -> None:
-        """Take up where the rules stood; without a store each begins anew."""
+        """Load the saved states; if they cannot be read, every rule starts over."""
         try:
             self._kept = self._firings().states()
         except StoreError as error:
@@ -282,7 +282,7 @@ class RuleEngine:
             self._settle(number, f"unknown: picoclaw was stopped in the middle; {outcome}")
 
     def follow(self, book: RuleSet) -> None:
-        """Follow these rules from now on; what is wrong with others is told once."""
+        """Use these rules from now on; problems with others are reported once."""
         self._book = {name: rule for name, rule in book.rules.items() if rule.written.enabled}
         for problem in book.problems.values():
             self._say(f"a rule is not followed: {problem}")
@@ -292,11 +292,11 @@ class RuleEngine:
 
     @property
     def wanted(self) -> set[Series]:
-        """What the rules need to be measured."""
+        """The series that the rules need."""
         return {series for rule in self._book.values() for series in rule.series}
 
     def evaluate(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:
-        """Look at every rule after sensors were read, about every `every_s` seconds; a doubtful value counts as none."""
+        """Evaluate the rules after sensors were read, about every `every_s` seconds; a doubtful value counts as missing."""
         samples = {Series(r.sensor, r.label): (None if r.doubt else r.value, r.problem or r.doubt) for r in readings}
         failed = {series.sensor: sample for series, sample in samples.items() if sample[0] is None}
         for rule in self._book.values():
@@ -305,7 +305,7 @@ class RuleEngine:
                 self._step(rule, samples.get(series) or failed.get(series.sensor), now, 3 * every_s)
 
     def tick(self, now: ClockReading) -> float | None:
-        """Look at the rules that have times; returns in how many seconds the next is due, None for never."""
+        """Evaluate the rules that have times; returns the seconds until the next is due, None for never."""
         soonest: list[float] = []
         for rule in self._book.values():
             if isinstance(rule.condition, Calendar):
@@ -315,7 +315,7 @@ class RuleEngine:
         return min(soonest, default=None)
 
     def news(self) -> dict[str, str]:
-        """Return the states that are other than what was written down."""
+        """Return the states that differ from the saved ones."""
         dumped = {name: state.dump() for name, state in self._states.items()}
         return {name: text for name, text in dumped.items() if self._kept.get(name) != text}
 
@@ -334,7 +334,7 @@ class RuleEngine:
             self._fire(firing, now)
 
     def _check_gate(self, gate: Gate, now: ClockReading) -> tuple[bool, str]:
-        """Tell whether something was so, and by which figure; what is not known was not so."""
+        """Check a gate, and give the figure in words; without figures it does not hold."""
         try:
             span = self._past(gate.series, times.parse_range(gate.when, now.wall)) if now.trusted else None
         except (StoreError, ValueError):
@@ -360,7 +360,7 @@ class RuleEngine:
         self._settle(number, outcome)
 
     def _act(self, rule: Rule, why: str, seconds: float | None) -> str:
-        """Do what a rule says, the output first; returns what became of it."""
+        """Do the actions of a rule, the output first; returns the outcome."""
         written, outcomes = rule.written, []
         if written.output:
             outcomes.append(self._try(lambda: self._actions.switch(written.output, written.level, seconds)))
@@ -382,7 +382,7 @@ class RuleEngine:
             return f"failed: {error}"
 
     def _begin(self, rule: Rule, why: str, acts: str, now: ClockReading) -> int | None:
-        """Write down that it fires; a store that fails keeps nobody from being warned."""
+        """Log a firing; if the store fails, the actions are done all the same."""
         news = self.news()
         try:
             number = self._firings().begin(rule.name, why, acts, now, news)
@@ -406,7 +406,7 @@ class RuleEngine:
 
 
 def format_delivery(messages: Iterable[int]) -> str:
-    """Say in an outcome with which messages of the outbox the owner is told; `format_outcome` reads it again."""
+    """Name the outbox messages that tell the owner, in the form that `format_outcome` understands."""
     return f"{TOLD} by message {', '.join(map(str, messages))}"
 
 

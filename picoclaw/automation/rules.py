@@ -70,14 +70,14 @@ class Rule(NamedTuple):
 
     @property
     def series(self) -> list[Series]:
-        """What has to be measured for it: what it follows first, then what it looks back at."""
+        """The series that it needs: first the one of its condition, then those of its gates."""
         gates = [gate for gate in (self.only_if, self.instead[1] if self.instead else None) if gate]
         followed = [] if isinstance(self.condition, Calendar) else [self.condition.series]
         return list(dict.fromkeys([*followed, *(gate.series for gate in gates)]))
 
     @property
     def late_ok(self) -> bool:
-        """Whether it may be done late: words may, an output never."""
+        """Whether it may fire late: messages may, outputs never."""
         return not self.written.output
 
 
@@ -180,7 +180,7 @@ _AT_LINE = pattern(r"\(at line (\d+), column (\d+)\)")
 
 
 class RuleSet(NamedTuple):
-    """What rules.toml says: the rules that can be followed, and what is wrong with the others, by name."""
+    """The content of rules.toml: the valid rules, and the problems of the others, by name."""
 
     path: Path
     rules: Mapping[str, Rule]
@@ -361,7 +361,7 @@ def _list_names(text: str) -> list[str]:
 
 
 def remove_rule(home: Path, name: str) -> None:
-    """Take a rule out of the file, and leave the rest as it is; raises ConfigError."""
+    """Remove a rule from the file, and leave the rest unchanged; raises ConfigError."""
     with _lock_file(home) as path:
         before = _read_text(path)
         if not name or name not in (names := _list_names(before)):
@@ -383,7 +383,7 @@ def _get_trailing_comments(lines: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _lock_file(home: Path) -> Iterator[Path]:
-    """Keep other processes from changing the file meanwhile."""
+    """Lock rules.toml against other processes."""
     try:
         with lock_folder(home):
             yield home / RULES_FILE

@@ -88,7 +88,7 @@ class Sampler:
         return self._pending.get(series, ())
 
     def commit(self, now: ClockReading, *, all_of_it: bool = False) -> None:
-        """Keep what was measured, once a minute at the most, or at once when it is to end."""
+        """Store the samples, at most once a minute unless `all_of_it`."""
         states = self._rules.news() if self._rules else {}
         nothing = not (self._pending or states)
         if nothing or (now.mono - self._committed < COMMIT_S - _JITTER_S and self._committed and not all_of_it):

@@ -62,7 +62,7 @@ class SchedulerThread:
         self._thread.start()
 
     def ring(self) -> None:
-        """Have it look again; may be called from any thread."""
+        """Wake the thread; may be called from any thread."""
         self._wakeup.ring()
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ class Scheduler:
         self._said = ""
 
     def note_end(self, number: int, outcome: JobOutcome) -> None:
-        """Take note of how a job's run has ended; may be called from any thread."""
+        """Note the end of a run; may be called from any thread."""
         self._ended.append((number, outcome))
 
     def step(self, wall: float, mono: float) -> float | None:
@@ -160,7 +160,7 @@ class Scheduler:
         self.settle(now.wall)
 
     def _spread(self, decision: JobDecision | None, now: JobContext) -> JobDecision | None:
-        """Of what comes late and is more than a few words, one thing at a time."""
+        """Start late jobs one at a time, SPREAD_S apart."""
         if decision and decision.run and decision.at < now.wall - GRACE_S:
             if now.mono < self._late_from + SPREAD_S:
                 return None
@@ -168,14 +168,14 @@ class Scheduler:
         return decision
 
     def settle(self, wall: float) -> None:
-        """Keep how the runs have ended that are known to have; raises StoreError."""
+        """Store the outcomes of the runs that have ended; raises StoreError."""
         while self._ended:
             number, outcome = self._ended[0]
             self._jobs.decide(partial(finish_run, outcome=outcome, wall=wall), number)
             self._ended.popleft()
 
     def _doubt(self, jobs: Sequence[Job], now: JobContext) -> tuple[str, list[float]]:
-        """Say what waits for a date that can be believed, and how long until it may be."""
+        """Describe the jobs that wait for a trusted date, and the seconds until the next check."""
         held = [job for job in jobs if needs_date(job, now.boot)]
         if now.trusted or not held:
             return "", []
@@ -228,7 +228,7 @@ class WorkerThread:
 
 
 class LeaderLock:
-    """One process's wish for it. The next one has it as soon as the first ends, however it ends."""
+    """A lock that one process holds; the next waiting one gets it as soon as the holder ends, however it ends."""
 
     def __init__(self, path: Path, ring: Callable[[], None]) -> None:
         """`ring()` is called in a thread of its own when another process has let go and it is this one's turn."""
@@ -239,7 +239,7 @@ class LeaderLock:
         self._waits = self._ended = False
 
     def mine(self) -> bool:
-        """Take it unless another process has it; where no file can be locked, better two than none."""
+        """Take the lock unless another process holds it; True also where no file can be locked."""
         with self._turn:
             if self._file is None and not self._waits:
                 self._take()
@@ -268,7 +268,7 @@ class LeaderLock:
         self._ring()
 
     def close(self) -> None:
-        """Let the next one have it, or wait for it no longer; may be called twice."""
+        """Release the lock, or stop waiting for it; may be called twice."""
         with self._turn:
             self._ended = True
             if self._file is not None and self._file >= 0:

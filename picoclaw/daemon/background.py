@@ -130,7 +130,7 @@ class BackgroundWorker:
         return None if due is None else max(0.0, due - wall)
 
     def _step_tasks(self, tasks: Tasks, wall: float) -> float | None:
-        """Have subagents do what they were given; returns how long to sleep."""
+        """Run the tasks of sub-agents; returns how long to sleep."""
         try:
             return self._pool.step(tasks, wall)
         except StoreError as error:
@@ -143,7 +143,7 @@ class BackgroundWorker:
         return _STORE_RETRY_S
 
     def _watch(self, database: Database) -> Watch:
-        """What samples the sensors and follows the rules; what a rule tells goes through the outbox."""
+        """Make the part that samples the sensors and evaluates the rules; their messages go through the outbox."""
         app, outbox, jobs, host = self._app, Outbox(database), Jobs(database), self._host
 
         def tell(text: str) -> str:
@@ -179,7 +179,7 @@ class BackgroundWorker:
         self._worker.start()
 
     def _abandon_jobs(self, scheduler: Scheduler) -> None:
-        """Say of what waits for its turn that it will not have it."""
+        """Report the queued jobs as not started."""
         with suppress(Empty):
             while job := self._waiting.get_nowait():
                 scheduler.note_end(
@@ -208,7 +208,7 @@ class BackgroundWorker:
 
 
 def _make_outbox_check(outbox: Outbox, wake: Callable[[], None]) -> Callable[[], None]:
-    """Give what calls `wake` when a message waits that did not the last time: a channel's thread sleeps otherwise."""
+    """Return a function that calls `wake` when a new message waits in the outbox."""
     known: set[int] = set()
 
     def check() -> None:
@@ -355,7 +355,7 @@ _MAX_CHECKLIST_BYTES = 250_000
 
 
 def make_clock_watch(app: App) -> ClockWatch:
-    """Make what tells whether the date can be believed."""
+    """Make the watch that decides whether the date can be trusted."""
     return ClockWatch(lambda: read_trusted_time(app.board, app.config.home) is not None, read_boot_id())
 
 
@@ -395,7 +395,7 @@ def build_heartbeat(
 
 
 def read_heartbeat_time(app: App, watch: ClockWatch) -> HeartbeatTime:
-    """Look at the clocks: the time in the owner's zone, and whether it can be believed."""
+    """Read the clocks: the time in the owner's zone, and whether it can be trusted."""
     now, mono = app.now(), boottime()
     watch.note(now.timestamp(), mono)
     return HeartbeatTime(now, mono, watch.boot, watch.trusted(now.timestamp(), mono))
@@ -405,7 +405,7 @@ def read_heartbeat_time(app: App, watch: ClockWatch) -> HeartbeatTime:
 def run_heartbeats(
     app: App, complain: Callable[[str], None], peace_s: float | None = None
 ) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Have heartbeats beside whatever else this process does, if there can be any.
+    """Run heartbeats in the background, if they are enabled and there is a model.
 
     Gives what each turn is to be taken within, so that they keep out of its way; see HeartbeatThread for `peace_s`.
     """

@@ -35,13 +35,13 @@ class WriteBehindQueue:
         """Why the disk takes nothing, '' as far as it is known to."""
 
     def write(self, act: WriteAction) -> bool:
-        """Write something after all that is pending; tells whether the disk took it, else it is pending as well."""
+        """Do a write after the pending ones; returns False if the disk refused it, and it is pending too."""
         with self._lock:
             self._writes.append(act)
             return self.flush()
 
     def flush(self) -> bool:
-        """Write what is pending; tells whether nothing is any more."""
+        """Do the pending writes; returns whether all succeeded."""
         with self._lock:
             taken = False
             try:
@@ -63,7 +63,7 @@ class WriteBehindQueue:
             self._note(text)
 
     def replace(self, act: WriteAction | None, other: WriteAction | None) -> bool:
-        """Write something else instead, or nothing; tells whether it was still pending."""
+        """Replace or drop a pending write; returns whether it was still pending."""
         with self._lock:
             pending = any(one is act for one in self._writes)
             kept = ((other if one is act else one) for one in self._writes)
@@ -101,7 +101,7 @@ _FIRST_RETRY_S, _MAX_RETRY_S, _CHECK_INTERVAL_S = 5.0, 60.0, 15.0
 
 
 class MessageBoxes(NamedTuple):
-    """What comes in and what goes out, over one connection; whoever uses either holds the `lock`."""
+    """Inbox and outbox on one database connection, used only while holding the `lock`."""
 
     inbox: Inbox
     outbox: Outbox
@@ -150,7 +150,7 @@ class DeliveryWorker:
         self._wake.set()
 
     def leave(self) -> None:
-        """Begin no other message; the one in hand, if it is cut off now, says later that it may have been told."""
+        """Start no other message. If the running one is cut off now, it is later marked as perhaps repeated."""
         self._ending.set()
         self._wake.set()
 
@@ -209,7 +209,7 @@ class DeliveryWorker:
         return None if self._writes.flush() else self._next_retry()
 
     def _readdress(self, message: OutboxMessage) -> OutboxMessage:
-        """Give a message the owner's chat of this channel where its own chat is of another."""
+        """Send a message for another channel's chat to the owner's chat here."""
         if not self._fallback or self._is_own(message.session) or not (chat := self.channel.owner_chat()):
             return message
         return message._replace(session=chat, text=f"For chat {message.session!r}: {message.text}")
@@ -297,7 +297,7 @@ def _group_equal_texts(messages: Sequence[OutboxMessage]) -> list[list[OutboxMes
 
 
 def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo | None = None) -> OutboxMessage:
-    """Word one message, or make one of many, with times in the owner's `zone`."""
+    """Format one message, or merge many into one, with times in the owner's `zone`."""
     from picoclaw.automation.jobs import format_message
 
     last = max(messages, key=lambda message: message.number)

@@ -100,7 +100,7 @@ class LocalDaemon(MessageQueue):
             self._show({"question": approval_to_json(approval)})
 
     def finish(self, tell: Callable[[list[str]], None], *, at_end: bool) -> bool:
-        """Have done what subagents of the chat were given; see finish_subagents."""
+        """Finish the sub-agents' tasks of the chat; see finish_subagents."""
         if self.has_tasks(self._session):
             return finish_subagents(self.app, self._session, tell, self.note, at_end=at_end, leaving=self._leaving)
         if at_end:
@@ -161,7 +161,7 @@ class LocalDaemon(MessageQueue):
                 self.answer_waiting()
 
     def send(self, text: str) -> None:
-        """Take a line that is typed; from any thread."""
+        """Queue a typed line; from any thread."""
         from picoclaw.store.inbox import InboxMessage
 
         self.post(InboxMessage(self._session, text, self._who))
@@ -171,7 +171,7 @@ class LocalDaemon(MessageQueue):
         self.stopper.say()
 
     def heed(self, answer: str) -> None:
-        """Heed what is typed instead of a yes or a no where it stops the outputs."""
+        """Stop the outputs if that is what was typed in answer to a question."""
         if said := self.app.wiring.stop(answer, "owner"):
             self._show({"say": said[1]})
             self.end()
@@ -197,7 +197,7 @@ def finish_subagents(
     line: IpcConnection | None = None,
     leaving: Event | None = None,
 ) -> bool:
-    """Have the tasks of a chat done, here or by the daemon at the other end of a `line`, and tell the reports.
+    """Finish the tasks of a chat, here or in the daemon at the other end of a `line`, and show the reports.
 
     `tell` is handed each report by itself, or `at_end` all of them; then they count as told. Ctrl-C leaves the tasks for
     later; False when they were left here. What they had switched on goes off when the program is `leaving`. Raises

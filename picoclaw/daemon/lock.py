@@ -26,7 +26,7 @@ def acquire_lock(home: Path) -> int:
 
 
 def is_lock_held(home: Path) -> bool:
-    """Tell whether somebody is the daemon of a home, without being in the way of one that begins (proc_locks(5))."""
+    """Whether a daemon runs on a home, without taking the lock even for a moment (proc_locks(5))."""
     try:
         file = f":{(home / LOCK_FILE).stat().st_ino} "
         return any(" FLOCK " in line and file in line for line in Path("/proc/locks").read_text("ascii").splitlines())

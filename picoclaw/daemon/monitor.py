@@ -84,7 +84,7 @@ class Watch:
         return min((seconds for seconds in (wait, sample) if seconds is not None), default=None)
 
     def close(self) -> None:
-        """Keep what is not kept yet, and let another process watch; may be called twice."""
+        """Store what is pending, and release the lock; may be called twice."""
         if self._has_begun:
             self.sampler.commit(self._now, all_of_it=True)
         if database := self.__dict__.pop("database", None):

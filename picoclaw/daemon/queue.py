@@ -33,7 +33,7 @@ _PERSONAL_ORIGINS = frozenset({"owner", "web", "guest"})
 
 
 def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> None:
-    """Decide on all that a dead process had begun; an answer `is_told_live` may have been seen. Raises StoreError."""
+    """Settle the messages that a dead process left; in chats that `is_told_live` an answer may have been seen. Raises StoreError."""
     for found in inbox.left_behind():
         if found.reply is not None:
             note = _MAYBE_SENT_NOTE if is_told_live(found.arrived.key) else ""
@@ -48,7 +48,7 @@ def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> No
 
 
 def _explain_no_retry(found: InterruptedMessage) -> str:
-    """Say why it must not be answered a second time, '' when it may."""
+    """Explain why a message is not answered again, '' if it is."""
     from picoclaw.store.inbox import RETRIED
 
     if found.within > 0:
@@ -115,7 +115,7 @@ class MessageQueue:
         return self.channels.get(key.partition(":")[0]) or self.channels["socket"]
 
     def is_local(self, key: str, /) -> bool:
-        """Tell whether a chat is one of terminals, each of which is told its own answers and no others'."""
+        """Whether a chat belongs to terminals, each of which gets only its own answers."""
         return self.channel_of(key) is self.channels["socket"]
 
     def mark(self, turn: Turn) -> str:
@@ -130,7 +130,7 @@ class MessageQueue:
             return False
 
     def wake_delivery(self) -> None:
-        """Have the outbox looked at; from any thread."""
+        """Wake all delivery threads; from any thread."""
         for worker in self.delivery:
             worker.wake()
 
@@ -162,13 +162,13 @@ class MessageQueue:
             self._wake.set()
 
     def leave(self) -> None:
-        """End the turn in hand and then the loop; from any thread."""
+        """Stop the running turn, then the loop; from any thread."""
         self.is_leaving = True
         self.stopper.say()
         self._wake.set()
 
     def drain(self) -> None:
-        """End the loop as soon as nobody waits for an answer; from any thread."""
+        """Stop the loop as soon as the queue is empty; from any thread."""
         self.is_draining = True
         self._wake.set()
 
@@ -191,7 +191,7 @@ class MessageQueue:
         return True
 
     def _keep(self, arrived: InboxMessage) -> InboxMessage | None:
-        """Put it into the inbox; where the disk takes nothing, it is answered from memory, once."""
+        """Store a message in the inbox; if the disk refuses, it is answered once from memory."""
         if self._boxes is None:
             return arrived
         if self.writes.has_answered(arrived.key, arrived.external):
@@ -203,7 +203,7 @@ class MessageQueue:
             return arrived if self.writes.accept_unsaved(arrived.key, arrived.external, error) else None
 
     def _take_up(self) -> None:
-        """Settle what a dead process has left, and take up what waits."""
+        """Settle what a dead process has left, and queue what waits."""
         if self._boxes:
             try:
                 with self._boxes.lock:
@@ -278,14 +278,14 @@ class MessageQueue:
         return turn
 
     def _say(self, arrived: InboxMessage, hooks: TurnHooks, text: str) -> None:
-        """Say something ahead of the answer; what cannot be said now is kept."""
+        """Send a text ahead of the answer, or keep it in the outbox."""
         try:
             hooks.say(text)
         except ChannelError:
             self._put_message(arrived.key, text)
 
     def _take_typed(self) -> Sequence[str]:
-        """What the chat has said meanwhile, up to a command, which is none of the turn's.
+        """Take the messages that the chat has sent during the turn, up to a command.
 
         Another person, or another terminal, waits for an answer of its own, and so does what is not their word.
         """
@@ -317,7 +317,7 @@ class MessageQueue:
             self.writes.write(partial(self._boxes.inbox.put_back, [one.number for one in arrived]))
 
     def _tell_end(self, arrived: InboxMessage, turn: Turn) -> None:
-        """Tell an answer live or by the outbox, which it goes into in the moment that settles it."""
+        """Send an answer live, or put it into the outbox in the transaction that marks its message as done."""
         reply = format_turn(turn, self.mark(turn))
         live = False
         try:
@@ -338,7 +338,7 @@ class MessageQueue:
         self.wake_delivery()
 
     def _write_or_send(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
-        """Have a text told by the outbox, by `keep`; at once where the disk takes nothing, and then `told` is kept."""
+        """Put a text into the outbox by `keep`; if the disk refuses, send it at once and write `told` later."""
         from picoclaw.store.outbox import OutboxMessage
 
         if not self.writes.write(keep) and text:
@@ -351,7 +351,7 @@ class MessageQueue:
 
 
 def format_turn(turn: Turn, mark: str) -> str:
-    """Word a turn for a channel that shows nothing but texts: the answer, its mark, and what should be known of it."""
+    """Format a turn for a text-only channel: the answer, its mark and its notice."""
     if turn.stopped == "error":
         return turn.notice.text or turn.reply
     told = turn.unsaid_notice
@@ -359,7 +359,7 @@ def format_turn(turn: Turn, mark: str) -> str:
 
 
 def _can_join_turn(one: InboxMessage, now: InboxMessage) -> bool:
-    """Tell whether a turn may take in what somebody has said meanwhile: nobody else's word, and no command."""
+    """Whether a message may join the running turn: from the same person, and no command."""
     same = (one.who, one.origin) == (now.who, now.origin)
     return same and not one.attachments and not one.foreign and not one.text.lstrip().startswith("/")
 

@@ -69,7 +69,7 @@ class DaemonService(MessageQueue):
     # --- its life ---
 
     def serve(self) -> bool:
-        """Live until told to end; tells whether to begin afresh. Raises ChannelError where nobody could be heard."""
+        """Run until told to end; returns whether to restart. Raises ChannelError if the socket cannot be opened."""
         _ = self.app.agent
         with ExitStack() as stack:
             stack.callback(self.database.close)
@@ -100,7 +100,7 @@ class DaemonService(MessageQueue):
 
     @contextmanager
     def _watch_outputs(self) -> Iterator[None]:
-        """Make safe at once what nobody looks after any more, whoever has switched it on, and once more at the end."""
+        """Bring outputs to their safe level as soon as their supervisor is gone, and once more at the end."""
         home, ended = self.app.config.home, threading.Event()
 
         def board() -> str:
@@ -129,7 +129,7 @@ class DaemonService(MessageQueue):
                 self.note(problem)
 
     def _start_background(self, stack: ExitStack) -> None:
-        """Begin all that goes on without anybody asking."""
+        """Start jobs, rules, heartbeats and maintenance."""
         try:
             stack.enter_context(BackgroundWorker(self.app, DEFAULT_SESSION, self.note, host=self))
         except OSError as error:
@@ -247,19 +247,19 @@ class DaemonService(MessageQueue):
         return list(dict.fromkeys([*([last] if reached else []), *others]))
 
     def send_unsaved(self, text: str) -> None:
-        """Have an alarm told that the disk does not take."""
+        """Send an alarm that could not be stored."""
         for chat in self.alarm_chats():
             for worker in self.delivery:
                 if worker.channel is self.channel_of(chat):
                     worker.send_unsaved(OutboxMessage(0, chat, text, time.time()))
 
     def find_approval(self, number: int) -> Approval | None:
-        """Look up the question of a call that needs a yes; from any thread. Raises StoreError."""
+        """Look up an approval; from any thread. Raises StoreError."""
         with self.boxes.lock:
             return Approvals(self.database).question(number)
 
     def _show_approval(self, approval: Approval) -> None:
-        """Have the channels show what is new of a call that needs a yes; from any thread."""
+        """Show a changed approval in all channels; from any thread."""
         for channel in list(self.channels.values()):
             channel.changed(approval)
         self.wake_delivery()
@@ -277,7 +277,7 @@ class DaemonService(MessageQueue):
                 return False
 
     def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
-        """Have one answered; what is wrong with it is logged."""
+        """Run a turn, and log its failure."""
         turn = super().answer(inbound, hooks)
         if not self._models.note_turn(turn) and turn.notice.failed:
             self.note(f"{inbound.session}: {turn.notice.text}")
@@ -328,7 +328,7 @@ class DaemonService(MessageQueue):
         self.drain()
 
     def expect_scheduler(self, seconds: float | None) -> None:
-        """Hear of the scheduler, which goes round often enough to look at what leaks as well."""
+        """Note when the scheduler will report again; also checks for leaks and damage."""
         self.progress.expect("automation", seconds)
         self.writes.flush()
         age = time.time() - self.live.since

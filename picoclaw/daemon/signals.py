@@ -32,7 +32,7 @@ class TurnStopper:
 
     @contextmanager
     def turn(self) -> "Iterator[Stop]":
-        """Give the Stop of one turn; what was said before is forgotten, and what is said after is not heard."""
+        """Give the Stop of one turn; calls of `say` before and after it have no effect."""
         from picoclaw.messages import Stop  # not before: a chat with a daemon that runs takes only the handlers
 
         self._stop = stop = Stop()
@@ -48,12 +48,12 @@ class TurnStopper:
                 late.cancel()
 
     def shield(self) -> AbstractContextManager[None]:
-        """Let no interruption in while a turn is being kept."""
+        """Block interrupting signals while a turn is being stored."""
         return block_signals(self._signals)
 
     @property
     def said(self) -> bool:
-        """Whether the turn that runs is to end."""
+        """Whether the running turn has been told to end."""
         return self._late is not None
 
     def say(self) -> None:
@@ -95,14 +95,14 @@ def handle_signals() -> threading.Event:
 
 
 def ignore_signals() -> None:
-    """Everything is done and kept; what is left is to end."""
+    """Ignore further signals: everything is stored, and the process is about to end."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def block_signals(signals: tuple[int, ...] = _SIGNALS) -> Iterator[None]:
-    """Let no signal in while a turn is being kept: there is nothing left to stop."""
+    """Ignore signals while a turn is being stored."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
     try:
         yield

@@ -39,7 +39,7 @@ StatusDict = dict[str, Any]
 
 
 def collect_offline_status(board: Board, home: Path, database: Database | None, now: datetime) -> StatusDict:
-    """Say what can be known without a daemon: clock, disk, jobs, what waits, the last heartbeat, the outputs."""
+    """Collect what is known without a daemon: clock, disk, jobs, queues, the last heartbeat, the outputs."""
     clock = next(line for line in health.check_health(board, now, str(home)) if line.name == "clock")
     out: StatusDict = {
         "version": __version__,
@@ -99,7 +99,7 @@ def get_outputs_status(home: Path) -> StatusDict:
 
 
 class DaemonStatus:
-    """What only the daemon itself knows; `note` is its log, of which the last lines are shown."""
+    """The status that only the daemon knows, with the last lines of its log."""
 
     def __init__(
         self, *, safe: bool, limit: int, show: Callable[[str], None], redact: Callable[[str], str] | None = None
@@ -147,7 +147,7 @@ class DaemonStatus:
 
 
 def merge_status(live: StatusDict, offline: StatusDict) -> StatusDict:
-    """Put both together; `ok` is whether nothing is wrong."""
+    """Merge both; `ok` is whether there are no problems."""
     problems = [*live.get("problems", []), *offline["problems"]]
     return {"ok": not problems, "running": False} | offline | live | {"problems": problems}
 
@@ -156,7 +156,7 @@ _NO_MODEL_NOTE = " - answered without a model"
 
 
 class ModelHealth:
-    """Whether the models answer, and which, as the turns of a daemon have shown; its log is told of each change."""
+    """Which models answer, learnt from the daemon's turns; changes are logged."""
 
     def __init__(self, name: str, links: "Sequence[ModelLink]", note: Callable[..., None]) -> None:
         """`name` is that of the usual one, `links` are all that are configured, and `note` writes the log."""
@@ -165,7 +165,7 @@ class ModelHealth:
         self._by = name
 
     def note_turn(self, turn: Turn) -> bool:
-        """Learn from a turn; tells whether no model has answered it that should have."""
+        """Update from a turn; returns whether a model should have answered it and none did."""
         if not (self._links and turn.steps):
             return False
         well = turn.provider != BUILT_IN_PROVIDER and turn.stopped != "error"

@@ -110,17 +110,17 @@ def record_start(home: Path, now: float) -> bool:
 
 
 def has_unclean_end(home: Path) -> bool:
-    """Tell whether the last daemon came to no clean end."""
+    """Whether the last daemon did not end cleanly."""
     return (home / STARTS_FILE).exists()
 
 
 def is_crash_loop(home: Path, now: float) -> bool:
-    """Tell whether so many starts have come to a bad end lately that another would help nothing."""
+    """Whether the last starts have crashed so often that another makes no sense."""
     return len(_read_recent_starts(home, now)) >= MAX_CRASHES
 
 
 def record_clean_end(home: Path) -> None:
-    """Note a clean end: what came before it is forgiven."""
+    """Note a clean end, which clears the record of crashes."""
     with suppress(OSError):
         remove_file(home / STARTS_FILE)
 
@@ -197,7 +197,7 @@ def get_total_memory() -> int:
 
 
 def list_exceeded_limits(now: ResourceUsage, limits: ResourceUsage, age_s: float = _MIN_AGE_S) -> list[str]:
-    """Say what it is time to begin afresh for, nothing soon after a start, which would help nothing."""
+    """Name the exceeded limits that call for a restart; none soon after a start."""
     texts = (
         f"more than {limits.memory // MEGABYTE} MB of memory",
         f"more than {limits.files} open files",
@@ -211,7 +211,7 @@ _M_ARENA_MAX = -8
 
 
 def limit_malloc_arenas() -> bool:
-    """Have the threads that are still to begin share the heap of the first; tells whether this C library can.
+    """Let further threads share the heap of the first; returns whether this C library can.
 
     Source: mallopt(3). The GNU library gives threads heaps of their own, up to eight for each core, so that they need
     not wait for each other; Python's threads wait for each other anyway. What one heap has free no other can use: a
