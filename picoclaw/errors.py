@@ -122,7 +122,12 @@ class ChannelError(PicoclawError):
 
 
 class ChannelDown(ChannelError):
-    """A channel does not reach the other side now; what was to be sent is kept and tried again."""
+    """A channel does not reach the other side now; what was to be sent is kept and tried again.
+
+    `unsure` when some of it may have arrived all the same.
+    """
+
+    unsure = False
 
 
 class ChatBusy(ChannelDown):

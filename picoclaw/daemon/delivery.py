@@ -129,6 +129,7 @@ class DeliveryWorker:
         self.channel, self._boxes, self._is_mine, self._note = channel, boxes, is_mine, note
         self._fallback, self._zone = fallback, zone
         self._refused: set[int] = set()
+        self._doubtful: set[int] = set()  # perhaps told by this process, whose channel remembers that and says so itself
         self._unsaved: deque[OutboxMessage] = deque(maxlen=_MAX_UNSAVED)
         # what is wrong with the disk is said where a message is begun
         self._writes = WriteBehindQueue(boxes.lock, lambda _: None)
@@ -243,10 +244,14 @@ class DeliveryWorker:
             return
         session = begun[0].session
         settle: Callable[[OutboxMessage], None] = outbox.strike
+        worded = [one._replace(begun="") if one.number in self._doubtful else one for one in begun]
         try:
-            self.channel.send(self._readdress(merge_messages(begun, time.time(), self._zone())))
-        except (ChannelDown, StoreError):
+            self.channel.send(self._readdress(merge_messages(worded, time.time(), self._zone())))
+        except (ChannelDown, StoreError) as error:
             if not self._ending.is_set():  # what is cut off then may have been told
+                if isinstance(error, ChannelDown) and error.unsure:  # written down: this process may be killed
+                    self._doubtful.update(one.number for one in begun if not one.begun)
+                    begun = [one._replace(begun=one.begun or "perhaps") for one in begun]
                 self._put_back(begun)
             raise
         except ChannelError as error:
@@ -257,6 +262,7 @@ class DeliveryWorker:
             else:
                 self._note(f"{self.channel.name} refused a message for {session!r}; it is given up: {error}")
         for message in begun:
+            self._doubtful.discard(message.number)
             self._writes.write(partial(settle, message))
 
     def _is_own(self, session: str) -> bool:

@@ -17,7 +17,7 @@ _OPEN_CHAT_PREFIX = "chat.open "
 class OutboxMessage(NamedTuple):
     """A text for a session; `at` is the moment it is about, in seconds since 1970.
 
-    `begun` names the process that has begun to tell it. `approval` is the number of the kept call that it asks about,
+    `begun` names the process that has begun to tell it, or is "perhaps" when the network broke off meanwhile. `approval` is the number of the kept call that it asks about,
     0 when it asks about none.
     """
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Timing, Unreachable, Upload
 from picoclaw.channels.telegram.updates import Attachment, ChatPlace, split_attachments
+from picoclaw.errors import ChannelDown
 from picoclaw.markdown import remove_invisible
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
@@ -301,13 +302,17 @@ class Sender:
             begun, left = self._begun.get(number, ("", []))
             if not left or begun != text[:_KNOWN_AGAIN]:
                 left = split_answer(text, self._workspace)
-            self._begun = {number: (text[:_KNOWN_AGAIN], left)}
-            with self._doubting(place, text):
-                while left:
-                    doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
-                    self._part(place, left[0], again=bool(doubts))
-                    self._doubts -= doubts
-                    del left[0]
+            self._begun, before = {number: (text[:_KNOWN_AGAIN], left)}, len(left)
+            try:
+                with self._doubting(place, text):
+                    while left:
+                        doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
+                        self._part(place, left[0], again=bool(doubts))
+                        self._doubts -= doubts
+                        del left[0]
+            except ChannelDown as error:
+                error.unsure |= len(left) < before  # only this process knows which parts were told
+                raise
             self._begun.clear()
 
     def say(self, place: ChatPlace, text: str) -> None:
