@@ -129,7 +129,9 @@ class DeliveryWorker:
         self.channel, self._boxes, self._is_mine, self._note = channel, boxes, is_mine, note
         self._fallback, self._zone = fallback, zone
         self._refused: set[int] = set()
-        self._doubtful: set[int] = set()  # perhaps told by this process, whose channel remembers that and says so itself
+        self._doubtful: set[int] = (
+            set()
+        )  # perhaps told by this process, whose channel remembers that and says so itself
         self._unsaved: deque[OutboxMessage] = deque(maxlen=_MAX_UNSAVED)
         # what is wrong with the disk is said where a message is begun
         self._writes = WriteBehindQueue(boxes.lock, lambda _: None)
