@@ -244,7 +244,9 @@ def test_what_waits_when_it_ends_is_answered_after_the_next_start(tmp_path, tele
             until(lambda: not house.open(), 60)
             daemon.process.terminate()
             assert daemon.ends() == 0
-    told = "\n".join([*(letter.text for letter in house.untold()), *telegram.texts()])  # the owner may be told elsewhere
+    told = "\n".join(
+        [*(letter.text for letter in house.untold()), *telegram.texts()]
+    )  # the owner may be told elsewhere
     assert [told.count(f"To {text}") for text in texts] == [1] * len(texts)
 
 
