@@ -90,7 +90,7 @@ def rename_table(text: str, old: str, new: str) -> str:
 
 
 def _find_span(text: str, table: str) -> tuple[int, int]:
-    """Where a table's lines are: behind its header, up to the next; -1 when it is not there."""
+    """The span of a table's lines, without its header; -1 if it is not there."""
     found = list(_HEADER.finditer(text))
     if not table:
         return 0, found[0].start() if found else len(text)
@@ -119,7 +119,7 @@ FilesStamp = tuple[tuple[int, int, int] | None, ...]
 
 
 def read_stamp(home: Path) -> FilesStamp:
-    """What tells the files of a home as they are now from those of another moment."""
+    """A stamp of the settings files that changes when one of them does."""
     found: list[tuple[int, int, int] | None] = []
     for name in _STAMPED_FILES:
         try:

@@ -72,7 +72,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSum
 
 
 def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> BackupSummary:
-    """Send an archive into a stream, such as standard output; raises MaintenanceError, OSError when the stream breaks."""
+    """Write an archive to a stream, such as standard output; raises MaintenanceError, and OSError if the stream breaks."""
     if not home.is_dir():
         raise MaintenanceError(f"{home} does not exist: there is nothing to back up")
     made = BackupSummary(0, 0, [])
@@ -99,7 +99,7 @@ def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> Bac
 
 @contextmanager
 def _copy_databases(home: Path) -> Iterator[dict[str, Path]]:
-    """Copy the databases to where they hold still, by name."""
+    """Copy the databases to a temporary folder; gives the copies by name."""
     with act_as_owner(home), translate_os_errors(home):
         folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home))
     try:
@@ -150,7 +150,7 @@ def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> tuple[str, int
 
 
 class _HashingReader(io.RawIOBase):
-    """A file whose bytes are summed up as they are read."""
+    """A file whose checksum is computed as it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.sum = hashlib.sha256()
@@ -182,7 +182,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class BackupInfo(NamedTuple):
-    """What a backup says of itself: its picoclaw, when it was made (seconds since 1970), and its files."""
+    """The manifest of a backup: picoclaw's version, when it was made (seconds since 1970), and the number of files."""
 
     version: str
     at: float
@@ -190,12 +190,12 @@ class BackupInfo(NamedTuple):
 
 
 def verify_backup(path: Path) -> BackupInfo:
-    """Read a backup whole and compare every file with its checksum; raises MaintenanceError."""
+    """Check every file of a backup against its checksum; raises MaintenanceError."""
     return _unpack_archive(path, None)
 
 
 def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
-    """Put a backup in the place of a home; returns what it was and where the home of before is. Raises MaintenanceError."""
+    """Replace a home by a backup; returns its manifest and where the old home is now. Raises MaintenanceError."""
     home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
     if busy := database_copy.list_home_users(home):
         raise MaintenanceError(
@@ -224,7 +224,7 @@ def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
 
 
 def _remove_unfinished(home: Path) -> None:
-    """Remove what a restore that was cut off has left; the home itself is whole, also where it is still marked."""
+    """Remove the remains of an interrupted restore; the home itself is complete, even if it is still marked."""
     with suppress(FileNotFoundError):
         (home / _UNFINISHED_MARKER).unlink()
         sync_folder(home)
@@ -235,7 +235,7 @@ def _remove_unfinished(home: Path) -> None:
 
 
 def _make_staging_folder(home: Path) -> Path:
-    """Make the folder that changes places with the home: its name is the one that the old home is to have."""
+    """Make the folder to unpack into; it is swapped with the home, so its name is the one that the old home gets."""
     staged = home.with_name(f"{home.name}.before-{time.strftime('%Y%m%d-%H%M%S')}")
     while os.path.lexists(staged):
         staged = staged.with_name(f"{staged.name}a")
@@ -265,7 +265,7 @@ def _unpack_archive(path: Path, folder: Path | None) -> BackupInfo:
 
 
 class _LimitedTarInfo(tarfile.TarInfo):
-    """A member of an archive that says no more of itself than any file needs: what it says is held in memory."""
+    """A member of an archive with limited headers, because tarfile holds them in memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -279,7 +279,7 @@ class _LimitedTarInfo(tarfile.TarInfo):
 def _extract_members(
     archive: tarfile.TarFile, path: Path, folder: Path | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Unpack the files; returns the list that the backup ends with, and the checksums of what it holds."""
+    """Unpack the files; returns the manifest and the checksums of the files."""
     sums: dict[str, str] = {}
     for member in archive:
         archive.members = []  # type: ignore[attr-defined]  # which would hold every one of them to the end
@@ -297,7 +297,7 @@ def _extract_members(
 
 
 def _parse_member_name(name: str, path: Path) -> str:
-    """Take the name of a member apart; one that leads out of the folder is refused."""
+    """Check the name of a member; one that leads out of the folder is refused."""
     inside = PurePosixPath(name.removeprefix(HOME_PREFIX))
     if len(inside.parts) > MAX_DEPTH:
         raise MaintenanceError(
@@ -342,7 +342,7 @@ def _replace_home(staged: Path, home: Path) -> Path | None:
 
 
 def _exchange_folders(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step; False where the file system cannot."""
+    """Swap two folders in one step; False where the file system cannot."""
     with suppress(AttributeError):
         libc = ctypes.CDLL(None, use_errno=True)
         done = libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)

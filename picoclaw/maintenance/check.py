@@ -77,7 +77,7 @@ _MAX_SHOWN_FAULTS = 3
 
 
 def check_databases(home: Path) -> _Rows:
-    """Look through the databases from the first page to the last."""
+    """Check every page of the databases, and the last copy."""
     for name in DATABASE_MIGRATIONS:
         yield _check_database(home / name) if os.path.lexists(home / name) else note(name, "not created yet")
     copy = home / COPIES_FOLDER / "state.db"
@@ -210,7 +210,7 @@ def _check_settings(home: Path) -> _Rows:
 
 
 def _check_pages(home: Path) -> _Rows:
-    """Look for damage in the owner's pages and notes, of which there is one copy only: theirs."""
+    """Look for damage in the owner's pages and notes, which are not copied."""
     found = 0
     for path in sorted((home / "workspace").rglob("*.md")):
         try:
@@ -225,7 +225,7 @@ def _check_pages(home: Path) -> _Rows:
 
 
 def check_leftovers(home: Path) -> _Rows:
-    """Look for what a cut has left half made, and for damaged files that are kept to be looked at."""
+    """Look for unfinished files of interrupted writes, and for damaged files that were set aside."""
     old = time.time() - _MIN_LEFTOVER_AGE_S
     left = [
         p
@@ -240,7 +240,7 @@ def check_leftovers(home: Path) -> _Rows:
 
 
 def _is_process_gone(writer: str | None) -> bool:
-    """Tell whether the process that a half-written file is named after lives no more; what names none is not known."""
+    """Whether the process that a temporary file is named after has ended; False if it names none."""
     return bool(writer and int(writer)) and not Path("/proc", str(writer)).exists()
 
 
@@ -257,7 +257,7 @@ def _delete_leftovers(left: Sequence[Path]) -> Sequence[str]:
 
 
 def _check_audit_logs(home: Path) -> _Rows:
-    """Hold every record against the one before it. What was changed stays to be seen; a torn end is closed."""
+    """Verify both logs. A torn last record can be closed; changed records are left as they are."""
 
     def close_torn(write: Callable[[], object]) -> Sequence[str]:
         write()
@@ -286,7 +286,7 @@ def _check_audit_logs(home: Path) -> _Rows:
 
 
 def _check_pending_work(home: Path) -> _Rows:
-    """Read every promise as those do who keep it."""
+    """Read everything that is still to be done, as the daemon reads it."""
     path = home / "state.db"
     if not path.exists() or repair.find_interrupted_repair(path):
         return

@@ -77,7 +77,7 @@ def replace_database(young: Path, path: Path) -> None:
 
 
 def list_migrations(path: Path) -> list[str]:
-    """List what has been done to a database's shape; nothing where there is none to read."""
+    """List the migrations that were applied to a database; empty if it cannot be read."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -89,7 +89,7 @@ def list_migrations(path: Path) -> list[str]:
 
 
 def list_home_users(home: Path) -> list[str]:
-    """Name who uses a home just now: the holders of its locks, and the processes that have a database open."""
+    """Name who uses a home now: the holders of its locks, and the processes that have a database open."""
     return [who for name, who in _LOCK_HOLDERS.items() if _is_locked(home / name)] + [
         f"process {pid} ({name})" for name in DATABASE_MIGRATIONS if (pid := find_opener(home / f"{name}-shm"))
     ]

@@ -67,7 +67,7 @@ _Rows = Iterator[CheckResult]
 
 
 def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
-    """Look at everything in turn, on the board of this kind; `offline` leaves out what asks a server."""
+    """Run all checks, on the board of this kind; `offline` leaves out those that ask a server."""
     yield good("picoclaw", f"{__version__} on Python {platform.python_version()}, {sys.executable}")
     try:
         yield from _examine_home(get_home(os.environ))
@@ -135,7 +135,7 @@ def _examine_home(home: Path) -> _Rows:
 def find_leaked_secrets(
     secrets: tuple[str, ...], workspace: Path, environments: tuple[str, ...] = _ENVIRONMENT_FILES
 ) -> _Rows:
-    """Look for a secret where a model, or another user, would read it."""
+    """Look for secrets in files that a model, or another user, can read."""
     wanted = [secret.encode() for secret in secrets if len(secret) >= _MIN_SECRET_LENGTH]
     for folder, folders, names in os.walk(workspace) if wanted else ():
         folders[:] = [name for name in folders if name != ".git"]
@@ -244,7 +244,7 @@ _DNS_TIMEOUT_S = 5.0
 
 
 def examine_models(config: Config) -> _Rows:
-    """Ask each server for a word: nothing less shows that address, key and model's name are right."""
+    """Ask each model for a word: nothing less shows that address, key and name are right."""
     if not config.model.base_url:
         named = [name for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY") if os.environ.get(name)]
         fix = "set base_url and name under [model] in config.toml, or PICOCLAW_BASE_URL and PICOCLAW_MODEL"
@@ -301,7 +301,7 @@ def _examine_model(what: str, model: ModelConfig, key: str, text: str, fix: str)
 
 
 def _explain_unresolved_host(host: str, seconds: float) -> str:
-    """Say why a name stands for no address, empty when it does; a resolver that hangs is not waited for longer."""
+    """Explain why a name cannot be resolved within so many seconds, '' if it can."""
     said = [f"no answer from the name server in {seconds:.0f} s"]
 
     def resolve() -> None:
@@ -414,7 +414,7 @@ def examine_installation() -> _Rows:
 
 
 def _describe_stale_unit(unit: Path, *, system: bool) -> str:
-    """Say how a unit's file differs from what this picoclaw brings, empty when it does not."""
+    """Explain how an installed unit differs from the shipped one, '' if it does not."""
     shipped = find_shipped("systemd") / (unit.name if system else service.USER_UNIT_TEMPLATES[unit.name])
     try:
         same = unit.read_bytes() == shipped.read_bytes()
@@ -424,7 +424,7 @@ def _describe_stale_unit(unit: Path, *, system: bool) -> str:
 
 
 def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
-    """Run a command that does nothing; silent where commands are off, or before there is a workspace."""
+    """Run `true` in the sandbox; no row where commands are off, or before there is a workspace."""
     if config.tools.exec == "off" or not config.workspace.is_dir():
         return
     if unit := service.find_installed_unit():
@@ -442,7 +442,7 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
 
 
 def _examine_exec_units(folder: Path) -> _Rows:
-    """Look at the two units beside the service's own, which is not allowed to start a sandbox."""
+    """Check the two units that start sandboxes for the service, which may not do that itself."""
     system = folder.is_relative_to("/etc")
     install = "sudo picoclaw service install" if system else "picoclaw service install --user"
     for file in (folder / service.EXEC_SOCKET, folder / service.EXEC_SERVICE):
@@ -459,7 +459,7 @@ def _examine_exec_units(folder: Path) -> _Rows:
 
 
 def suggest_sandbox_fix(root: Path) -> str:
-    """Say what lets this user make name spaces."""
+    """Suggest how to let this user create namespaces."""
     for path, closed, setting in _USER_NAMESPACE_SETTINGS:
         file = root / path.lstrip("/")
         if file.exists() and file.read_text(encoding="ascii").strip() == closed:
@@ -524,7 +524,7 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
 def _explain_silence(
     board: Board, sensor: sensors.Sensor, problem: str, where: Sequence[Path], wired: dict[str, WiredPart]
 ) -> str:
-    """Say what may be wrong with a part on an I2C bus that does not answer, from who else does."""
+    """Explain the silence of a part on an I2C bus by what else answers there."""
     part = sensor.part
     if not part or sensor.kernel or part.route != "i2c" or "does not answer" not in problem:
         return ""
@@ -556,7 +556,7 @@ _EMMC_LIFE_USED = {"0x0a": "90 to 100 %", "0x0b": "all"}
 
 
 def examine_machine(board: Board, home: Path) -> _Rows:
-    """Say what is worth knowing of memory, disk, clock, groups and the system's services; silent where all is well."""
+    """Check memory, disk, clock, groups and system services; no rows where all is well."""
     yield from _examine_ram(board)
     yield from _examine_disk(board, home)
     yield from _examine_disk_wear(board)
@@ -620,7 +620,7 @@ def _examine_disk(board: Board, home: Path) -> _Rows:
 
 
 def _find_mount(mounts: str, path: str) -> tuple[str, list[str], str]:
-    """Find the kind, the flags and the place of the file system that a path is on; the last mount on a place counts."""
+    """Find type, flags and mount point of the file system of a path; of several mounts at a point the last counts."""
     kind, flags, point = "", "", ""
     for line in mounts.splitlines():
         parts = line.split(" ")
@@ -666,7 +666,7 @@ def _examine_clock(board: Board) -> _Rows:
 
 
 def _examine_groups(board: Board) -> _Rows:
-    """Find groups of the machine's own list that were given to this user after this login began."""
+    """Find hardware groups that this user was added to after the login."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -707,7 +707,7 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is this machine alone."""
+    """Whether a host is this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -715,7 +715,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local_network(host: str) -> bool:
-    """Tell whether a name or an address belongs to this machine or its own network."""
+    """Whether a host is this machine or in its own network."""
     try:
         found = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -724,7 +724,7 @@ def is_local_network(host: str) -> bool:
 
 
 def list_listeners(board: Board) -> Iterator[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]]:
-    """List the addresses and ports that listen for TCP here; nothing where the kernel does not tell."""
+    """List the addresses and ports that are listened to by TCP, as far as the kernel tells."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in health.read_text(board, path).splitlines()[1:]:
             fields = line.split()

@@ -28,7 +28,7 @@ class MaintenanceError(PicoclawError):
 
 @contextlib.contextmanager
 def translate_os_errors(path: Path) -> Iterator[None]:
-    """Put what the operating system refuses into one line that names the path; raises MaintenanceError."""
+    """Turn an OSError into a MaintenanceError that names the path."""
     try:
         yield
     except BlockingIOError:
@@ -41,7 +41,7 @@ _MAX_LINE_BYTES = 4096
 
 
 class UpdateTrial(NamedTuple):
-    """A version that has not proved itself yet, the one before it, and the home that both use."""
+    """A version on trial, the one before it, and the home that both use."""
 
     new: str
     old: str
@@ -54,7 +54,7 @@ class Installation:
         self.versions = root / "versions"
 
     def get_version(self, link: str) -> str:
-        """Return the version that `current` or `previous` stands for, empty when there is none."""
+        """Return the version that `current` or `previous` points to, '' if there is none."""
         try:
             return (self.root / link).readlink().name
         except OSError:
@@ -81,7 +81,7 @@ class Installation:
         return UpdateTrial(lines[0], lines[1], Path(lines[2])) if len(lines) == 3 else None
 
     def point(self, link: str, name: str) -> None:
-        """Let a link stand for a version, by one rename; raises MaintenanceError."""
+        """Point `current` or `previous` to a version, by one rename; raises MaintenanceError."""
         young = self.root / f".{link}.{os.getpid()}"
         with translate_os_errors(self.root / link):
             young.unlink(missing_ok=True)
@@ -98,7 +98,7 @@ class Installation:
             return folder
 
     def tidy(self) -> None:
-        """Remove the versions that neither link stands for, half-made ones too; what cannot be removed stays."""
+        """Remove the versions that neither link points to, unfinished ones too."""
         used = {self.get_version("current"), self.get_version("previous"), Path(sys.prefix).name}
         for folder in self.versions.iterdir():
             if folder.name not in used:
@@ -106,7 +106,7 @@ class Installation:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only one who changes the installation; raises MaintenanceError when another does."""
+        """Lock the installation; raises MaintenanceError if another process holds the lock."""
         with translate_os_errors(self.root / "lock"):
             handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -119,7 +119,7 @@ class Installation:
 
 
 def find_installation(prefix: str = sys.prefix) -> Installation | None:
-    """Return the installation that this interpreter belongs to; None for a checkout, pipx or a distribution's."""
+    """Return the installation of this interpreter; None for a checkout, pipx or a distribution's package."""
     folder = Path(prefix)
     root = folder.parent.parent
     return Installation(root) if folder.parent.name == "versions" and (root / "current").is_symlink() else None
@@ -127,7 +127,7 @@ def find_installation(prefix: str = sys.prefix) -> Installation | None:
 
 @contextlib.contextmanager
 def act_as_owner(home: Path) -> Iterator[None]:
-    """As root, touch a home with the rights of the user whose it is: what lies in it may lead elsewhere."""
+    """As root, act with the rights of the home's owner, because links in it may lead elsewhere."""
     if os.geteuid() != 0:
         yield
         return

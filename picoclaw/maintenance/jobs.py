@@ -75,7 +75,7 @@ class MaintenanceJobs:
         return Dream(home, self.config.workspace, self.prompts, pulse, self._marks, self.skills)
 
     def next_due(self, now: datetime) -> datetime:
-        """Return when there may be something to do; `now` if there is. Raises StoreError."""
+        """Return when the next job may be due, `now` if one is. Raises StoreError."""
         found = [self._index_due(now)]
         if self.warm and not self._warmed:
             found.append(_later(self._warm_tried, _REFRESH_S, now))
@@ -86,7 +86,7 @@ class MaintenanceJobs:
         return max(due, rest, key=lambda moment: moment.timestamp())
 
     def run(self, now: datetime) -> list[str]:
-        """Do what is due; returns what was done or went wrong, for the owner. Raises TurnStopped, nothing else."""
+        """Do the due jobs; returns lines for the owner on what was done or failed. Raises TurnStopped, nothing else."""
         self._rested = now
         told: list[str] = []
         try:
@@ -104,7 +104,7 @@ class MaintenanceJobs:
         return told
 
     def _prune(self, now: datetime) -> list[str]:
-        """Let go of conversations that are kept no longer, as the settings say and without a word."""
+        """Delete conversations that are older or larger than the settings allow."""
         if not _is_due(_later(self._pruned, _PRUNE_S, now), now):
             return []
         self._pruned, limits = now, self.config.sessions
@@ -176,7 +176,7 @@ class MaintenanceJobs:
         return said if step.answered else self._once(said[0])
 
     def _night_due(self, now: datetime) -> datetime | None:
-        """The next night; one that was slept through is made up for. A first night is never the one that is past."""
+        """When the next nightly dream is due; a missed one is made up for, but not before the first night."""
         hour, last = self.config.memory.dream_hour, self._marks.get(_NIGHT)
         if hour < 0:
             return None
@@ -222,7 +222,7 @@ class MaintenanceJobs:
         return self._format_steps(steps, "dream"), answered
 
     def _do(self, job: _MaintenanceJob, now: datetime, cause: str = "dream") -> DreamStep:
-        """Do a job that takes a model; without one it waits."""
+        """Run a job that needs a model; without one it does nothing."""
         if self.model is None:
             return DreamStep()
         try:
@@ -240,7 +240,7 @@ class MaintenanceJobs:
         return [*said, f"{name}: {used.total} tokens"] if used.total else said
 
     def log_dream(self, said: list[str], now: datetime) -> list[str]:
-        """Write down what a dream did, where it did anything; returns why it could not be."""
+        """Log what a dream did, if anything; returns the problem if that fails."""
         try:
             if said:
                 versions.log_dream(self.config.home, now, "; ".join(line.removeprefix("dream: ") for line in said))
@@ -249,14 +249,14 @@ class MaintenanceJobs:
         return []
 
     def _once(self, problem: str) -> list[str]:
-        """Say what is wrong once; a complaint every quarter of an hour is no help."""
+        """Report each problem only once."""
         new = bool(problem) and problem not in self._said
         self._said.add(problem)
         return [problem] if new else []
 
 
 def _later(last: datetime | None, seconds: float, now: datetime) -> datetime:
-    """When something is due again; now, if it never was or the clock was put back since."""
+    """When a job is due again; now, if it was never done or the clock was set back since."""
     if last is None or last.timestamp() > now.timestamp():
         return now
     return times.add_seconds(last.astimezone(now.tzinfo), seconds)

@@ -127,7 +127,7 @@ _DISABLE_MASKED_JOBS = """
 
 
 def _mask_secrets(connection: apsw.Connection, redact: Redactor) -> None:
-    """Take the secrets out of every text of a database, and leave no command to be run that was changed by that."""
+    """Mask the secrets in every text of a database, and disable commands that contained one."""
 
     def mask(*given: Any) -> str:
         text = str(given[0])
@@ -242,7 +242,7 @@ def _find_damaged(home: Path) -> Iterator[tuple[str, str]]:
 
 
 def _describe_damage(path: Path) -> str:
-    """Open and close a database, and say what of it is damaged, '' for nothing. Raises StoreError."""
+    """Open and close a database, and describe its damage, '' for none. Raises StoreError."""
     try:
         Database(path, DATABASE_MIGRATIONS[path.name]).close()
     except StoreDamaged as error:
@@ -269,13 +269,13 @@ def _repair_database(path: Path, stamp: str, why: str, *, tell: bool) -> str:
 
 
 def find_interrupted_repair(path: Path) -> Path | None:
-    """Return the second name of a file whose repair was cut off."""
+    """Return the second name of a file whose repair was interrupted."""
     names = path.parent.glob(f"{path.name}{DAMAGED_INFIX}*")
     return next((known for known in names if known.samefile(path)), None)
 
 
 def _set_aside_database(path: Path, stamp: str) -> Path:
-    """Give the damaged file and its log a second name; a repair that was cut off has done so already."""
+    """Give the damaged file and its log a second name, unless an interrupted repair has done so."""
     if known := find_interrupted_repair(path):
         return known
     for log in path.parent.glob(f"{path.name}{DAMAGED_INFIX}*-wal"):  # a cut came before its file had the second name
@@ -290,7 +290,7 @@ def _set_aside_database(path: Path, stamp: str) -> Path:
 
 
 def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: bool) -> str:
-    """Make a whole database of the copy and of what can be read; returns what its owner is told."""
+    """Make a new database from the copy and the readable rest; returns the report for the owner."""
     copied = _start_from_copy(path, young)
     with translate_sqlite_errors(young), closing(Database(young, DATABASE_MIGRATIONS[path.name])) as database:
         damaged = apsw.Connection(str(aside), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -312,7 +312,7 @@ def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: b
 
 
 def _start_from_copy(path: Path, young: Path) -> str:
-    """Begin with the last good copy; returns of when it is, '' where there is none."""
+    """Start with the last good copy; returns its date, '' if there is none."""
     copy = path.parent / COPIES_FOLDER / path.name
     try:
         if not copy.exists() or run_quick_check(copy, DATABASE_MIGRATIONS[path.name]) != "ok":
@@ -345,7 +345,7 @@ _MIN_FREE_BYTES = 1 << 18
 
 
 def create_reserve(home: Path) -> None:
-    """Take room for a worse day, unless there is little now. Raises OSError."""
+    """Create the reserve file, unless the disk is nearly full. Raises OSError."""
     path = home / COPIES_FOLDER / RESERVE_FILE
     if not path.exists():
         check_reserve("records", home)
@@ -355,7 +355,7 @@ def create_reserve(home: Path) -> None:
 
 
 def release_reserve(home: Path) -> bool:
-    """Give the room back where the disk is full; tells whether it did. Raises OSError."""
+    """Delete the reserve file if the disk is full; returns whether it did. Raises OSError."""
     path = home / COPIES_FOLDER / RESERVE_FILE
     if not path.exists():
         return False

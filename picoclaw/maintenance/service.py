@@ -36,7 +36,7 @@ _BUS_DEVICES = ("dev/i2c-[0-9]*", "dev/spidev*", "dev/gpiochip*", "dev/ttyAMA*",
 
 
 class Service(NamedTuple):
-    """The unit of one of the two managers, the machine's or the user's own, and the folder of its files."""
+    """The systemd unit, of the system or of the user's own session, and the folder of its files."""
 
     folder: Path
     user: tuple[str, ...] = ()
@@ -63,13 +63,13 @@ class Service(NamedTuple):
         return True
 
     def restarts(self) -> int:
-        """Count how often systemd has started it anew; -1 when it does not run."""
+        """Count how often systemd has restarted it; -1 if it does not run."""
         said = self._show("-p", "ActiveState", "-p", "NRestarts")
         found = dict(line.partition("=")[::2] for line in said.splitlines())
         return int(found.get("NRestarts", "0") or 0) if found.get("ActiveState") == "active" else -1
 
     def starts(self, *paths: str) -> bool:
-        """Tell whether its command is one of these, or lies below one: another installation's is none of ours."""
+        """Whether its program is one of these paths or below one; else it belongs to another installation."""
         said = self._show("-p", "ExecStart")
         return any(re.search(rf"path={re.escape(path)}[/ ;]", said) for path in paths if path)
 
@@ -129,14 +129,14 @@ def run_command(*command: str, more: str = "") -> str:
 
 
 class Program(NamedTuple):
-    """How picoclaw is started, and the folders that it is made of."""
+    """The command that starts picoclaw, and the folders of its code."""
 
     command: tuple[str, ...]
     folders: tuple[Path, ...]
 
 
 def find_program() -> Program:
-    """Say how this very picoclaw is started: where versions lie side by side, by the link that an update moves."""
+    """Find how this picoclaw is started; in an installation with versions, by the link that an update moves."""
     prefix, place = Path(sys.prefix), find_installation()
     folders = {prefix, Path(sys.base_prefix), Path(sys.executable).resolve().parent, Path(__file__).parents[2]}
     own = prefix / "bin/picoclaw"
@@ -159,12 +159,12 @@ def get_launcher_command() -> tuple[str, ...]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Tell whether a path, or what it is a link to, lies where the service does not look: in a home, in /tmp."""
+    """Whether a path, or its target, is in a folder that the service cannot see, such as /home and /tmp."""
     return any(p.is_relative_to(folder) for p in (path, path.resolve()) for folder in _HIDDEN_FOLDERS)
 
 
 def render_own_user_drop_in(found: Program, root: Path) -> str:
-    """Word the drop-in of a service with a user of its own; raises ConfigError where that user sees no picoclaw."""
+    """Render the drop-in of a service with a user of its own; raises ConfigError if that user cannot read picoclaw."""
     for folder in found.folders:
         above = (folder.resolve(), *folder.resolve().parents)
         if _is_hidden(folder) or not all(path.stat().st_mode & 0o001 for path in above):
@@ -176,7 +176,7 @@ def render_own_user_drop_in(found: Program, root: Path) -> str:
 
 
 def render_user_drop_in(found: Program, root: Path, name: str) -> str:
-    """Word the drop-in of a service that runs as a person, on that person's own home; raises ConfigError."""
+    """Render the drop-in of a service that runs as a person, on that person's home; raises ConfigError."""
     home = _find_user_home(name, root)
     lines = _render_user_lines(found, name, home)
     lines.insert(3, f"Environment={_quote(f'PICOCLAW_HOME={home}')}")
@@ -208,13 +208,13 @@ def _render_user_lines(found: Program, name: str, home: Path) -> list[str]:
 
 
 def render_exec_drop_in(found: Program, root: Path, person: str | None) -> str:
-    """Word the drop-in of the unit that runs commands, as a person or as whoever the unit names."""
+    """Render the drop-in of the unit that runs commands, as a person or as the unit's own user."""
     lines = _render_user_lines(found, person, _find_user_home(person, root)) if person else []
     return _render_section([*lines, "ExecStart=", f"ExecStart={' '.join(map(_quote, get_launcher_command()))}"])
 
 
 def render_socket_drop_in(person: str) -> str:
-    """Word the drop-in of the socket through which a person's service asks for commands."""
+    """Render the drop-in of the socket through which a person's service asks for commands."""
     return _render_section([f"SocketUser={person}"], "Socket")
 
 
@@ -223,7 +223,7 @@ def render_session_drop_in(found: Program) -> str:
 
 
 def is_own_user_taken() -> bool:
-    """Tell whether the name of the service's own user belongs to a person already."""
+    """Whether the name of the service's user already belongs to a person."""
     try:
         return pwd.getpwnam(OWN_USER).pw_uid >= 1000
     except KeyError:
@@ -243,7 +243,7 @@ def _render_start_lines(found: Program) -> Iterator[str]:
 
 
 def _render_device_lines(root: Path) -> Iterator[str]:
-    """Open what this board has and the unit does not name: further kinds of serial ports, the folders of PWM."""
+    """Allow the devices of this board that the unit does not name: further kinds of serial ports, PWM folders."""
     try:
         text = (root / "proc/devices").read_text(encoding="ascii", errors="replace").partition("Block devices")[0]
     except OSError:
@@ -269,7 +269,7 @@ def _get_group_name(gid: int) -> str:
 
 
 def _quote(word: str) -> str:
-    """Write a word as systemd takes it: % begins a specifier, a blank the next word."""
+    """Quote a word for a systemd unit."""
     if "\n" in word:
         raise ConfigError(f"{word!r} cannot be written into a unit: it holds a line break")
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

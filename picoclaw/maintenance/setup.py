@@ -46,7 +46,7 @@ class InitialSettings(NamedTuple):
 
 
 def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
-    """Write what is wanted and say what was set; a setting that does not fit leaves the files as they were."""
+    """Write the settings and say what was set; a wrong one leaves the files unchanged."""
     tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
     tables += [("telegram", "allow", list(wanted.allow))]
     if wanted.page:
@@ -94,7 +94,7 @@ def _apply_entries(before: bytes, entries: list[tuple[str, str, Any]]) -> bytes:
 
 
 def _write_files(files: dict[Path, bytes]) -> None:
-    """Write all of the files, or leave each as it was when they do not fit together."""
+    """Write all files, or restore them if the settings are invalid together."""
     before = {path: read_regular(path) if path.exists() else None for path in files}
     try:
         for path, data in files.items():
@@ -257,7 +257,7 @@ def _ask_line(question: str, proposed: str) -> str:
 
 
 def _describe_hardware() -> Iterator[str]:
-    """Say what is wired, by asking for a mere sign of life; nothing is written to any part."""
+    """List what is wired, by probing the addresses; nothing is written to any part."""
     config = load_config({"PICOCLAW_HOME": str(get_home(os.environ))})
     try:
         board = boards.choose_board("linux", config)

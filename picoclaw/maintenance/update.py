@@ -120,7 +120,7 @@ def _copy_home_for_trial(home: Path, like: Path) -> None:
 
 
 def _run_version(python: Path, home: Path, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-    """What a version answers, with the rights of the home's owner: drivers in that home are run."""
+    """Run a version with the rights of the home's owner, because drivers in that home are run; returns its output."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     owner: dict[str, Any] = {}
     if os.geteuid() == 0:
@@ -149,7 +149,7 @@ def _run_version(python: Path, home: Path, *words: str, codes: tuple[int, ...] =
 
 
 def _list_bad_findings(python: Path, home: Path) -> set[str]:
-    """What the doctor of a version finds bad of what a version can break."""
+    """Name the bad findings of a version's doctor that a version can cause."""
     words = ("doctor", "--offline", "--json", "--board", "sim")
     try:
         rows = json.loads(_run_version(python, home, *words, codes=(0, 1)))
@@ -162,7 +162,7 @@ def _list_bad_findings(python: Path, home: Path) -> set[str]:
 def switch_version(
     place: Installation, new: str, home: Path, service: Service | None, seconds: float, say: ProgressCallback
 ) -> None:
-    """Turn the link, start the service and watch it for some seconds; raises MaintenanceError after having turned back."""
+    """Switch the link, start the service and watch it; raises MaintenanceError after switching back."""
     old = place.get_version("current")
     place.keep("trial", f"{new}\n{old}\n{home}")
     try:
@@ -191,7 +191,7 @@ def _watch_service(service: Service, seconds: float, say: ProgressCallback) -> N
 
 
 def roll_back(place: Installation, trial: UpdateTrial, service: Service | None) -> None:
-    """Return to the version before; databases that only the new one can read go back as well, and are kept aside."""
+    """Switch back to the version before, and restore databases that only the new one can read; those are kept aside."""
     if not place.python(trial.old).exists():
         raise MaintenanceError(f"{trial.old} is no longer installed")
     if service:
@@ -204,7 +204,7 @@ def roll_back(place: Installation, trial: UpdateTrial, service: Service | None) 
 
 
 def end_trial(place: Installation, home: Path) -> None:
-    """End the trial: the present version stays."""
+    """End the trial and keep the current version."""
     with translate_os_errors(place.root):
         (place.root / "trial").unlink(missing_ok=True)
         sync_folder(place.root)
@@ -224,7 +224,7 @@ def _snapshot_databases(home: Path) -> None:
 
 
 def _restore_databases(home: Path) -> None:
-    """Give the old version its databases, where the new one has changed their shape."""
+    """Restore the databases of the old version whose schema the new one has changed."""
     with act_as_owner(home), translate_os_errors(home):
         kept = [home / SNAPSHOT_FOLDER / name for name in database_copy.DATABASE_MIGRATIONS]
         changed = [

@@ -41,7 +41,7 @@ def _load_cache(path: Path) -> dict[str, CachedSkill]:
 
 
 def _save_cache(path: Path, known: Mapping[str, CachedSkill]) -> None:
-    """Keep what is known, if the disk lets us; its folder has to be there."""
+    """Save the cache; errors of the disk are ignored."""
     packed = [
         [file, stamp, found if isinstance(found, str) else found[:2] + found[4:]]  # without its folder and tier
         for file, (stamp, found) in known.items()
@@ -137,7 +137,7 @@ class SkillLibrary:
         self._known: Mapping[str, CachedSkill] | None = None
 
     def refresh(self) -> None:
-        """See what is there now. Costs a stat for each skill, and a read for each that is new or changed."""
+        """Scan the tiers; costs a stat for each skill, and a read for each new or changed one."""
         if self._known is None:
             self._known = _load_cache(self._cache) if self._cache else {}
         search, built_in = _TierScan(self._known), dict(self._tiers).get(BUILT_IN)
@@ -169,7 +169,7 @@ class SkillLibrary:
 
 
 def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterator[Skill]:
-    """Note of skills, the most trusted first, what each hides, and for which before it one could take it."""
+    """Add remarks to skills, the most trusted first: which ones each hides, and which name it could be mistaken for."""
     hides: dict[str, list[str]] = {}
     for other in shadowed:
         note = f"it is used instead of the {other.tier} skill of this name, in {other.folder}"
@@ -184,7 +184,7 @@ def _add_remarks(trusted: Iterable[Skill], shadowed: Iterable[Skill]) -> Iterato
 
 @dataclass
 class _TierScan:
-    """One look through the tiers, with what is known from before by the paths of the files."""
+    """One scan of the tiers; `before` is what is known from the last one, by path."""
 
     before: Mapping[str, CachedSkill]
     known: dict[str, CachedSkill] = field(default_factory=dict)
@@ -258,7 +258,7 @@ class _TierScan:
 
 
 def _explain_missing(folder: Path, *, linked: bool) -> str:
-    """Say what is in a skill's place where there is none; '' when it is not meant for one."""
+    """Explain why a folder without a SKILL.md is no skill; '' if it is not meant to be one."""
     if linked:
         return f"there is no {SKILL_FILE} behind its symbolic link"
     misspelt = next((name for name in _MISSPELT if (folder / name).is_file()), "")

@@ -67,7 +67,7 @@ def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
 
 
 def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Say what the owner should know of the workspace, and how to fix it; nothing is made or changed."""
+    """List problems of the workspace and their fixes; changes nothing."""
     seeds, pages, prompts = _open_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
@@ -97,7 +97,7 @@ def diff_templates(home: Path, templates: Path | None = None) -> bytes:
 
 
 def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
-    """Leave the owner's pages as they are, and offer no more what is new now; returns which. Raises ConfigError."""
+    """Keep the owner's pages, and offer the present changes of the templates no more; returns their names. Raises ConfigError."""
     seeds = _open_templates(home, templates)
     changed = seeds.list_changed()
     if problem := seeds.accept(changed).problem:

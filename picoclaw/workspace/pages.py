@@ -66,7 +66,7 @@ class Pages:
         return [Page(place, text) for place in places if (text := self._text(place))]
 
     def read_onboarding(self, *, tidy: bool = True) -> str:
-        """Return what the first meeting is held by, '' when it is over. `tidy` deletes a page that ends it."""
+        """Return the onboarding page, '' if onboarding is over. `tidy` deletes an empty page."""
         self._problems.pop(ONBOARDING_PAGE, None)
         try:
             return read_onboarding(self._home, tidy=tidy, templates=self._source)
@@ -75,7 +75,7 @@ class Pages:
             return ""
 
     def describe_left_out(self, names: Sequence[str] = PAGES) -> list[str]:
-        """Say what of the pages is not shown: comments, unseen characters, and fields that are not filled in."""
+        """Describe what of the pages is left out: comments, invisible characters, and fields that are not filled in."""
         found: list[str] = []
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         for name in places:

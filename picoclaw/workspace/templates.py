@@ -146,7 +146,7 @@ class WorkspaceTemplates:
         return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
 
     def accept(self, names: Iterable[str]) -> CreatedFiles:
-        """Note that the owner knows the newest templates of these pages, and keeps the pages as they are."""
+        """Mark the newest templates of these pages as known, so that their changes are not offered again."""
         known = self._read_known()
         return CreatedFiles(*self._save_known(known, known | {name: self._read_template(name) for name in names}))
 
@@ -220,7 +220,7 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
 
 
 def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
-    """Return what the first meeting is held by, '' when it is over, or when its page cannot be read."""
+    """Return the onboarding page, '' if onboarding is over or the page cannot be read."""
     try:
         return read_onboarding(home, tidy=tidy, templates=templates)
     except ConfigError:
@@ -228,7 +228,7 @@ def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
 
 
 def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
-    """Tell whether an open first meeting is held by the shipped page, as it came."""
+    """Whether onboarding is open with the unchanged shipped page."""
     source = templates or find_shipped("templates") / "workspace"
     usual = remove_hidden(read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES) or "", trusting=True).strip()
     return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
