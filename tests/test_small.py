@@ -143,6 +143,12 @@ def test_a_reminder_is_cancelled_by_its_words(chat):
     assert calls(turn) == [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})]
 
 
+def test_a_task_is_done_by_its_words(chat):
+    script = [verb("add_task", text="repair the pump"), verb("done_task", words="fixed pump")]
+    turn, _ = chat(script, "add a task: repair the pump", "I fixed the pump, so that task is done")
+    assert calls(turn) == [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"})]
+
+
 def test_a_number_that_was_not_said_is_marked(chat):
     turn, _ = chat([verb("remind_in", minutes=45, text="tea")], "please think of the tea, alert me soon")
     assert "45" in turn.reply.partition("please check")[2]

@@ -53,7 +53,7 @@ _CUES = {
         r"|\w's (?:birthday|number|address|name)",
         "forget_note": r"forget|delete|remove|erase",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
-        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b|\btick\b|\bdone\b|finished|still open",
+        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open",
         "now": r"\bdate\b|\btime\b|\btoday\b|weekday|what day",
         "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b",
     }.items()
@@ -106,8 +106,8 @@ _SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
 _LETTERS_SO_FAR = pattern(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*')
 _BLANK = pattern(r"\[(?:insert|your|current)\b[^\]]*\]", re.IGNORECASE)
 """What a model writes where it knows nothing: [insert the date here]."""
-_TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b", re.IGNORECASE)
-_OF_TASK = pattern(r"\b(?:the|tasks?|to-?dos?|as|is|done|finished)\b", re.IGNORECASE)
+_FILE = pattern(r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b", re.IGNORECASE)
+_TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b(?!\.\w)", re.IGNORECASE)
 _BARE = frozenset(
     [
         "remind",
@@ -149,7 +149,8 @@ _COMPARISON = pattern(
 )
 _VALUE = pattern(r"(?P<quantity>\w+) (?P<value>-?\d+(?:\.\d+)?) (?P<unit>°C|%|hPa|lx|ppm|V|A|W)")
 _LINE_NUMBER = pattern(r"^\d+\t", re.MULTILINE)
-_JOB_ROW = pattern(r"^(?P<number>\d+): (?P<text>.*)$", re.MULTILINE)
+_ROW = pattern(r"^(?P<number>\d+)(?::| \[p\d+\]) (?P<text>.*)$", re.MULTILINE)
+"""A line of the list of reminders or of tasks."""
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _DIGITS = pattern(r"[:-](?=\d)")
@@ -201,7 +202,7 @@ class SmallProvider:
         self._todo: list[str] = []
         self._told: list[str] = []
         self._known: list[str] = []
-        self._wish = self._verb = self._cancels = self._path = self._distrusted = self._open = ""
+        self._wish = self._verb = self._named = self._path = self._distrusted = self._open = ""
         self._asked_model = False
 
     @cached_property
@@ -440,7 +441,7 @@ class SmallProvider:
         if values:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
         self._verb = verb
-        self._cancels = str(given["words"]) if verb == "cancel_reminder" else ""
+        self._named = str(given["words"]) if verb in {"cancel_reminder", "done_task"} else ""
         yield ToolCall(f"small-{len(request.messages)}", _VERBS[verb][0], made)
 
     def _check_words(self, said: str, asked: Request) -> str:
@@ -454,12 +455,17 @@ class SmallProvider:
         call, result = list_calls(split_turns(request.messages)[-1])[-1]
         result = remove_hints(result)
         good = not result.startswith(ERROR_PREFIX)
-        if self._cancels and good:
-            words, self._cancels = set(list_query_terms(self._cancels)), ""
-            rows = [row for row in _JOB_ROW.finditer(result) if words & set(list_terms(row["text"]))]
+        if self._named and good:
+            words, self._named = set(list_query_terms(self._named)), ""
+            rows = [row for row in _ROW.finditer(result) if words & set(list_terms(row["text"]))]
             if len(rows) == 1:
-                arguments = {"action": "remove", "job": int(rows[0]["number"])}
-                return ToolCall(f"small-{len(request.messages)}", "cron", arguments)
+                number = rows[0]["number"]
+                does = (
+                    {"action": "remove", "job": int(number)}
+                    if call.name == "cron"
+                    else {"action": "complete", "task": number}
+                )
+                return ToolCall(f"small-{len(request.messages)}", call.name, does)
         if good and self._verb:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
         else:
@@ -490,11 +496,14 @@ def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
 
 
 def _is_sure(wish: str, match: "IntentMatch") -> bool:
-    """Whether the matcher is believed without a model; it knows reminders, and no list of tasks."""
+    """Whether the matcher is believed without a model; it knows reminders and notes, and no list of tasks."""
     return (
         match.score >= MIN_SCORE
         and not match.missing
-        and not (match.tool in {"cron", "memory_store"} and _TASKS.search(wish))
+        and not (
+            (match.tool in {"cron", "memory_store"} and _TASKS.search(wish))
+            or (match.tool == "memory_search" and _FILE.search(wish))
+        )
     )
 
 
@@ -577,14 +586,12 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             hour += 12 * (0 < hour < _NOON and not half and bool(_IS_LATE.search(wish)))
             day = str(given["day"]).lower()[:3] if verb == "remind_weekly" else "*"
             return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
-        case "reminders" | "cancel_reminder" | "tasks":
+        case "reminders" | "cancel_reminder" | "tasks" | "done_task":
             return {"action": "list"}
         case "note":
             return {"text": text}
-        case "find_note" | "forget_note" | "done_task":
-            name = {"find_note": "query", "forget_note": "text", "done_task": "task"}[verb]
-            words = _OF_TASK.sub("", str(given["words"])).strip() if verb == "done_task" else str(given["words"])
-            return ({"action": "complete"} if verb == "done_task" else {}) | {name: words}
+        case "find_note" | "forget_note":
+            return {"query" if verb == "find_note" else "text": str(given["words"])}
         case "read_file":
             return {"path": str(given["path"])}
         case "add_line" | "write_file":
