@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.light import SimBH1750
+from picoclaw.hw.sim.parts.analog import SimBH1750
 
 bh1750 = driver("bh1750")
 USUAL = ["w 42", "w 65"]

@@ -101,7 +101,7 @@ def test_settings_of_somebody_else_are_restored():
 
 def test_settings_are_restored_after_a_measurement_that_never_ends():
     class Stuck(SimBME680):
-        def _settle(self):
+        def catch_up(self):
             pass
 
     part = mounted("bme680", Stuck)
@@ -158,7 +158,7 @@ def test_faults_of_the_wiring_are_said_in_one_line_before_anything_is_written(fa
 def test_a_bme688_is_another_part():
     part = mounted("bme680", SimBME680)
     assert bme680.identify(part) == "BME680"
-    part.bus.parts[0x76]._registers[0xF0] = 0x01
+    part.bus.parts[0x76].registers[0xF0] = 0x01
     assert not bme680.identify(part)
 
 

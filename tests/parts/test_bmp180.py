@@ -87,7 +87,7 @@ def test_a_part_that_somebody_else_makes_measure_is_left_alone():
 
 def test_a_measurement_that_never_ends_is_given_up():
     class Stuck(SimBMP180):
-        def _settle(self):
+        def catch_up(self):
             pass
 
     part = mounted("bmp180", Stuck)

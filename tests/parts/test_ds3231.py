@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from part_bench import Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.clocks import SimDS3231
+from picoclaw.hw.sim.parts.others import SimDS3231
 
 ds3231 = driver("ds3231")
 

@@ -5,8 +5,7 @@ from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.climate import SimHTU21D, SimSi7021
-from picoclaw.hw.sim.parts.sensirion import compute_checksum
+from picoclaw.hw.sim.parts.climate import SimHTU21D, SimSi7021, compute_checksum
 
 htu21 = driver("htu21")
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.motion import SimMPU6050
+from picoclaw.hw.sim.parts.others import SimMPU6050
 
 mpu6050 = driver("mpu6050")
 G = 9.80665

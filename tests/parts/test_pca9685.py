@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.expander import SimPCA9685
+from picoclaw.hw.sim.parts.others import SimPCA9685
 
 pca9685 = driver("pca9685")
 

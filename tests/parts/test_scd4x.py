@@ -5,7 +5,7 @@ from part_bench import Answers, driver, mounted, one_line, refusing, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.sensirion import SimSCD4x, append_checksums
+from picoclaw.hw.sim.parts.climate import SimSCD4x, append_checksums
 
 scd4x = driver("scd4x")
 VALUES = {"co2": 812, "temperature": 23.4, "humidity": 41.0}
@@ -88,8 +88,8 @@ def test_a_part_that_is_measuring_is_waited_for_and_not_stopped(command, longest
 
 def test_a_part_that_gives_no_measurement_is_given_up_and_stopped():
     class Weak(SimSCD4x):
-        def _done(self):
-            return 0
+        def has_new(self, *, fetch=False):
+            return False
 
     part = mounted("scd4x", Weak)
     with pytest.raises(ValueError, match="no measurement within 6 s") as error:

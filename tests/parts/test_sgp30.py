@@ -5,7 +5,7 @@ from part_bench import Answers, driver, mounted, one_line, sent
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.sensirion import SimSGP30, append_checksums
+from picoclaw.hw.sim.parts.climate import SimSGP30, append_checksums
 
 sgp30 = driver("sgp30")
 FEATURES, START, MEASURE = (

@@ -5,7 +5,7 @@ from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.sensirion import SimSGP40, append_checksums
+from picoclaw.hw.sim.parts.climate import SimSGP40, append_checksums
 
 sgp40 = driver("sgp40")
 MEASURE, OFF = I2CWrite(bytes.fromhex("260f 8000a2 666693")), I2CWrite(b"\x36\x15")

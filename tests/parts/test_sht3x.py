@@ -5,7 +5,7 @@ from part_bench import driver, mounted, one_line, refusing, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.sensirion import SimSHT3x, compute_checksum
+from picoclaw.hw.sim.parts.climate import SimSHT3x, compute_checksum
 
 sht3x = driver("sht3x")
 STATUS, FETCH = (I2CWrite(b"\xf3\x2d"), I2CRead(3)), (I2CWrite(b"\xe0\x00"), I2CRead(6))

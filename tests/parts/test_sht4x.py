@@ -5,7 +5,7 @@ from part_bench import Answers, driver, mounted, one_line, sent, slept
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.sensirion import SimSHT4x
+from picoclaw.hw.sim.parts.climate import SimSHT4x
 
 sht4x = driver("sht4x")
 

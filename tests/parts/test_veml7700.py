@@ -3,7 +3,7 @@
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
 
-from picoclaw.hw.sim.parts.light import SimVEML7700
+from picoclaw.hw.sim.parts.analog import SimVEML7700
 
 veml7700 = driver("veml7700")
 GAINS, TIMES = {2: 1, 1: 0, 0.25: 3, 0.125: 2}, {800: 3, 400: 2, 200: 1, 100: 0, 50: 8, 25: 12}

@@ -1,12 +1,14 @@
-"""Microchip's MCP3008, clocked bit by bit as its datasheet DS21295 draws it (figures 5-1 and 5-2)."""
+"""Simulated voltmeters and light meters: MCP3008, ADS1115, INA219, INA226, BH1750 and VEML7700."""
 
 import math
 from collections.abc import Generator, Sequence
 from typing import ClassVar
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.words import WordRegisters, clamp, decode_signed, encode_signed
+from picoclaw.hw.sim.parts.words import Converter, WordRegisters, clamp, decode_signed, encode_signed
 from picoclaw.hw.sim.scene import Scene
+
+# Microchip's MCP3008, clocked bit by bit as its datasheet DS21295 draws it (figures 5-1 and 5-2).
 
 _STEPS = 1024
 _HIGH_IMPEDANCE = 1  # what a pulled-up line reads while the part does not drive it
@@ -69,15 +71,8 @@ class SimADS1115(WordRegisters):
 
     power_on: ClassVar = {0: 0x0000, 1: 0x0583, 2: 0x8000, 3: 0x7FFF}
     writable: ClassVar = {1: 0x7FFF, 2: 0xFFFF, 3: 0xFFFF}
-
-    def __init__(self, scene: Scene) -> None:
-        """Starts powered down."""
-        super().__init__(scene)
-        self.halt()
-
-    def point(self, register: int) -> int:
-        """Look at two bits."""
-        return register & 0b11
+    pointer_mask = 0b11
+    is_asleep_at_power_on = True
 
     def period(self) -> float:
         """By the data rate; none in single-shot mode."""
@@ -110,10 +105,15 @@ class SimADS1115(WordRegisters):
 
 
 class _PowerMonitor(WordRegisters):
-    """What INA219 and INA226 share: a shunt and a bus voltage, and a current and a power worked out from them."""
+    """What INA219 and INA226 share: a shunt and a bus voltage, and a current and a power worked out from them.
+
+    They take the scene's `voltage` and `current`, and measure from power-on.
+    """
 
     shunt_ohms = 0.1
-    ready = False
+    ready = overflow = False
+    current_divisor: ClassVar[int]
+    """Of the shunt voltage times the calibration register."""
 
     def period(self) -> float:
         """Again and again in the continuous modes, 5 to 7."""
@@ -129,22 +129,24 @@ class _PowerMonitor(WordRegisters):
             return
         if value & 0x8000:
             self.registers = dict(self.power_on)
-        mode = self.registers[0] & 0b111
-        if mode in {0, 4}:
+        if self.registers[0] & 0b111 in {0, 4}:
             self.halt()
         else:
             self.ready = False
             self.begin(self.conversion())
 
     def measure(self) -> None:
-        """Take both voltages, as far as the mode wants them."""
+        """Take both voltages, as far as the mode wants them; current and power by the calibration."""
         mode = self.registers[0] & 0b111
         if mode & 0b01:
             self.registers[1] = self.shunt(self.scene.get("current", 0.25) * self.shunt_ohms)
         if mode & 0b10:
             self.registers[2] = self.bus(self.scene.get("voltage", 5.0))
         self.ready = True
-        self.work_out()
+        current = decode_signed(self.registers[1]) * self.registers[5] / self.current_divisor
+        power = self.power(abs(current))
+        self.overflow = abs(current) > 0x7FFF or power > 0xFFFF
+        self.registers[4], self.registers[3] = encode_signed(current, 16), min(round(power), 0xFFFF)
 
     def shunt(self, volts: float) -> int:
         """Turn V into the shunt voltage register."""
@@ -154,8 +156,8 @@ class _PowerMonitor(WordRegisters):
         """Turn V into the bus voltage register."""
         raise NotImplementedError
 
-    def work_out(self) -> None:
-        """Fill the current and the power registers."""
+    def power(self, current: float) -> float:
+        """Work out the power register from the current register and the bus voltage."""
         raise NotImplementedError
 
 
@@ -163,16 +165,14 @@ _INA219_SAMPLES_S = (84e-6, 148e-6, 276e-6, 532e-6)
 
 
 class SimINA219(_PowerMonitor):
-    """An INA219 at a shunt of 0.1 Ω, with the scene's voltage and current; measures from power-on."""
-
+    current_divisor = 4096
     power_on: ClassVar = {0: 0x399F, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0}
     writable: ClassVar = {0: 0x3FFF, 5: 0xFFFE}
-    overflow = False
 
     def conversion(self) -> float:
-        """Both times, one after the other."""
-        config = self.registers[0]
-        return sum(map(_get_ina219_sample_s, (config >> 7 & 0xF, config >> 3 & 0xF)))
+        """Both times, one after the other; a code with bit 3 is a number of samples, else a resolution."""
+        codes = (self.registers[0] >> 7 & 0xF, self.registers[0] >> 3 & 0xF)
+        return sum(532e-6 * (1 << (c & 0b111)) if c & 0b1000 else _INA219_SAMPLES_S[c & 0b11] for c in codes)
 
     def shunt(self, volts: float) -> int:
         """10 µV, held to 40 mV times the gain."""
@@ -184,12 +184,8 @@ class SimINA219(_PowerMonitor):
         end = 8000 if self.registers[0] & 0x2000 else 4000
         return round(clamp(volts / 4e-3, 0, end)) << 3
 
-    def work_out(self) -> None:
-        """Current and power by the calibration."""
-        current = decode_signed(self.registers[1]) * self.registers[5] / 4096
-        power = abs(current) * (self.registers[2] >> 3) / 5000
-        self.overflow = abs(current) > 0x7FFF or power > 0xFFFF
-        self.registers[4], self.registers[3] = encode_signed(current, 16), min(round(power), 0xFFFF)
+    def power(self, current: float) -> float:
+        return current * (self.registers[2] >> 3) / 5000
 
     def load(self, register: int) -> int:
         """The bus voltage comes with its flags; reading the power clears 'ready'."""
@@ -199,21 +195,15 @@ class SimINA219(_PowerMonitor):
         return word | self.ready << 1 | int(self.overflow) if register == 2 else word
 
 
-def _get_ina219_sample_s(code: int) -> float:
-    return 532e-6 * (1 << (code & 0b111)) if code & 0b1000 else _INA219_SAMPLES_S[code & 0b11]
-
-
 _INA226_AVERAGES = (1, 4, 16, 64, 128, 256, 512, 1024)
 _INA226_SAMPLES_S = (140e-6, 204e-6, 332e-6, 588e-6, 1.1e-3, 2.116e-3, 4.156e-3, 8.244e-3)
 _INA226_MASK = 6
 
 
 class SimINA226(_PowerMonitor):
-    """An INA226 at a shunt of 0.1 Ω, with the scene's voltage and current; measures from power-on."""
-
+    current_divisor = 2048
     power_on: ClassVar = {0: 0x4127, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, _INA226_MASK: 0, 7: 0, 0xFE: 0x5449, 0xFF: 0x2260}
     writable: ClassVar = {0: 0x0FFF, 5: 0x7FFF, _INA226_MASK: 0xFC03, 7: 0xFFFF}
-    overflow = False
 
     def conversion(self) -> float:
         """Both times, for each of the samples that are averaged."""
@@ -229,12 +219,8 @@ class SimINA226(_PowerMonitor):
         """1.25 mV, held to 15 bits."""
         return round(clamp(volts / 1.25e-3, 0, 0x7FFF))
 
-    def work_out(self) -> None:
-        """Current and power by the calibration."""
-        current = decode_signed(self.registers[1]) * self.registers[5] / 2048
-        power = abs(current) * self.registers[2] / 20_000
-        self.overflow = abs(current) > 0x7FFF or power > 0xFFFF
-        self.registers[4], self.registers[3] = encode_signed(current, 16), min(round(power), 0xFFFF)
+    def power(self, current: float) -> float:
+        return current * self.registers[2] / 20_000
 
     def load(self, register: int) -> int:
         """Mask/Enable comes with its flags, and reading it clears 'ready'."""
@@ -243,3 +229,103 @@ class SimINA226(_PowerMonitor):
             word |= self.ready << 3 | self.overflow << 2
             self.ready = False
         return word
+
+
+# Light meters: ROHM's BH1750FVI (technical note 11046EDT01), Vishay's VEML7700 (84286, and 84323 for its curve).
+
+
+class SimBH1750(Converter):
+    """A BH1750FVI: single bytes are its commands, two bytes its result."""
+
+    # Typical times for a measuring time of 69, by the lower two bits of the mode.
+    _TYPICAL_S = (0.12, 0.12, 0.016, 0.016)
+    is_asleep_at_power_on = True
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.mode = 0
+        self.time = 69
+        self._result = 0
+
+    def write(self, data: bytes) -> None:
+        self.catch_up()
+        for command in data:
+            if command == 0x00:
+                self.mode = 0
+                self.halt()
+            elif command == 0x07 and self.mode:
+                self._result = 0
+            elif command >> 3 == 0b01000:
+                self.time = self.time & 0x1F | (command & 0b111) << 5
+            elif command >> 5 == 0b011:
+                self.time = self.time & 0xE0 | command & 0x1F
+            elif command in {0x10, 0x11, 0x13, 0x20, 0x21, 0x23}:
+                self.mode = command
+                self.begin(self._duration())
+
+    def _duration(self) -> float:
+        return self._TYPICAL_S[self.mode & 0b11] * self.time / 69
+
+    def period(self) -> float:
+        """Again and again in the continuous modes."""
+        return self._duration() if self.mode & 0x10 else math.inf
+
+    def measure(self) -> None:
+        """1.2 counts for a lux at the usual measuring time, twice as many in mode 2."""
+        fine = 2 if self.mode & 0b11 == 1 else 1
+        counts = self.scene.get("light", 300.0) * 1.2 * self.time / 69 * fine
+        self._result = int(clamp(counts, 0, 0xFFFF))
+        if self.mode & 0x20:
+            self.mode = 0
+
+    def read(self, length: int) -> bytes:
+        self.catch_up()
+        return (self._result.to_bytes(2, "big") * (length // 2 + 1))[:length]
+
+
+# 84286, table Configuration Register #0, by code.
+_GAINS = (1.0, 2.0, 1 / 8, 1 / 4)
+_TIMES_S = {0: 0.1, 1: 0.2, 2: 0.4, 3: 0.8, 8: 0.05, 12: 0.025}
+
+
+class SimVEML7700(WordRegisters):
+    """A VEML7700, shut down from power-on; shows less than there is of strong light, as the application note says."""
+
+    order = "little"
+    power_on: ClassVar = {0: 0x0001, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0xC481}
+    writable: ClassVar = {0: 0x1BF3, 1: 0xFFFF, 2: 0xFFFF, 3: 0x0007}
+    is_asleep_at_power_on = True
+
+    def _seconds(self) -> float:
+        return _TIMES_S.get(self.registers[0] >> 6 & 0xF, 0.1)
+
+    def period(self) -> float:
+        """The integration time, and what the power saving mode adds; none while shut down."""
+        saving = self.registers[3]
+        pause = 0.5 * (1 << (saving >> 1 & 0b11)) if saving & 1 else 0.0
+        return math.inf if self.registers[0] & 1 else self._seconds() + pause
+
+    def stored(self, register: int, value: int) -> None:
+        """Shut down, or begin anew."""
+        if register == 0 and value & 1:
+            self.halt()
+        elif register == 0:
+            self.begin(0.0025 + self._seconds())
+
+    def measure(self) -> None:
+        """Counts of the light as the part shows it; the white channel sees twice as much."""
+        sensitivity = _GAINS[self.registers[0] >> 11 & 0b11] / 2 * self._seconds() / 0.8 / 0.0042
+        counts = _invert_correction(self.scene.get("light", 300.0)) * sensitivity
+        self.registers[4], self.registers[5] = (round(clamp(seen, 0, 0xFFFF)) for seen in (counts, 2 * counts))
+
+
+def _invert_correction(lux: float) -> float:
+    """Turn the correction for more than 1000 lx round, by bisection."""
+    if lux <= 1000:
+        return lux
+    low, high = 1000.01, 100_000.0
+    while high - low > 0.001:
+        middle = (low + high) / 2
+        true = 6.0135e-13 * middle**4 - 9.3924e-9 * middle**3 + 8.1488e-5 * middle**2 + 1.0023 * middle
+        low, high = (middle, high) if true < lux else (low, middle)
+    return low

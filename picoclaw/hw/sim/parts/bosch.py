@@ -7,9 +7,47 @@ import math
 import struct
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import ClassVar
 
-from picoclaw.hw.sim.parts.words import clamp
+from picoclaw.hw.sim.parts.words import ByteRegisters, clamp
 from picoclaw.hw.sim.scene import Scene
+
+
+class _BoschPart(ByteRegisters):
+    """Writes come in pairs of a register's address and a value (no auto-increment), reads go on from the address.
+
+    A conversion's results appear in the data registers when its time is over; 0xB6 in register 0xE0 is a reset.
+    """
+
+    is_asleep_at_power_on = True
+    data_at: ClassVar[int]
+    """The first data register."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.results = b""
+        self.reset()
+
+    def reset(self) -> None:
+        """Bring the registers to their power-on values."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        self.catch_up()
+        if data:
+            self.pointer = data[0]
+        for register, value in zip((*data[:1], *data[2::2]), data[1::2], strict=False):
+            if register == 0xE0 and value == 0xB6:
+                self.results = b""
+                self.halt()
+                self.registers[:] = bytes(256)
+                self.reset()
+            else:
+                self.store(register, value)
+
+    def measure(self) -> None:
+        self.registers[self.data_at : self.data_at + len(self.results)] = self.results
+
 
 # Trimming values: temperature and pressure from the worked example in Bosch's BMP280 datasheet (BST-BMP280-DS001,
 # section 3.12), humidity as read from a part.
@@ -17,82 +55,58 @@ _BME280_T = (27_504, 26_435, -1000)
 _BME280_P = (36_477, -10_685, 3024, 2855, 140, -7, 15_500, -14_600, 6000)
 _BME280_H = (75, 370, 0, 313, 50, 30)
 
-_BME280_ID, _BME280_RESET, _BME280_CTRL_HUM, _BME280_STATUS, _BME280_CTRL_MEAS = 0xD0, 0xE0, 0xF2, 0xF3, 0xF4
+_BME280_ID, _BME280_CTRL_HUM, _BME280_STATUS, _BME280_CTRL_MEAS = 0xD0, 0xF2, 0xF3, 0xF4
 _BME280_WRITABLE = {_BME280_CTRL_HUM, _BME280_CTRL_MEAS, 0xF5}
 _BME280_MEASUREMENT_S = 0.0093
 
 
-class SimBME280:
+class SimBME280(_BoschPart):
     """A BME280 that sleeps, measures when told to, and keeps its results until the next measurement."""
 
-    def __init__(self, scene: Scene) -> None:
-        """Measures temperature, humidity and pressure of the scene."""
-        self._clock = scene.now
-        self._scene = scene
-        self._pointer = 0
-        self._registers = bytearray(256)
-        self._oversample_humidity = 0
-        self._done_at = 0.0
-        self._reset()
+    data_at = 0xF7
 
-    def write(self, data: bytes) -> None:
-        """Register address, then pairs of value and further register address (page 34, no auto-increment)."""
-        if not data:
-            return
-        self._pointer = data[0]
-        for register, value in zip((data[0], *data[2::2]), data[1::2], strict=False):
-            self._store(register, value)
-
-    def read(self, length: int) -> bytes:
-        """Bytes from the register pointer on."""
-        self._registers[_BME280_STATUS] = 0x08 if self._clock() < self._done_at else 0
-        found = bytes(self._registers[(self._pointer + i) & 0xFF] for i in range(length))
-        self._pointer = (self._pointer + length) & 0xFF
-        return found
-
-    def _reset(self) -> None:
-        self._registers[:] = bytes(256)
-        self._registers[_BME280_ID] = 0x60
-        self._registers[0x88:0xA0] = struct.pack("<Hhh H8h", *_BME280_T, *_BME280_P)
-        self._registers[0xA1] = _BME280_H[0]
-        h4, h5 = _BME280_H[3], _BME280_H[4]
+    def reset(self) -> None:
+        self.registers[_BME280_ID] = 0x60
+        self.registers[0x88:0xA0] = struct.pack("<Hhh H8h", *_BME280_T, *_BME280_P)
+        h1, h2, h3, h4, h5, h6 = _BME280_H
+        self.registers[0xA1] = h1
         shared = (h4 & 0x0F) | (h5 & 0x0F) << 4
-        self._registers[0xE1:0xE8] = struct.pack(
-            "<hBbBbb", _BME280_H[1], _BME280_H[2], h4 >> 4, shared, h5 >> 4, _BME280_H[5]
-        )
-        self._results(0x80000, 0x80000, 0x8000)
-        self._oversample_humidity = 0
+        self.registers[0xE1:0xE8] = struct.pack("<hBbBbb", h2, h3, h4 >> 4, shared, h5 >> 4, h6)
+        self.registers[0xF7:0xFF] = _pack_bme280(0x80000, 0x80000, 0x8000)
+        self._oversample_humidity = 0  # taken over by a write of the other control register
 
-    def _store(self, register: int, value: int) -> None:
-        if register == _BME280_RESET and value == 0xB6:
-            self._reset()
-        elif register in _BME280_WRITABLE:
-            self._registers[register] = value
+    def load(self, register: int) -> int:
+        return 0x08 if register == _BME280_STATUS and self.measuring else super().load(register)
+
+    def store(self, register: int, value: int) -> None:
+        if register in _BME280_WRITABLE:
+            super().store(register, value)
         if register == _BME280_CTRL_MEAS:
-            self._oversample_humidity = self._registers[_BME280_CTRL_HUM] & 0b111
-            self._measure(value)
+            self._oversample_humidity = self.registers[_BME280_CTRL_HUM] & 0b111
+            if value & 0b11:
+                self._convert(value)
 
-    def _measure(self, control: int) -> None:
-        if not control & 0b11:
-            return
-        scene = self._scene
+    def _convert(self, control: int) -> None:
+        scene = self.scene
         temperature, humidity = scene.get("temperature", 21.0), scene.get("humidity", 50.0)
         pressure = scene.get("pressure", 1013.25)
         raw_t = _find_raw(lambda raw: _compensate_bme280_temperature(raw)[0], temperature, 20)
         fine = _compensate_bme280_temperature(raw_t)[1]
         raw_p = _find_raw(lambda raw: -_compensate_bme280_pressure(raw, fine), -pressure, 20)
         raw_h = _find_raw(lambda raw: _compensate_bme280_humidity(raw, fine), humidity, 16)
-        self._results(
+        self.results = _pack_bme280(
             raw_t if control >> 5 else 0x80000,
             raw_p if control >> 2 & 0b111 else 0x80000,
             raw_h if self._oversample_humidity else 0x8000,
         )
-        self._done_at = self._clock() + _BME280_MEASUREMENT_S
-        self._registers[_BME280_CTRL_MEAS] = control & ~0b11 if control & 0b11 != 0b11 else control
+        self.measure()  # at once, though it says for a while that it is measuring
+        self.begin(_BME280_MEASUREMENT_S)
+        self.registers[_BME280_CTRL_MEAS] = control & ~0b11 if control & 0b11 != 0b11 else control
 
-    def _results(self, temperature: int, pressure: int, humidity: int) -> None:
-        packed = (pressure << 4).to_bytes(3, "big") + (temperature << 4).to_bytes(3, "big")
-        self._registers[0xF7:0xFF] = packed + humidity.to_bytes(2, "big")
+
+def _pack_bme280(temperature: int, pressure: int, humidity: int) -> bytes:
+    packed = (pressure << 4).to_bytes(3, "big") + (temperature << 4).to_bytes(3, "big")
+    return packed + humidity.to_bytes(2, "big")
 
 
 def _find_raw(rising: Callable[[int], float], wanted: float, bits: int) -> int:
@@ -137,7 +151,7 @@ _BME680_H = (794, 1007, 0, 45, 20, 120, -100)
 _BME680_G = (-30, -5969, 18)
 _HEATER_RANGE, _HEATER_VALUE, _GAS_ERROR = 1, 46, -2
 
-_BME680_ID, _BME680_RESET, _BME680_STATUS, _HEATER_REGISTER, _HEATER_WAIT = 0xD0, 0xE0, 0x1D, 0x5A, 0x64
+_BME680_ID, _BME680_STATUS, _HEATER_REGISTER, _HEATER_WAIT = 0xD0, 0x1D, 0x5A, 0x64
 _CTRL_GAS_0, _CTRL_GAS_1, _BME680_CTRL_HUM, _BME680_CTRL_MEAS = 0x70, 0x71, 0x72, 0x74
 _BME680_WRITABLE = {*range(0x50, 0x6E), *range(0x70, 0x76)}
 _NEW_DATA, _GAS_MEASURING, _MEASURING = 0x80, 0x40, 0x20
@@ -150,80 +164,61 @@ _K1 = {5: -1.0, 7: -0.8, 10: -0.2, 11: -0.5, 13: -1.0}
 _K2 = {4: 0.1, 5: 0.7, 7: -0.8, 8: -0.1}
 
 
-class SimBME680:
-    """A BME680 that sleeps until it is forced to measure; its plate gets hot when it is told a sensible resistance."""
+class SimBME680(_BoschPart):
+    """A BME680 that sleeps until it is forced to measure; its plate gets hot when it is told a sensible resistance.
 
-    def __init__(self, scene: Scene) -> None:
-        """Measures temperature, humidity, pressure and `resistance gas` of the scene."""
-        self._scene = scene
-        self._pointer = 0
-        self._done_at = math.inf
-        self._results = b""
-        self._registers = bytearray(256)
-        self._reset()
+    Takes `temperature`, `humidity`, `pressure` and `resistance gas` of the scene.
+    """
 
-    def write(self, data: bytes) -> None:
-        """Register address, then pairs of value and further register address (section 6.2.1, no auto-increment)."""
-        if not data:
-            return
-        self._settle()
-        self._pointer = data[0]
-        for register, value in zip((data[0], *data[2::2]), data[1::2], strict=False):
-            self._store(register, value)
+    data_at = 0x1F
 
-    def read(self, length: int) -> bytes:
-        """Bytes from the register pointer on."""
-        self._settle()
-        found = bytes(self._registers[(self._pointer + i) & 0xFF] for i in range(length))
-        self._pointer = (self._pointer + length) & 0xFF
-        return found
-
-    def _reset(self) -> None:
+    def reset(self) -> None:
         p, h = _BME680_P, _BME680_H
-        self._registers[:] = bytes(256)
-        self._registers[_BME680_ID] = 0x61
-        self._registers[0x00], self._registers[0x02] = _HEATER_VALUE, _HEATER_RANGE << 4
-        self._registers[0x04] = _GAS_ERROR << 4 & 0xFF
-        self._registers[0x8A:0x8D] = struct.pack("<hb", *_BME680_T[1:])
-        self._registers[0x8E:0x93] = struct.pack("<Hhb", *p[:3])
-        self._registers[0x94:0x9A] = struct.pack("<hhbb", p[3], p[4], p[6], p[5])
-        self._registers[0x9C:0xA1] = struct.pack("<hhB", *p[7:])
-        self._registers[0xE1:0xE4] = bytes([h[1] >> 4, (h[1] & 15) << 4 | h[0] & 15, h[0] >> 4])
-        self._registers[0xE4:0xEF] = struct.pack(
+        self.registers[_BME680_ID] = 0x61
+        self.registers[0x00], self.registers[0x02] = _HEATER_VALUE, _HEATER_RANGE << 4
+        self.registers[0x04] = _GAS_ERROR << 4 & 0xFF
+        self.registers[0x8A:0x8D] = struct.pack("<hb", *_BME680_T[1:])
+        self.registers[0x8E:0x93] = struct.pack("<Hhb", *p[:3])
+        self.registers[0x94:0x9A] = struct.pack("<hhbb", p[3], p[4], p[6], p[5])
+        self.registers[0x9C:0xA1] = struct.pack("<hhB", *p[7:])
+        self.registers[0xE1:0xE4] = bytes([h[1] >> 4, (h[1] & 15) << 4 | h[0] & 15, h[0] >> 4])
+        self.registers[0xE4:0xEF] = struct.pack(
             "<bbbBbHhbb", *h[2:], _BME680_T[0], _BME680_G[1], _BME680_G[0], _BME680_G[2]
         )
-        self._registers[0x1F], self._registers[0x22], self._registers[0x25] = 0x80, 0x80, 0x80
-        self._results = b""
+        self.registers[0x1F], self.registers[0x22], self.registers[0x25] = 0x80, 0x80, 0x80
 
-    def _store(self, register: int, value: int) -> None:
-        if register == _BME680_RESET and value == 0xB6:
-            self._reset()
-        elif register in _BME680_WRITABLE:
-            self._registers[register] = value
+    def store(self, register: int, value: int) -> None:
+        if register in _BME680_WRITABLE:
+            super().store(register, value)
         if register == _BME680_CTRL_MEAS and value & 0b11 == 0b01:
             self._force()
 
+    def measure(self) -> None:
+        super().measure()
+        self.registers[_BME680_STATUS] = _NEW_DATA
+        self.registers[_BME680_CTRL_MEAS] &= ~0b11
+
     def _force(self) -> None:
-        gas = bool(self._registers[_CTRL_GAS_1] & 0x10)
+        gas = bool(self.registers[_CTRL_GAS_1] & 0x10)
         samples = [
             self._samples(_BME680_CTRL_MEAS, 5),
             self._samples(_BME680_CTRL_MEAS, 2),
             self._samples(_BME680_CTRL_HUM, 0),
         ]
         heating = self._heating() if gas else 0.0
-        self._done_at = self._scene.now() + 0.001963 * sum(samples) + 0.0029 + heating + (0.0024 if gas else 0)
-        self._results = self._measured(samples, heating, gas=gas)
-        self._registers[_BME680_STATUS] = _MEASURING | (_GAS_MEASURING if gas else 0)
+        self.begin(0.001963 * sum(samples) + 0.0029 + heating + (0.0024 if gas else 0))
+        self.results = self._measured(samples, heating, gas=gas)
+        self.registers[_BME680_STATUS] = _MEASURING | (_GAS_MEASURING if gas else 0)
 
     def _samples(self, register: int, shift: int) -> int:
-        return (0, 1, 2, 4, 8, 16, 16, 16)[self._registers[register] >> shift & 0b111]
+        return (0, 1, 2, 4, 8, 16, 16, 16)[self.registers[register] >> shift & 0b111]
 
     def _heating(self) -> float:
-        code = self._registers[_HEATER_WAIT + (self._registers[_CTRL_GAS_1] & 0x0F)]
+        code = self.registers[_HEATER_WAIT + (self.registers[_CTRL_GAS_1] & 0x0F)]
         return ((code & 0x3F) << 2 * (code >> 6)) / 1000
 
     def _measured(self, samples: list[int], heating: float, *, gas: bool) -> bytes:
-        scene = self._scene
+        scene = self.scene
         raw_t = bisect_left(
             _CODES_20, scene.get("temperature", 21.0), key=lambda raw: _compensate_bme680_temperature(raw)[0]
         )
@@ -241,18 +236,11 @@ class SimBME680:
     def _gas(self, heating: float, *, gas: bool) -> bytes:
         if not gas:
             return bytes(2)
-        code = self._registers[_HEATER_REGISTER + (self._registers[_CTRL_GAS_1] & 0x0F)]
-        off = self._registers[_CTRL_GAS_0] & 0x08
+        code = self.registers[_HEATER_REGISTER + (self.registers[_CTRL_GAS_1] & 0x0F)]
+        off = self.registers[_CTRL_GAS_0] & 0x08
         hot = not off and heating >= _TIME_TO_HEAT_S and _encode_heater(200) <= code <= _encode_heater(400) + 1
-        raw, gas_range = _encode_gas(self._scene.get("resistance gas", 50_000.0))
+        raw, gas_range = _encode_gas(self.scene.get("resistance gas", 50_000.0))
         return (raw << 6 | 0x20 | (0x10 if hot else 0) | gas_range).to_bytes(2, "big")
-
-    def _settle(self) -> None:
-        if self._results and self._scene.now() >= self._done_at:
-            self._registers[0x1F:0x2C] = self._results
-            self._registers[_BME680_STATUS] = _NEW_DATA
-            self._registers[_BME680_CTRL_MEAS] &= ~0b11
-            self._results = b""
 
 
 def _compensate_bme680_temperature(raw: int) -> tuple[float, float]:
@@ -306,7 +294,7 @@ def _encode_heater(celsius: float) -> float:
 
 # The calibration of the worked example in BST-BMP180-DS000, section 3.5, in the order of registers 0xAA-0xBF.
 _BMP180_TRIMMING = (408, -72, -14_383, 32_741, 32_757, 23_153, 6190, 4, -32_768, -8711, 2868)
-_BMP180_ID, _BMP180_RESET, _BMP180_CONTROL, _BMP180_DATA = 0xD0, 0xE0, 0xF4, 0xF6
+_BMP180_ID, _BMP180_CONTROL, _BMP180_DATA = 0xD0, 0xF4, 0xF6
 _BMP180_CONVERTING = 0x20
 # Well beyond what the part measures, and where its formulas can still be solved.
 _BMP180_CELSIUS, _BMP180_HECTOPASCAL = (-150.0, 200.0), (0.0, 2000.0)
@@ -314,64 +302,37 @@ _BMP180_TEMPERATURE, _BMP180_PRESSURE = 0x0E, 0x14
 _BMP180_TEMPERATURE_S, _BMP180_PRESSURE_S = 0.0045, (0.0045, 0.0075, 0.0135, 0.0255)
 
 
-class SimBMP180:
+class SimBMP180(_BoschPart):
     """A BMP180: one conversion after each write of the control register, which holds its state meanwhile."""
 
-    def __init__(self, scene: Scene) -> None:
-        """Measures temperature and pressure of the scene."""
-        self._scene = scene
-        self._pointer = 0
-        self._done_at = -math.inf
-        self._result = b""
-        self._registers = bytearray(256)
-        self._reset()
+    data_at = _BMP180_DATA
 
-    def write(self, data: bytes) -> None:
-        """Register address, and a value for it."""
-        if not data:
+    def reset(self) -> None:
+        self.registers[0xAA:0xC0] = struct.pack(">hhhHHHhhhhh", *_BMP180_TRIMMING)
+        self.registers[_BMP180_ID], self.registers[0xD1] = 0x55, 0x02
+        self.registers[_BMP180_DATA] = 0x80
+
+    def measure(self) -> None:
+        super().measure()
+        self.registers[_BMP180_CONTROL] &= ~_BMP180_CONVERTING
+
+    def store(self, register: int, value: int) -> None:
+        if register != _BMP180_CONTROL:
             return
-        self._pointer = data[0]
-        self._settle()
-        if data[0] == _BMP180_RESET and data[1:] == b"\xb6":
-            self._reset()
-        elif data[0] == _BMP180_CONTROL and len(data) > 1:
-            self._convert(data[1])
-
-    def read(self, length: int) -> bytes:
-        """Bytes from the register pointer on."""
-        self._settle()
-        found = bytes(self._registers[(self._pointer + i) & 0xFF] for i in range(length))
-        self._pointer = (self._pointer + length) & 0xFF
-        return found
-
-    def _reset(self) -> None:
-        self._registers[:] = bytes(256)
-        self._registers[0xAA:0xC0] = struct.pack(">hhhHHHhhhhh", *_BMP180_TRIMMING)
-        self._registers[_BMP180_ID], self._registers[0xD1] = 0x55, 0x02
-        self._registers[_BMP180_DATA] = 0x80
-        self._result = b""
-
-    def _convert(self, control: int) -> None:
-        self._registers[_BMP180_CONTROL] = control
-        if not control & _BMP180_CONVERTING:
+        super().store(register, value)
+        if not value & _BMP180_CONVERTING:
             return
-        celsius = clamp(self._scene.get("temperature", 21.0), *_BMP180_CELSIUS)
-        if control & 0x1F == _BMP180_TEMPERATURE:
-            self._done_at = self._scene.now() + _BMP180_TEMPERATURE_S
-            self._result = round(clamp(_solve_raw_temperature(celsius), 0, 0xFFFF)).to_bytes(2, "big") + b"\0"
-        elif control & 0x1F == _BMP180_PRESSURE:
-            oversampling = control >> 6
-            hectopascal = clamp(self._scene.get("pressure", 1013.25), *_BMP180_HECTOPASCAL)
+        celsius = clamp(self.scene.get("temperature", 21.0), *_BMP180_CELSIUS)
+        if value & 0x1F == _BMP180_TEMPERATURE:
+            self.results = round(clamp(_solve_raw_temperature(celsius), 0, 0xFFFF)).to_bytes(2, "big") + b"\0"
+            self.begin(_BMP180_TEMPERATURE_S)
+        elif value & 0x1F == _BMP180_PRESSURE:
+            oversampling = value >> 6
+            hectopascal = clamp(self.scene.get("pressure", 1013.25), *_BMP180_HECTOPASCAL)
             raw = _solve_raw_pressure(hectopascal, celsius, oversampling)
             code = round(clamp(raw, 0, (0x10000 << oversampling) - 1))
-            self._done_at = self._scene.now() + _BMP180_PRESSURE_S[oversampling]
-            self._result = (code << 8 - oversampling).to_bytes(3, "big")
-
-    def _settle(self) -> None:
-        if self._result and self._scene.now() >= self._done_at:
-            self._registers[_BMP180_DATA : _BMP180_DATA + 3] = self._result
-            self._registers[_BMP180_CONTROL] &= ~_BMP180_CONVERTING
-            self._result = b""
+            self.results = (code << 8 - oversampling).to_bytes(3, "big")
+            self.begin(_BMP180_PRESSURE_S[oversampling])
 
 
 def _solve_raw_temperature(celsius: float) -> float:

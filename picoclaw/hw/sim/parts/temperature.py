@@ -25,14 +25,10 @@ class SimMAX31855:
             self._converted_at, self._answer = now, self._conversion()
         return (self._answer.to_bytes(4, "big") + bytes(len(data)))[: len(data)]
 
-    def _inside(self) -> float:
-        return self._scene.get("temperature inside") if "temperature inside" in self._scene.values else 25.0
-
     def _conversion(self) -> int:
-        word = (
-            encode_signed(self._scene.get("temperature", 21.0) * 4, 14) << 18
-            | encode_signed(self._inside() * 16, 12) << 4
-        )
+        inside = self._scene.get("temperature inside") if "temperature inside" in self._scene.values else 25.0
+        outside = self._scene.get("temperature", 21.0)
+        word = encode_signed(outside * 4, 14) << 18 | encode_signed(inside * 16, 12) << 4
         return word | (0x10000 | self.faults if self.faults else 0)
 
 
@@ -137,13 +133,9 @@ class SimTMP102(WordRegisters):
 
     power_on: ClassVar = {0: 0x0000, 1: 0x60A0, 2: 0x4B00, 3: 0x5000}
     writable: ClassVar = {1: 0x1FD0, 2: 0xFFF8, 3: 0xFFF8}
-
-    def point(self, register: int) -> int:
-        """Look at two bits."""
-        return register & 0b11
+    pointer_mask = 0b11
 
     def period(self) -> float:
-        """By the two bits of the conversion rate; none in shutdown."""
         config = self.registers[1]
         return math.inf if config & _TMP102_SD else _TMP102_PERIODS_S[config >> 6 & 0b11]
 
@@ -193,15 +185,11 @@ class SimLM75(WordRegisters):
     power_on: ClassVar = {0: 0x0000, 1: 0x00, 2: 0x4B00, 3: 0x5000}
     writable: ClassVar = {1: 0x1F, 2: 0xFF80, 3: 0xFF80}
     narrow = frozenset({1})
+    pointer_mask = 0b111
 
     def __init__(self, scene: Scene) -> None:
-        """Measures the scene's temperature from power-on."""
         super().__init__(scene)
         self._last = 0
-
-    def point(self, register: int) -> int:
-        """Look at three bits."""
-        return register & 0b111
 
     def period(self) -> float:
         """Ten times a second, but not in shutdown."""
@@ -240,19 +228,10 @@ _MCP9808_CONVERSIONS_S = (0.03, 0.065, 0.13, 0.25)
 class SimMCP9808(WordRegisters):
     """An MCP9808, whose limits are 0 °C from power-on, so that its flags say 'too hot'."""
 
-    power_on: ClassVar = {
-        0: 0x001F,
-        1: 0x0000,
-        2: 0x0000,
-        3: 0x0000,
-        4: 0x0000,
-        5: 0x0000,
-        6: 0x0054,
-        7: 0x0400,
-        8: 0x03,
-    }
+    power_on: ClassVar = dict(enumerate((0x001F, 0, 0, 0, 0, 0, 0x0054, 0x0400, 0x03)))
     writable: ClassVar = {1: 0x07CF, 2: 0x1FFC, 3: 0x1FFC, 4: 0x1FFC, 8: 0b11}
     narrow = frozenset({8})
+    pointer_mask = 0x0F
 
     def mask(self, register: int) -> int:
         """The locks protect limits and configuration; a locked part can be woken, but not be shut down."""
@@ -262,12 +241,7 @@ class SimMCP9808(WordRegisters):
         locks = {2: _MCP9808_WINDOW_LOCK, 3: _MCP9808_WINDOW_LOCK, 4: _MCP9808_CRITICAL_LOCK}
         return 0 if config & locks.get(register, 0) else self.writable.get(register, 0)
 
-    def point(self, register: int) -> int:
-        """Look at four bits."""
-        return register & 0x0F
-
     def period(self) -> float:
-        """By the resolution; none in shutdown."""
         return math.inf if self.registers[1] & _MCP9808_SHUTDOWN else self._conversion()
 
     def measure(self) -> None:

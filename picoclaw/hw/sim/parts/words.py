@@ -8,12 +8,14 @@ from picoclaw.hw.sim.scene import Scene
 
 
 class Converter:
-    """Something that measures: once after a while, or again and again."""
+    """Something that measures its scene: once after a while, or again and again."""
+
+    is_asleep_at_power_on: ClassVar[bool] = False
+    """Whether it measures nothing until it is told to; else the first measurement was over before the first look."""
 
     def __init__(self, scene: Scene) -> None:
-        """Measures the scene; the first measurement was over before the first look, as long after power-on."""
         self.scene = scene
-        self._due = -math.inf
+        self._due = math.inf if self.is_asleep_at_power_on else -math.inf
 
     def measure(self) -> None:
         """Take the values of this moment into the registers."""
@@ -36,7 +38,6 @@ class Converter:
         return self.scene.now() < self._due < math.inf
 
     def catch_up(self) -> None:
-        """Do what has become due."""
         if self.scene.now() >= self._due:
             self.measure()
             self._due = self.scene.now() + self.period()
@@ -53,9 +54,10 @@ class WordRegisters(Converter):
     writable: ClassVar[Mapping[int, int]] = {}
     narrow: ClassVar[frozenset[int]] = frozenset()
     """Registers of 8 bits."""
+    pointer_mask: ClassVar[int] = 0xFF
+    """The bits of the pointer that the part looks at."""
 
     def __init__(self, scene: Scene) -> None:
-        """Has its power-on values in its registers."""
         super().__init__(scene)
         self.registers = dict(self.power_on)
         self._pointer = 0
@@ -65,7 +67,7 @@ class WordRegisters(Converter):
         self.catch_up()
         if not data:
             return
-        self._pointer = self.point(data[0])
+        self._pointer = data[0] & self.pointer_mask
         width = self._width()
         if len(data) > width:
             value = int.from_bytes(data[1 : 1 + width], self.order)
@@ -80,10 +82,6 @@ class WordRegisters(Converter):
         width = self._width()
         word = self.load(self._pointer).to_bytes(width, self.order)
         return bytes(word[i % width] for i in range(length))
-
-    def point(self, register: int) -> int:
-        """Decode the pointer, of which a part may look at some bits only."""
-        return register
 
     def mask(self, register: int) -> int:
         """Return the bits of a register that can be written now."""
@@ -106,7 +104,6 @@ class ByteRegisters(Converter):
     size: ClassVar[int] = 256
 
     def __init__(self, scene: Scene) -> None:
-        """All registers are 0."""
         super().__init__(scene)
         self.registers = bytearray(self.size)
         self.pointer = 0
