@@ -87,7 +87,7 @@ class Gate(NamedTuple):
 
 
 _IS = "(?:(?:is|was|has been|stays|becomes|goes|gets|rises|climbs|grows|falls|drops|sinks) )?"
-_OPERATOR_WORDS = {
+_OPERATOR_WORDS: dict[Comparison, str] = {
     ">=": f"{_IS}(?:>=|at least)",
     "<=": f"{_IS}(?:<=|at most)",
     ">": f"{_IS}(?:>|above|over|more than|higher than|hotter than|warmer than|exceeds)",
@@ -173,10 +173,7 @@ def normalize_condition(text: str) -> str:
 
 
 def _find_operator(match: re.Match[str]) -> Comparison:
-    return next(op for op in _OPERATORS if re.fullmatch(_OPERATOR_WORDS[op], match["beyond"], re.IGNORECASE))
-
-
-_OPERATORS: tuple[Comparison, ...] = (">=", "<=", ">", "<")
+    return next(op for op, words in _OPERATOR_WORDS.items() if re.fullmatch(words, match["beyond"], re.IGNORECASE))
 
 
 def is_beyond(op: Comparison, value: float, limit: float) -> bool:

@@ -61,18 +61,11 @@ class DaemonBackend:
         mark: str,
         status: Callable[[], StatusDict],
     ) -> None:
-        self._config, self._wiring, self._zone, self._mark, self._status = config, wiring, zone, mark, status
+        self.name, self.mark = gethostname(), mark
+        self._config, self._wiring, self._zone, self._status = config, wiring, zone, status
         self._stores, self._bus = threading.Lock(), threading.Lock()
         self._readings: list[SensorValue] = []
         self._read_at = -_READINGS_MAX_AGE_S
-
-    @property
-    def name(self) -> str:
-        return gethostname()
-
-    @property
-    def mark(self) -> str:
-        return self._mark
 
     def readings(self) -> list[SensorValue]:
         """See House.readings; while one thread measures, the others take what was measured before."""

@@ -87,7 +87,8 @@ class AuditLog:
     def _write(self, act: str, more: Mapping[str, Any]) -> None:
         with hash_chain.open_chain_end(self._home / LOG_NAME) as end:
             marked, rules = _read_mark(self._home), _hash_policy(self._home)
-            last = AuditHead(_get_record_number(end.last), hash_chain.hash_line(end.last))
+            number = (hash_chain.parse_record(end.last) or {}).get("n")
+            last = AuditHead(number if isinstance(number, int) else 0, hash_chain.hash_line(end.last))
             made: list[dict[str, Any]] = [{"act": "torn", "why": end.torn}] if end.torn else []
             if marked and (lost := _describe_lost(last, marked[0])):
                 made.append({"act": "lost", "why": lost})
@@ -122,11 +123,6 @@ def _get_loggable_arguments(asked: CallRequest) -> dict[str, Any]:
     if most is None:
         return given
     return {name: f"({len(v)} characters)" if isinstance(v, str) and len(v) > most else v for name, v in given.items()}
-
-
-def _get_record_number(line: bytes) -> int:
-    number = (hash_chain.parse_record(line) or {}).get("n") if line else 0
-    return number if isinstance(number, int) else 0
 
 
 def _describe_lost(last: AuditHead, marked: AuditHead) -> str:

@@ -116,16 +116,12 @@ def is_plain_name(text: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(text)) and words <= _MOST_WORDS and letters <= _MOST_LETTERS
 
 
-def _match_nothing(_: str) -> bool:
-    return False
-
-
 def is_known_text(
     text: str,
     phrases: Iterable[str] = (),
     written: Iterable[str] = (),
-    is_word: Callable[[str], bool] = _match_nothing,
-    is_name: Callable[[str], bool] = _match_nothing,
+    is_word: Callable[[str], bool] = lambda _: False,
+    is_name: Callable[[str], bool] = lambda _: False,
     units: Collection[str] = (),
 ) -> bool:
     """Whether a text says nothing new: numbers, known words, and a few known pieces in each line.
@@ -205,14 +201,13 @@ class _KnownText:
         if not number and len(mark) == 1 and mark.isascii() and mark.isalpha():
             self._single.add(mark)
             return True
-        if mark and self._is_unit(mark):
-            self._marks.add(mark)
+        if not mark:
             return True
-        return not mark
-
-    def _is_unit(self, text: str) -> bool:
-        prefix = _PREFIX.match(text)
-        return text in self._known_units or text in _BASE_UNITS or bool(prefix and text[prefix.end() :] in _BASE_UNITS)
+        prefix = _PREFIX.match(mark)
+        bare = mark[prefix.end() :] if prefix else mark
+        is_unit = mark in self._known_units or mark in _BASE_UNITS or bare in _BASE_UNITS
+        self._marks |= {mark} if is_unit else set()
+        return is_unit
 
 
 def _list_quotable(text: str) -> Iterator[str]:
