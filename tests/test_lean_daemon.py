@@ -100,10 +100,11 @@ def settled(daemon):
     """Wait until no thread has run any more for a while."""
     before = None
     for _ in range(100):
-        now = sorted(
-            (task.name, re.search(r"^voluntary_ctxt_switches:\t(\d+)", (task / "status").read_text(), re.MULTILINE)[1])
-            for task in Path(f"/proc/{daemon.process.pid}/task").iterdir()
-        )
+        now = {}
+        for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has just ended
+                status = (task / "status").read_text()
+                now[task.name] = re.search(r"^voluntary_ctxt_switches:\t(\d+)", status, re.MULTILINE)[1]
         if now == before:
             return len(now)
         before = now
