@@ -175,16 +175,11 @@ def ask_settings(before: Config) -> Iterator[InitialSettings]:
 
 def _ask_model(before: str) -> Iterator[InitialSettings]:
     """Ask for address, name and key, or for no model any more; `before` is the address until now."""
-    running = {name: models for name, url in LOCAL_SERVERS.items() if (models := list_server_models(url)) is not None}
-    kinds = (
-        *(("keep",) if before else ()),
-        "none",
-        *(name.lower() for name in LOCAL_SERVERS),
-        "openrouter",
-        "openai",
-        "other",
-    )
-    proposed = "keep" if before else next((name.lower() for name in running), "none")
+    local = {name.lower(): url for name, url in LOCAL_SERVERS.items()}
+    known = {**local, "openrouter": OPENROUTER_URL, "openai": OPENAI_URL}
+    running = {name: models for name, url in local.items() if (models := list_server_models(url)) is not None}
+    kinds = (*(("keep",) if before else ()), "none", *known, "other")
+    proposed = "keep" if before else next(iter(running), "none")
     kind = _ask_choice(f"Model{f' (now {before})' if before else ''}: {', '.join(kinds)}", kinds, proposed)
     if kind == "keep":
         return
@@ -194,16 +189,11 @@ def _ask_model(before: str) -> Iterator[InitialSettings]:
         )
         yield InitialSettings(alone=bool(before))
         return
-    known = {name.lower(): url for name, url in LOCAL_SERVERS.items()} | {
-        "openrouter": OPENROUTER_URL,
-        "openai": OPENAI_URL,
-    }
     yield InitialSettings(url=known.get(kind) or _ask_address())
-    models = next((found for name, found in running.items() if name.lower() == kind), None) or []
-    if models:
+    if models := running.get(kind, []):
         print(f"  It has: {', '.join(models[:_MAX_SHOWN_MODELS])}")
     yield InitialSettings(model=_ask_line("  The model's name", models[0] if models else ""))
-    if kind not in {name.lower() for name in LOCAL_SERVERS}:
+    if kind not in local:
         yield InitialSettings(key=getpass("  API key [none]: ").strip())
 
 
