@@ -149,6 +149,40 @@ def test_a_task_is_done_by_its_words(chat):
     assert calls(turn) == [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"})]
 
 
+@pytest.mark.parametrize(
+    ("text", "admitted", "left_out"),
+    [
+        ("remind me every day at 6 of the hens", "remind_daily", "remind_at"),
+        ("at 23:40 I have to feed the cat, remind me", "remind_at", "remind_daily"),
+        ("what is photosynthesis", "", "measure"),
+        ("add eggs to todo.txt", "add_line", "add_task"),
+        ("how hot is it", "measure", "note"),
+    ],
+)
+def test_words_of_the_message_admit_verbs(text, admitted, left_out):
+    verbs = select_verbs(text, {tool for tool, _ in _VERBS.values()})
+    assert not admitted or admitted in verbs
+    assert left_out not in verbs
+
+
+@pytest.mark.parametrize(
+    ("wish", "name", "given", "made"),
+    [
+        ("what's the barometer showing", "measure", {"what": "temperature"}, {"quantity": "pressure"}),
+        ("read out everything", "measure", {"what": "all"}, {}),
+        ("how much is 12 times 12", "sum", {"expression": "12*12"}, "12*12 = 144"),
+        ("what is 15 % of 240", "sum", {"expression": "240*15/100"}, "240*15/100 = 36"),
+    ],
+)
+def test_the_message_decides_what_a_verb_is_given(wish, name, given, made):
+    assert make_arguments(name, given, wish) == made
+
+
+def test_a_sum_of_other_numbers_is_refused():
+    with pytest.raises(ValueError, match=r"12\*12\*12"):
+        make_arguments("sum", {"expression": "12*12*12"}, "how much is 12 times 12")
+
+
 def test_a_number_that_was_not_said_is_marked(chat):
     turn, _ = chat([verb("remind_in", minutes=45, text="tea")], "please think of the tea, alert me soon")
     assert "45" in turn.reply.partition("please check")[2]
@@ -241,7 +275,10 @@ def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
     given |= {"day": "monday"} if "day" in _VERBS[name][1] else {}
     with closing(App(config, boards.choose_board("sim", config), rehearses=True)) as app:
         tool, arguments = _VERBS[name][0], make_arguments(name, given, "wish")
-        assert name in select_verbs("remind task file note my forget measure board 1+1", app.toolset.names)
+        assert name in select_verbs(
+            f"{'every' if name in {'remind_daily', 'remind_weekly', 'remind_every'} else ''} remind task file note my forget measure board 1+1",
+            app.toolset.names,
+        )
         found, _ = app.toolset._find(ToolCall("1", tool, arguments))
         assert found.name == tool
 

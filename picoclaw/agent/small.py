@@ -41,9 +41,9 @@ _MAX_KNOWN = 700  # characters of an earlier result, or answer, that a message i
 _CUES = {
     name: pattern(expression, re.IGNORECASE)
     for name, expression in {
-        "measure past sensors": r"warm|hot|cold|cool|chill|fr(?:ee|o)z|temperature|degrees|humid|damp|moist|\bdry\b|\bwet\b|pressure"
-        r"|barometer|\bair\b|sensor|measur|reading|climate|bright|\bdark\b|\blight\b|jacket|coat|yesterday|last (?:night|week)"
-        r"|highest|lowest|average|trend|°",
+        "measure past sensors": r"\b(?:warm|hot|cold|cool|chill|fr(?:ee|o)z|temp|degrees|humid|damp|moist|dry\b|wet\b|pressure"
+        r"|barometer|air\b|sensor|measur|reading|climate|bright|dark\b|light\b|jacket|coat|sticky|stuffy|thermometer|heating"
+        r"|yesterday|last (?:night|week)|highest|lowest|average|trend)|°",
         "board": r"\bboard\b|processor|cpu|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer",
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
         r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
@@ -90,6 +90,12 @@ _VERBS: Mapping[str, tuple[str, str]] = {
 _READS = frozenset({"sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"})
 _NOON = 12
 _QUANTITIES = pattern(r"temperature|humidity|pressure|light|moisture|voltage|current|power|distance|co2", re.IGNORECASE)
+_QUANTITY_WORDS = {
+    "temperature": pattern(r"temperature|\b(?:warm|hot|cold|freez|degrees)|thermometer", re.IGNORECASE),
+    "humidity": pattern(r"humid|\b(?:damp|moist|stick|stuff)", re.IGNORECASE),
+    "pressure": pattern(r"pressure|baromet", re.IGNORECASE),
+}
+"""By which a message itself says what is to be measured, whatever the model makes of it."""
 _SPLIT = pattern(
     r"\s*(?:[,;.!?]\s+(?:and\s+)?(?:then\s+|also\s+)?|,?\s+and\s+(?:then\s+|also\s+)?|,?\s+then\s+)", re.IGNORECASE
 )
@@ -99,6 +105,11 @@ _LOOKED_UP = pattern(
     re.IGNORECASE | re.DOTALL,
 )
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
+_REPEATS = pattern(
+    r"\b(?:every|each|daily|weekly|hourly|again and again|once an? (?:hour|day|week)|(?:mon|tues|wednes|thurs|fri|satur|sun)days"
+    r"|mornings|evenings|nights)\b",
+    re.IGNORECASE,
+)
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
 _QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IGNORECASE)
@@ -196,6 +207,7 @@ class SmallProvider:
     def __init__(self, models: Provider, matcher: "Callable[[], IntentProvider]", prompts: Templates) -> None:
         self._models, self._make_matcher, self._prompts = models, matcher, prompts
         self._begin()
+        self._asked_model = True  # by which it is called before the first turn
 
     def _begin(self) -> None:
         """Know nothing of a turn: its wishes, what is told of those that are done, and the call that is open."""
@@ -513,7 +525,10 @@ def _count_cues(text: str) -> int:
 
 def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
     """The verbs that the words of a message admit, of those whose tool is there."""
-    verbs = [verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()]
+    left_out = (
+        {"remind_in", "remind_at"} if _REPEATS.search(text) else {"remind_daily", "remind_weekly", "remind_every"}
+    )
+    verbs = {verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()} - left_out
     return tuple(verb for verb in _VERBS if verb in verbs and (not (tool := _VERBS[verb][0]) or tool in offered))
 
 
@@ -565,8 +580,9 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
     text = str(given.get("text", "")).strip()
     match verb:
         case "measure" | "past":
-            quantity = _QUANTITIES.search(str(given["what"]))
-            found: dict[str, Any] = {"quantity": quantity[0].lower()} if quantity else {}
+            named = [name for name, words in _QUANTITY_WORDS.items() if words.search(wish)]
+            quantity = named if len(named) == 1 else _QUANTITIES.findall(str(given["what"]).lower())
+            found: dict[str, Any] = {"quantity": quantity[0]} if len(quantity) == 1 else {}
             return found | ({"when": str(given["when"])} if verb == "past" else {})
         case "remind_in" | "remind_every":
             seconds = float(given["minutes"]) * 60
@@ -599,6 +615,7 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "add_task":
             return {"action": "add", "text": text}
         case "sum":
+            _check_operands(str(given["expression"]), wish)
             expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
             return f"{expression} = {calculate(expression):.10g}"
     return {}
@@ -615,6 +632,16 @@ def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
     known |= {one + by for one in told for by in (12, -12, -1)}
     found = _NUMBER.findall(_DIGITS.sub(" ", text))
     return [one for one in dict.fromkeys(found) if not any(abs(float(one.replace(",", ".")) - k) < 1e-6 for k in known)]
+
+
+def _check_operands(expression: str, wish: str) -> None:
+    """Raise ValueError for a sum that has a number more often than the message, if that has figures at all."""
+    told = _NUMBER.findall(_DIGITS.sub(" ", wish))
+    if any(char.isdigit() for char in wish) and not any(word in _WORDS for word in _LETTERS.findall(wish.lower())):
+        wanted = [one.strip("-") for one in _NUMBER.findall(expression)]
+        for one in set(wanted) - {"100", "0", "1"}:
+            if wanted.count(one) > max(1, told.count(one)):
+                raise ValueError(expression)
 
 
 def calculate(expression: str) -> float:
