@@ -26,7 +26,7 @@ from picoclaw.security.guard import Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.stores import Stores, list_secrets
-from picoclaw.tools.registry import ToolGroup, Toolset
+from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
@@ -322,11 +322,10 @@ class App:
 
         languages = {one: read_marks(find_shipped("templates") / f"intents/{one}.toml") for one in list_languages()}
         known = self.config.model.name or self.config.model.shown_url
-        opened = self.toolset.opened if self.config.model.base_url else frozenset
         return IntentProvider(
             load(),
             configured_model=known,
-            opened=opened,
+            unlisted=self.toolset.names & ON_REQUEST,
             languages=languages,
             load=load,
             declared=self.wiring.list_names,

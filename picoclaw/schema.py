@@ -6,7 +6,7 @@ is a number counts as one, decimal or hexadecimal, and whatever does not fit is 
 
 import json
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from picoclaw.records import NamedTuple
@@ -77,26 +77,20 @@ def read_parameters(function: Callable[..., Any], hidden: tuple[str, ...] = ("se
     return tuple(read_parameter(name, plain.__annotations__[name], defaults.get(name, _REQUIRED)) for name in shown)
 
 
-def build_json_schema(wanted: tuple[Parameter, ...], without: Collection[str] = ()) -> dict[str, Any]:
+def build_json_schema(wanted: tuple[Parameter, ...]) -> dict[str, Any]:
     """Describe the parameters as a JSON schema object, in as few bytes as say it.
-
-    Those named in `without` are left out, and so are such words of the others' choices.
 
     Bounds are left out: a description says what matters of them, and whoever oversteps them is told. So are defaults,
     because small models fill in whatever they are shown, and whoever leaves a value out gets it anyway.
     """
     shown = {}
     for p in wanted:
-        if p.name in without:
-            continue
         described = _build_type(p.kind)
-        if "enum" in described:
-            described["enum"] = [word for word in described["enum"] if word not in without]
         if p.description:
             described["description"] = p.description
         shown[p.name] = described
     schema: dict[str, Any] = {"type": "object", "properties": shown}
-    required = [p.name for p in wanted if p.required and p.name in shown]
+    required = [p.name for p in wanted if p.required]
     return schema | ({"required": required} if required else {})
 
 

@@ -637,9 +637,9 @@ def test_what_a_turn_relies_on_is_said_again_when_it_is_forgotten() -> None:
 
 
 class Shelf:
-    """A tool that opens another."""
+    """Tools of which one follows the other."""
 
-    @tool(effect="read", opens=("lend",))
+    @tool(effect="read")
     def find(self) -> str:
         """Find a book."""
         return "on shelf 3"
@@ -650,14 +650,8 @@ class Shelf:
         return "lent"
 
 
-def test_a_tool_that_a_call_opens_is_offered_from_then_on_and_in_later_turns() -> None:
-    def ask(*answers: list[Step], earlier: Sequence[tuple[Message, ...]] = ()) -> tuple[Turn, list[list[str]]]:
-        provider = Scripted(*answers)
-        agent = Agent(provider, toolset_of(Shelf()), PROMPTS, LimitsConfig(), 32_768, 100)
-        turn = agent.turn(TurnContext("Be brief.", "go"), earlier, CALLER)
-        return turn, [[tool["name"] for tool in request.tools] for request in provider.requests]
-
-    turn, offered = ask(calls(ToolCall("1", "find")), says("there"))
-    assert offered == [["find"], ["find", "lend"]]
-    assert ask(says("ok"), earlier=[turn.messages])[1] == [["find", "lend"]]
-    assert ask(says("ok"))[1] == [["find"]]
+def test_no_call_changes_the_tools() -> None:
+    provider = Scripted(calls(ToolCall("1", "find")), calls(ToolCall("2", "lend")), says("there"))
+    agent = Agent(provider, toolset_of(Shelf()), PROMPTS, LimitsConfig(), 32_768, 100)
+    agent.turn(TurnContext("Be brief.", "go"), (), CALLER)
+    assert [[tool["name"] for tool in request.tools] for request in provider.requests] == [["find", "lend"]] * 3

@@ -79,18 +79,6 @@ def test_a_lasting_fact_is_known_in_memory(desk):
     assert desk.call("memory_store", text="the fuse is 3 A").startswith(f"known already: {LASTING} line 1: ")
 
 
-def test_tools_that_need_a_note_are_offered_once_there_is_one(desk):
-    def offered(*called):
-        return {d["name"] for d in desk.toolset.definitions(None, called) if d["name"].startswith("memory_")}
-
-    first = {"memory_store", "memory_search"}
-    assert offered() == first
-    assert offered("memory_store") == first | {"memory_update", "memory_forget"}
-    every = {name for name in desk.toolset.names if name.startswith("memory_")}
-    assert offered("memory_search") == every
-    assert len(every) == 7
-
-
 SOURCES = [
     ({}, (), ""),
     ({"session": "42"}, (), "(chat 42) "),

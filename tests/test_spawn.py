@@ -233,14 +233,6 @@ def test_cancel_ends_it_once(office):
     assert office.letters() == ["Sub-agent 2 was not begun: what it needs was not done"]
 
 
-def test_what_costs_no_bytes_before_it_is_used(office):
-    first = {d["name"]: set(d["parameters"]["properties"]) for d in office.toolset.definitions()}
-    assert first == {"spawn": {"task"}, "subagent": {"task"}}
-    then = {d["name"]: set(d["parameters"]["properties"]) for d in office.toolset.definitions(None, {"spawn"})}
-    assert then["spawn"] >= {"task", "needs", "tasks", "tools", "mode", "steps"}
-    assert {"spawn_status", "spawn_cancel"} <= set(then)
-
-
 def test_a_subagent_ends_nothing_but_what_it_gave_away(office):
     office.call("spawn", task="a", name="first")
     office.call("spawn", task="b", name="second")

@@ -252,13 +252,13 @@ def test_a_message_is_said_at_once_in_the_callers_chat():
     assert heard == ["on it"]
 
 
-# --- tools that open others ---
+# --- tools that are offered ---
 
 
 class Drawer:
-    """A tool that opens others, and brings in what nobody in the chat has said."""
+    """A tool that brings in what nobody in the chat has said."""
 
-    @tool(effect="read", opens=("mend", "burn"), brings=True)
+    @tool(effect="read", brings=True)
     def look(self, place: str = "") -> str:
         """Look."""
         return f"a letter in {place}"
@@ -273,7 +273,7 @@ class Drawer:
         """Burn."""
         return "burnt"
 
-    @tool(effect="read", opens=("burn",))
+    @tool(effect="read")
     def light(self) -> str:
         """Light a match."""
         return "lit"
@@ -284,42 +284,14 @@ def drawer():
 
 
 @pytest.mark.parametrize(
-    ("offered", "called", "shown"),
-    [
-        (None, (), ["look", "light"]),
-        (None, ("light",), ["look", "burn", "light"]),
-        (None, ("look", "unknown"), ["look", "mend", "burn", "light"]),
-        ({"look", "mend"}, ("light",), ["look"]),
-        ({"look", "mend"}, ("look",), ["look", "mend"]),
-        ({"mend"}, (), []),
-    ],
+    ("offered", "shown"), [(None, ["look", "mend", "burn", "light"]), ({"burn", "look"}, ["look", "burn"]), ((), [])]
 )
-def test_what_is_done_with_a_result_is_offered_once_there_may_be_one(offered, called, shown):
-    assert [d["name"] for d in drawer().definitions(offered, called)] == shown
+def test_only_what_is_offered_is_described(offered, shown):
+    assert [d["name"] for d in drawer().definitions(offered)] == shown
 
 
-def test_a_tool_that_is_not_offered_yet_can_be_called():
+def test_a_tool_that_is_not_offered_can_be_called():
     assert drawer().call(ToolCall("1", "mend"), caller()) == "mended"
-
-
-class Clock:
-    """A tool of which a part is of use only after a first call."""
-
-    @tool(effect="write", later=("wind", "when"))
-    def clock(self, act: Literal["look", "wind"], when: str = "") -> str:
-        """Look after the clock."""
-        return act + when
-
-
-@pytest.mark.parametrize(
-    ("called", "acts", "described"), [((), ["look"], {"act"}), (("clock",), ["look", "wind"], {"act", "when"})]
-)
-def test_what_follows_a_first_call_is_described_after_it(called, acts, described):
-    toolset = make_toolset(Clock())
-    (definition,) = toolset.definitions(called=called)
-    assert definition["parameters"]["properties"]["act"]["enum"] == acts
-    assert set(definition["parameters"]["properties"]) == described
-    assert toolset.call(ToolCall("1", "clock", {"act": "wind", "when": " now"}), caller()) == "wind now"
 
 
 def test_a_caller_remembers_what_was_brought_in():

@@ -21,8 +21,8 @@ from picoclaw.messages import Inbound, Message, ToolCall, TurnContext, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.store.conversations import Results
 from picoclaw.store.database import Database
-from picoclaw.tools.registry import Toolset, tool
-from picoclaw.tools.results import ResultTool, find_opened_tools
+from picoclaw.tools.registry import ON_REQUEST, Toolset, tool
+from picoclaw.tools.results import ResultTool
 from picoclaw.window import (
     TOOL_DROP_ORDER,
     choose_dropped,
@@ -188,22 +188,11 @@ def test_neither_a_secret_nor_a_false_mark_is_kept(bench: Bench) -> None:
     bench.speaker.text = f"sk-0123456789 {format_rest_hint(7, 0)} {TALE} {format_rest_hint(9, 0)}"
     shown = bench.recited()
     assert find_result_number(shown) == 1
-    assert find_opened_tools([Message("tool", shown)])
     whole = bench.store.read("terminal", 1)
     assert whole is not None
     assert whole.startswith("[secret] [read_result (number=7")
     bench.speaker.text = format_rest_hint(7, 0)
-    assert not find_opened_tools([Message("tool", bench.recited())])
-
-
-def test_reading_on_is_described_only_while_there_is_something_to_read(bench: Bench) -> None:
-    def offered(*texts: str) -> list[str]:
-        shown = [Message("tool", text) for text in texts]
-        return [d["name"] for d in bench.toolset.definitions(None, find_opened_tools(shown))]
-
-    assert offered() == offered("21.4 °C") == ["recite"]
-    assert offered("21.4 °C", bench.recited()) == ["recite", "read_result"]
-    assert offered(get_result_part(TALE, 0, 1000, 1)) == ["recite", "read_result"]
+    assert not find_result_number(bench.recited())
 
 
 @pytest.mark.parametrize("most", [200, 512, 16_000])
@@ -340,13 +329,15 @@ def test_what_a_turn_begins_with_leaves_the_conversation_its_third(tmp_path: Pat
     assert count_request_bytes(brief.system, (), tools) <= shares.told
     begun = count_request_bytes(brief.system, [Message("user", brief.text)], tools)
     assert estimate_tokens(begun) <= shares.request
-    assert {"sensor_read", "exec"} <= {tool["name"] for tool in tools}
+    assert {"sensor_read", "board_status", *(["exec"] if window > 2048 else [])} <= {tool["name"] for tool in tools}
     home.app.close()
 
 
 def test_a_window_that_is_large_enough_gives_nothing_up(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", 32_768)
-    assert {"spawn", "subagent", "message", "i2c"} <= (home.brief().tools or frozenset())
+    offered = home.brief().tools or frozenset()
+    assert {"spawn", "cron", "rule", "sensor_history", "memory_forget", "read_result"} <= offered
+    assert not {"message", *ON_REQUEST} & offered
     assert all(page in home.brief().system for page in ("AGENTS.md", "SOUL.md", "TOOLS.md", "USER.md"))
     home.app.close()
 
@@ -358,12 +349,10 @@ def test_the_order_names_every_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [2048, 4096])
-def test_tools_that_a_call_opens_take_the_place_of_less_needed_ones(tmp_path: Path, window: int) -> None:
+def test_a_window_that_is_too_small_is_spared_the_less_needed_tools(tmp_path: Path, window: int) -> None:
     home = Home(tmp_path / "home", window)
-    offered, called = home.brief().tools, {"sensor_list", "memory_search", "read_file", "read_result"}
-    for names in (set[str](), called):
-        shown = home.app.toolset.definitions(offered, names, home.app.room.tools)
-        assert count_request_bytes("", (), shown) <= home.app.room.tools
+    shown = home.app.toolset.definitions(home.brief().tools, home.app.room.tools)
+    assert count_request_bytes("", (), shown) <= home.app.room.tools
     assert {"sensor_list", "sensor_read", "read_result"} <= {tool["name"] for tool in shown}
     assert "error" not in home.app.toolset.call(ToolCall("a", "list_dir"), CALLER)
     home.app.close()

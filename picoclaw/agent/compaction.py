@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import Literal
 
 from picoclaw.agent.context import AgentApp
-from picoclaw.agent.conversation import Conversation
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import (
@@ -386,7 +385,7 @@ class Compaction:
         load, told = WindowLoad(talk, 0, config.model.context_tokens), None
         if held.left_out or can_be_long(load):
             told = self._build_flush(session, held, ratio)
-            tools = self.app.light_agent.tools(Conversation(told.turns), told.brief)
+            tools = self.app.light_agent.tools(told.brief)
             fixed = count_request_bytes(told.brief.system, (), tools) + count_bytes(held.summary)
             load = load._replace(fixed=estimate_tokens(fixed, ratio))
         settings = config.sessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -19,6 +19,7 @@ from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone
+from picoclaw.tools.registry import ON_REQUEST
 from picoclaw.window import count_tool_bytes
 from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE
@@ -173,14 +174,18 @@ class ContextBuilder:
         listed = [skill for skill in usable if skill.listed and not (shown_meeting or reserved)]  # one thing at a time
         # the tools that make sense now, and that the window has room for
         offered = here.tools if meeting else here.tools - {"first_run"}
+        if not self.limits:  # what a sub-agent may use was decided when it was given its task
+            offered -= ON_REQUEST - {*self.config.tools.offer, *self._list_asked(usable)}
+        if is_full and is_owner(origin):
+            offered -= {"message"}  # the answer itself is told there
         if meeting or not is_full:
-            offered -= {"skill_create", "skill_update", "pulse"}
+            offered -= {"pulse"}
         if self._is_short(listed):
             offered -= {"skill_search"}
         offered = offered if allowed is None else offered & allowed
         describe = app.toolset.definitions
-        described = describe(offered, (), self._room.tools)
-        offered -= {tool["name"] for tool in describe(offered, ())} - {tool["name"] for tool in described}
+        described = describe(offered, self._room.tools)
+        offered -= {tool["name"] for tool in describe(offered)} - {tool["name"] for tool in described}
         bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}), self.prompts)
         room = self._room.told - sum(map(count_tool_bytes, described))
         room -= prompts.count_bytes(prompts.join_sections(bare))
@@ -229,6 +234,13 @@ class ContextBuilder:
         problem = find_zone(self._fields("USER.md"))[1]
         context = TurnContext("", text, offered if allowed is None else offered & allowed, None, "")
         return BuiltContext(context, [], [problem] if problem else [], ())
+
+    @staticmethod
+    def _list_asked(usable: Sequence[Skill]) -> Iterator[str]:
+        """The tools that the owner's own skills need or use."""
+        for skill in usable:
+            if skill.tier != BUILT_IN:
+                yield from (*skill.tools, *skill.needs.tools)
 
     def _facts(
         self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]

@@ -30,7 +30,6 @@ from picoclaw.providers import Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.repetition import REPEATS, count_repeated
 from picoclaw.tools.registry import Toolset, TurnCalls, list_texts
-from picoclaw.tools.results import find_opened_tools
 from picoclaw.window import READ_ON_TOOL, get_summary_bytes, measure_bytes_a_token, split_window
 
 LAST_WORD_SECONDS = 60.0
@@ -118,24 +117,21 @@ class Agent:
         self.fit(talk, brief)
         return talk
 
-    def tools(self, talk: Conversation, brief: TurnContext) -> tuple[dict[str, Any], ...]:
-        """Describe the tools of a turn; what a call opens stays open while the model is shown that call."""
+    def tools(self, brief: TurnContext) -> tuple[dict[str, Any], ...]:
+        """Describe the tools of a turn; nothing that a turn calls changes them."""
         if not self.window:
             return tuple({"name": name} for name in sorted(brief.tools or self.toolset.names))
-        shown = talk.shown()
-        read_on, most = find_opened_tools(shown), split_window(self.window, self.answer).tools
-        called = {call.name for message in shown for call in message.calls}
-        return self.toolset.definitions(brief.tools and brief.tools | read_on, called | read_on, most)
+        return self.toolset.definitions(brief.tools, split_window(self.window, self.answer).tools)
 
     def fit(self, talk: Conversation, brief: TurnContext) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
         if not self.window:
             return
         most, template = split_window(self.window, self.answer).request, self.prompts["shortened"]
-        while talk.tokens(brief.system, tools := self.tools(talk, brief), brief.bytes_a_token) > most:
-            while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
-                if not talk.shorten(template):
-                    return
+        tools = self.tools(brief)
+        while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
+            if not talk.shorten(template):
+                return
 
 
 class _TurnRun:
@@ -200,7 +196,7 @@ class _TurnRun:
                 request = Request(
                     self.brief.system,
                     talk.shown(),
-                    agent.tools(talk, self.brief),
+                    agent.tools(self.brief),
                     agent.answer,
                     self.deadline,
                     self.brief.model,
@@ -280,7 +276,7 @@ class _TurnRun:
         if self.unfounded:
             marks.append(fill_template(prompts["unfounded"], {"values": ", ".join(self.unfounded)}, "values"))
             self.unfounded = []
-        can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(talk, self.brief))
+        can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.brief))
         shown = talk.shown() if can_measure else ()
         if can_measure and (
             values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)

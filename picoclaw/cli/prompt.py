@@ -80,7 +80,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     agent = replace(app.agent, window=model.context_tokens)  # also where none is configured
     talk = agent.open_conversation(brief, earlier)
-    tools = agent.tools(talk, brief)
+    tools = agent.tools(brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
     request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
     if model.is_small and model.base_url and inbound.origin != "heartbeat":

@@ -18,10 +18,11 @@ def add_tools_options(parser: Parser) -> None:
 def run_tools(given: Options) -> int:
     """List the tools."""
     from picoclaw.prompts import count_bytes
+    from picoclaw.tools.registry import ON_REQUEST
 
     with open_app(given, make=False) as app:
         toolset = app.toolset
-        definitions = toolset.definitions(called=toolset.names)
+        definitions = toolset.definitions()
     if given.json:
         print(format_json(definitions, indent=1))
         return 0
@@ -29,7 +30,9 @@ def run_tools(given: Options) -> int:
         name, schema = definition["name"], definition["parameters"]
         required = schema.get("required", [])
         parameters = ", ".join(one if one in required else f"[{one}]" for one in schema["properties"])
-        later = f" (offered after {', '.join(openers)})" if (openers := sorted(toolset.openers(name))) else ""
+        later = (
+            "" if name not in ON_REQUEST else " (sent to a model only where `offer` under [tools] or a skill names it)"
+        )
         print(f"{name}({parameters}){later}\n    {definition['description']}")
     print(f"{len(definitions)} tools, {count_bytes(list(definitions))} bytes")
     return 0

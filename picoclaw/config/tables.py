@@ -164,6 +164,9 @@ class ToolsConfig:
     environment: Annotated[list[str], "variables of picoclaw's environment that commands get as well"] = field(
         default_factory=list
     )
+    offer: Annotated[list[str], "tools that the model is told of besides the daily ones, such as i2c"] = field(
+        default_factory=list
+    )
 
 
 @dataclass(frozen=True)

@@ -38,19 +38,19 @@ class IntentProvider:
         *,
         configured_model: str = "",
         sources: Sequence[str] = (),
-        opened: Callable[[Collection[Any]], Collection[Any]] = frozenset,
+        unlisted: Collection[str] = (),
         languages: Mapping[str, frozenset[str]] = MappingProxyType({}),
         load: Callable[[str], Grammar] | None = None,
         declared: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
-        `opened` names the tools that those offered open: a sentence may mean them at once. `languages` has the words by
+        `unlisted` names tools that a model is not told of: a sentence may mean them all the same. `languages` has the words by
         which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
         lists the names that sensors and outputs have.
         """
         self.rests = False
-        self._opened, self._declared = opened, declared
+        self._unlisted, self._declared = frozenset(unlisted), declared
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem = ""
@@ -199,7 +199,7 @@ class IntentProvider:
             yield End("stop", Usage())
             return
         offered = {tool.get("name") for tool in request.tools if request.calls}
-        offered |= {*self._opened(offered)}
+        offered |= self._unlisted if offered else set()
         wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
         self._latest = last, wishes
         if self._problem:

@@ -234,10 +234,6 @@ def _describe_delivery(job: Job) -> str:
 
 _MAX_JOBS = 100
 _ASKED_EFFECTS = {"exec", "actuate", "instruct", "erase"}
-_LATER_ARGUMENTS = {
-    *("get", "update", "move", "snooze", "enable", "disable", "run"),
-    *("command", "rights", "every_seconds", "tz", "deliver", "late", "job"),
-}
 _CHANGING_ACTIONS = {"update", "move", "snooze", "enable", "run"}
 _WORD_OF_SHELL = pattern(r"[^\s|&;<>()$`\"'=]+")
 _LIST_HINT = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
@@ -327,7 +323,7 @@ class CronTool:
             said.append(f"run this line whenever it is due, unasked; it may {can}")
         return "; ".join(said)
 
-    @tool(effect=_list_effects, later=_LATER_ARGUMENTS, means=_explain, is_requested=_is_requested)
+    @tool(effect=_list_effects, means=_explain, is_requested=_is_requested)
     def cron(
         self,
         action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],

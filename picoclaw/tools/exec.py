@@ -335,8 +335,6 @@ class ExecTools:
         is_requested=_is_requested,
         private=_is_private,
         foreign_files=_describe_foreign,
-        opens=("process",),
-        later=("timeout", "cwd", "stdin", "background", "command"),
     )
     def exec(
         self,

@@ -171,7 +171,7 @@ class FileTools:
             return FOREIGN in result
         return not is_known_text(result, (), caller.model_texts, QUANTITIES.__contains__, units=UNITS)
 
-    @tool(effect="read", opens=("skill_update",), brings=_is_untrusted_file, later=("max_lines",), private=True)
+    @tool(effect="read", brings=_is_untrusted_file, private=True)
     def read_file(
         self,
         path: str,

@@ -27,7 +27,6 @@ _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
 _MAX_QUERIES = 4  # besides the first
 _ID = pattern(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
-_OPENED = ("memory_get", "memory_update", "memory_forget", "memory_reinforce", "memory_demote")
 
 
 class MemoryTools:
@@ -38,7 +37,7 @@ class MemoryTools:
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         return orders.is_stated_fact(arguments["text"], caller)
 
-    @tool(effect="remember", opens=("memory_update", "memory_forget"), is_requested=_is_requested)
+    @tool(effect="remember", is_requested=_is_requested)
     def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
         """Note a fact that the user tells you."""
         whose = replace(caller, taints=set()) if orders.is_stated_fact(text, caller) else caller
@@ -48,7 +47,7 @@ class MemoryTools:
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
         return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
 
-    @tool(effect="read", opens=_OPENED, private=True)
+    @tool(effect="read", private=True)
     def memory_search(
         self,
         query: str,

@@ -32,6 +32,22 @@ Effects = tuple[Effect, ...]
 Arguments = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., str])
 
+ON_REQUEST = frozenset(
+    {
+        "i2c",
+        "spi",
+        "serial",
+        "sensor_add",
+        "skill_create",
+        "skill_update",
+        "memory_get",
+        "subagent",
+        "spawn_status",
+        "spawn_cancel",
+    }
+)
+"""The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""
+
 _KEEPS = frozenset({"write", "remember", "plan"})
 _HIDDEN = ("self", "caller")
 
@@ -41,8 +57,7 @@ class ToolMark:
     """Marks a method as a tool; what depends on a call's arguments is given as another method of the class.
 
     `effect` is what the guard judges, one or several, the first being the main one; its method raises ToolError for a call
-    that could not be done, so that nobody is asked about it. The tools that this one `opens` are offered only once it was
-    called in the conversation; parameters and choices named in `later` are always accepted, but described only then.
+    that could not be done, so that nobody is asked about it.
     `brings`: the result is untrusted text, or a method that decides by the arguments, the result, the caller and whether the
     call succeeded. `means` says in plain words what a call would do, for the person who is asked; `binds` gives what else an
     approval holds for, by name, such as the working folder or the checksum of a file that it runs. `is_requested` tells
@@ -52,9 +67,7 @@ class ToolMark:
     """
 
     effect: Effect | Callable[[Any, Arguments], Effect | Effects]
-    opens: Collection[str] = ()
     brings: bool | Callable[[Any, Arguments, str, Caller, bool], bool] = False
-    later: Collection[str] = ()
     means: Callable[[Any, Arguments], str] | None = None
     binds: Callable[[Any, Arguments], Mapping[str, str]] | None = None
     is_requested: Callable[[Any, Arguments, Caller], bool] | None = None
@@ -93,12 +106,12 @@ class Tool:
         private = self.mark.private
         return private(self.group, arguments) if callable(private) else private
 
-    def definition(self, *, called: bool = True) -> dict[str, Any]:
-        """Describe the tool to a model, without its `later` parameters until it was `called`."""
+    def definition(self) -> dict[str, Any]:
+        """Describe the tool to a model."""
         return {
             "name": self.name,
             "description": self.description,
-            "parameters": build_json_schema(self.parameters, () if called else self.mark.later),
+            "parameters": build_json_schema(self.parameters),
         }
 
 
@@ -194,32 +207,22 @@ class Toolset:
             name for name in self.select_private(self.names) if policy.verdict("private", name, "guest")[0] == "refuse"
         }
 
-    def opened(self, names: Collection[str]) -> frozenset[str]:
-        """The tools that some others open."""
-        return frozenset(opened for name in names if name in self._groups for opened in self.find(name).mark.opens)
-
-    def openers(self, name: str) -> frozenset[str]:
-        """The tools of which one has to be called before this one is offered; none for most."""
-        return frozenset(one for one in self._groups if name in self.find(one).mark.opens)
-
     def definitions(
-        self, offered: Collection[str] | None = None, called: Collection[str] = (), most: int | None = None
+        self, offered: Collection[str] | None = None, most: int | None = None
     ) -> tuple[dict[str, Any], ...]:
         """Describe the `offered` tools (None: all), always in the same order.
 
-        Tools that another one opens are left out until their opener is among the `called`. Beyond `most` bytes, the least
-        needed tools are left out; they can still be called.
+        Beyond `most` bytes, the least needed tools are left out; they can still be called.
         """
         offered = self.names if offered is None else offered
         wording = {name: self._wording(name) for name in self._groups}
-        key = frozenset(offered), frozenset(called), most, wording
+        key = frozenset(offered), most, wording
         if self._described[0] != key:
             found = []
             for name in self._groups:
-                one, openers = self.find(name), self.openers(name)
-                if name in offered and not (openers and openers.isdisjoint(called)):
-                    definition = one.definition(called=name in called)
-                    found.append(definition | {"description": wording[name] or one.description})
+                if name in offered:
+                    one = self.find(name)
+                    found.append(one.definition() | {"description": wording[name] or one.description})
             left_out = choose_dropped({d["name"]: count_tool_bytes(d) for d in found}, most) if most is not None else ()
             self._described = key, tuple(d for d in found if d["name"] not in left_out)
         return self._described[1]

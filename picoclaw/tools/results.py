@@ -1,12 +1,12 @@
 """`read_result`: reads on in a tool's result that was cut for the conversation. `message`: tells the user something now."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.messages import Caller, Message
+from picoclaw.messages import Caller
 from picoclaw.store.conversations import Results
 from picoclaw.tools.registry import tool
-from picoclaw.window import READ_ON_TOOL, find_result_number, get_result_part
+from picoclaw.window import get_result_part
 
 
 class ResultTool:
@@ -23,7 +23,7 @@ class ResultTool:
         except StoreError:
             return 0
 
-    @tool(effect="read", opens=(READ_ON_TOOL,), brings=True, private=True)
+    @tool(effect="read", brings=True, private=True)
     def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
         """Read on in a result that was cut."""
         text = self._store().read(caller.session, number)
@@ -32,11 +32,6 @@ class ResultTool:
         if not 0 <= start < len(text):
             raise ToolError(f"result {number} has {len(text)} characters, from 0; there is none at {start}")
         return get_result_part(text, start, self._longest, number)
-
-
-def find_opened_tools(messages: Iterable[Message]) -> frozenset[str]:
-    """Offer read_result while a cut result is in the conversation."""
-    return frozenset({READ_ON_TOOL} if any(m.role == "tool" and find_result_number(m.text) for m in messages) else ())
 
 
 # `message`: something said to the person at once, before the turn's answer.

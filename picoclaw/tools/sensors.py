@@ -19,9 +19,6 @@ from picoclaw.text import pattern
 from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
 
-_FOLLOWED = ("sensor_history", "rule")
-"""Opened by the list alone: a tool that opens others costs the server's cache, and a reading is asked for every day."""
-
 
 class SensorTools:
     """Kernel sensors, and parts that our drivers read over a bus."""
@@ -30,7 +27,7 @@ class SensorTools:
         """`wired` are the configured parts by name; looked up at each call, because parts are added."""
         self._board, self._wired, self._drivers, self._home = board, wired, drivers, home
 
-    @tool(effect="read", opens=_FOLLOWED)
+    @tool(effect="read")
     def sensor_list(self) -> str:
         """List sensors, what they measure; opens history, rules."""
         found = sensors.list_sensors(self._board, self._wired)
@@ -227,7 +224,7 @@ class SensorAddTool:
         self._board, self._wired, self._drivers, self._where = board, wired, drivers, where
         self._save, self._owned, self._wake = keep, owned, ring
 
-    @tool(effect="actuate", later=("bus", "chip", "port", "options"))
+    @tool(effect="actuate")
     def sensor_add(
         self,
         name: Annotated[str, "such as porch"],

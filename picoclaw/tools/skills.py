@@ -162,7 +162,7 @@ class SkillTools:
         self._asked = self._plan_create(**arguments)
         return "instruct"
 
-    @tool(effect=_get_create_effect, later=("triggers",))
+    @tool(effect=_get_create_effect)
     def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
         """Write a new skill."""
         plan = self._require_unchanged(self._plan_create(name, description, text, triggers))

@@ -18,8 +18,6 @@ from picoclaw.tools.registry import tool
 _MAX_NUMBER = 1_000_000_000
 _MAX_LISTED = 12
 _MIN_TOKENS = 1000
-_LATER = ("name", "mode", "tools", "needs", "tasks", "steps", "seconds", "tokens")
-_BESIDES = ("name", "mode", "tools", "steps", "seconds", "tokens")
 
 Mode = Literal["minimal", "full", "base", "none"]
 Names = Annotated[list[str] | None, "fewer than yours"]
@@ -41,7 +39,7 @@ class SubagentTools:
         self._tasks, self._tools, self._settings = tasks, tools, settings
         self._run_task, self._wake, self._clock = do, ring, clock
 
-    @tool(effect="write", opens=("spawn_status", "spawn_cancel"), later=_LATER)
+    @tool(effect="write")
     def spawn(
         self,
         task: str,
@@ -76,7 +74,7 @@ class SubagentTools:
         subagents = f"sub-agent{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
         return f"given to {subagents}; the report comes into the chat by itself"
 
-    @tool(effect="write", brings=True, later=_BESIDES)
+    @tool(effect="write", brings=True)
     def subagent(
         self,
         task: str,

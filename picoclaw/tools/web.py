@@ -55,7 +55,7 @@ class WebFetchTool:
         place = parse_url(normalize_url(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
 
-    @tool(effect="network", brings=True, later=("links",), means=_explain, is_requested=_is_requested)
+    @tool(effect="network", brings=True, means=_explain, is_requested=_is_requested)
     def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
         """Read a web page's text."""
         from picoclaw.web.address import normalize_url, parse_url

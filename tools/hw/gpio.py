@@ -50,7 +50,7 @@ class Gpio:
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "actuate" if arguments["action"] in {"set", "pulse", "pwm"} else "read"
 
-    @tool(effect=_effect, later=("debounce_ms", "bias"))
+    @tool(effect=_effect)
     def gpio(
         self,
         action: Action,

@@ -96,7 +96,7 @@ class I2C:
         points = arguments["action"] == "read" and arguments["register"] is not None
         return "actuate" if arguments["action"] in {"write", "run"} or (points and not known) else "read"
 
-    @tool(effect=_effect, later=("form", "pec", "wide"))
+    @tool(effect=_effect)
     def i2c(
         self,
         action: Action,
