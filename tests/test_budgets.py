@@ -19,6 +19,7 @@ from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.hw import boards
 from picoclaw.messages import Inbound
+from picoclaw.prompts import count_bytes
 
 CHAT = ("chat", "--board", "sim", "-m", "how warm is it?")
 MODULES = {
@@ -156,8 +157,8 @@ def test_bytes_of_the_first_request(talking):
     asked(app, 0)
     body = server.requests[0].body
     assert len(body["messages"][0]["content"].encode()) <= 2_200
-    assert len(str(body["tools"]).encode()) <= 7_200
-    assert len(str(body).encode()) <= 10_500
+    assert count_bytes(body["tools"]) <= 8_192  # each tool has all its parameters; none is described only later
+    assert count_bytes(body) <= 10_800
 
 
 def test_nothing_grows_with_the_turns(talking):

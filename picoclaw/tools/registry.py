@@ -41,7 +41,7 @@ ON_REQUEST = frozenset(
         "skill_create",
         "skill_update",
         "memory_get",
-        "subagent",
+        "process",
         "spawn_status",
         "spawn_cancel",
     }
