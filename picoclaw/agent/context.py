@@ -238,6 +238,8 @@ class ContextBuilder:
     @staticmethod
     def _list_asked(usable: Sequence[Skill]) -> Iterator[str]:
         """The tools that the owner's own skills need or use."""
+        from picoclaw.skills.library import BUILT_IN
+
         for skill in usable:
             if skill.tier != BUILT_IN:
                 yield from (*skill.tools, *skill.needs.tools)
