@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
@@ -47,12 +49,50 @@ _FULL_MODES = {"full", "coordinator"}
 
 
 class BuiltContext(NamedTuple):
-    """A brief, the sections that its system text is made of, what could not be told, and the untrusted sources in it."""
+    """A brief, the sections that its system text is made of, what could not be told, and the untrusted sources in it.
+
+    `prefix` is to be kept with the conversation, where it is new.
+    """
 
     brief: TurnContext
     sections: list[Section]
     problems: list[str]
     taints: tuple[str, ...] = ()
+    prefix: str = ""
+
+
+class PromptPrefix(NamedTuple):
+    """What all requests of a conversation begin with, for a day at most: the system text and the names of the tools.
+
+    A server keeps what it has read of a prompt; one changed byte has it read all of the conversation again. So what
+    changes meanwhile is told in the newest message. It holds for one `base`: who asks, how, and which model.
+    """
+
+    base: str
+    day: str
+    sections: list[Section]
+    tools: list[str]
+
+    @classmethod
+    def load(cls, text: str) -> PromptPrefix | None:
+        if not text:
+            return None
+        base, day, sections, tools = json.loads(text)
+        return cls(base, day, [Section(*section) for section in sections], tools)
+
+    def describe_changes(self, sections: Sequence[Section]) -> str:
+        """List the lines that were removed from sections or added since; '' when there are none."""
+        before, after = dict(self.sections), dict(sections)
+        changes = []
+        for name in {**after, **before}:
+            old, new = before.get(name, "").split("\n"), after.get(name, "").split("\n")
+            lines = [f"+ {line}" for line in new if line.strip() and line not in old]
+            if name in after:
+                lines = [*(f"- {line}" for line in old if line.strip() and line not in new), *lines]
+                changes += [f"{name}:", *lines] if lines else []
+            else:
+                changes.append(f"{name}: no longer holds")
+        return "\n".join(changes)
 
 
 _LONGEST_ACT, _LONGEST_SESSION = 500, 200
@@ -193,13 +233,20 @@ class ContextBuilder:
             mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
         )
         sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
+        base = [mode, origin, reserved, self.foreign, self.limits, self.config.model.name, *sorted(here.tools)]
+        fresh = PromptPrefix(f"{zlib.crc32(repr(base).encode()):08x}", str(now.date()), sections, sorted(offered))
+        prefix = self._find_prefix(inbound.session, fresh) if earlier else fresh
         brought = find_triggered(usable, inbound.text) if is_full or is_heartbeat else []
         skills, unread = self._blocks(brought)
         # texts for the header of the message: those to be said now, and those that an earlier message has
         new, held = ([], []) if meeting or reserved or not is_full else self._remembered(earlier, now)
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
         new += reports.values()
-        for block in [*([] if reserved else self._open_tasks(mode, earlier)), *skills]:
+        for block in [
+            *self._changes(prefix, sections),
+            *([] if reserved else self._open_tasks(mode, earlier)),
+            *skills,
+        ]:
             (held if _is_in_history(block, earlier) else new).append(block)
         # the tools that may be called when every skill of a turn names its own; they stay offered all
         only = frozenset(name for skill in brought for name in skill.tools) & here.tools
@@ -207,21 +254,41 @@ class ContextBuilder:
         header = prompts.format_header(self.prompts["moment"], now, self._moment(mode, inbound, acts, called), new)
         model = self.config.heartbeat.model if is_heartbeat else ""
         brief = TurnContext(
-            prompts.join_sections(sections),
+            prompts.join_sections(prefix.sections),
             prompts.add_header(header, inbound.text),
-            offered,
+            frozenset(prefix.tools),
             called,
             model or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(held),
         )
-        told = [*pages.values(), *(Page("what was noted earlier", text) for text in new)]
+        told = [
+            *pages.values(),
+            *map(Page._make, prefix.sections),
+            *(Page("what was noted earlier", text) for text in new),
+        ]
         taints = (*reports, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
         problems += unread
         if problem := find_zone(self._fields("USER.md"))[1]:
             problems.append(problem)
         if mode == "coordinator" and "spawn" not in here.tools:
             problems.append("mode coordinator: there is no tool to call sub-agents with, so it is as full")
-        return BuiltContext(brief, sections, [*problems, *self.prompts.problems], taints)
+        kept = json.dumps(prefix, ensure_ascii=False) if prefix is fresh else ""
+        return BuiltContext(brief, prefix.sections, [*problems, *self.prompts.problems], taints, kept)
+
+    def _find_prefix(self, session: str, fresh: PromptPrefix) -> PromptPrefix:
+        """The prefix that the conversation has, while it holds; else the fresh one."""
+        with suppress(StoreError):
+            kept = PromptPrefix.load(self.app.stores.history.prefix(session))
+            if kept and kept[:2] == fresh[:2]:
+                return kept
+        return fresh
+
+    def _changes(self, prefix: PromptPrefix, sections: Sequence[Section]) -> list[str]:
+        """What has changed in the system text since the conversation began, as a block of the newest message."""
+        if prefix.sections is sections or not (changes := prefix.describe_changes(sections)):
+            return []
+        text = prompts.shorten_page(self.prompts["truncated"], "them", changes, self._room.head)
+        return [prompts.fill_template(self.prompts["changed"], {"content": text}, "content")]
 
     def build_for_matcher(self, inbound: Inbound, now: datetime, *, once: bool = False) -> BuiltContext:
         """Build what the built-in matcher needs, which reads no prompt: the message, and the names of the tools."""

@@ -165,6 +165,7 @@ class Dispatcher:
                     self._name_counter(turn, counted_as),
                     numbers[turn.forgotten - 1] if turn.forgotten else 0,
                     inbound.inbox,
+                    told.prefix,
                 ),
                 [*told.problems, *pictures.problems],
             )

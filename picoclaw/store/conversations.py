@@ -64,6 +64,7 @@ TransactionWrapper = Callable[[AbstractContextManager[StoreConnection]], Abstrac
 OPEN_CONDITION = "status IN ('waiting', 'running')"
 """Which sub-agents' tasks are not done yet."""
 
+_SELECT_PREFIX = "SELECT prefix FROM sessions WHERE key = ? AND ended = ''"
 _SELECT_OPEN_TASK = f"""
     SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1
 """  # noqa: S608
@@ -111,6 +112,10 @@ class History(Table):
         found.pop(self._replaced.get(session, 0), None)
         return found
 
+    def prefix(self, session: str) -> str:
+        """Return what the open conversation's requests begin with, as `keep` was given it; '' when there is none."""
+        return str(self._database.select_value(_SELECT_PREFIX, session) or "")
+
     def replace(self, session: str, number: int) -> None:
         """Show a turn to no model in this process, and take it back at last when the next one is kept."""
         self._replaced[session] = number
@@ -148,6 +153,7 @@ class History(Table):
         model: str = "",
         upto: int = 0,
         inbox: int = 0,
+        prefix: str = "",
     ) -> str:
         """Add a finished turn; when this returns it is durable.
 
@@ -155,12 +161,14 @@ class History(Table):
         server's counts say of the `model` is learned; returns what the owner should know about them, or nothing. What
         no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
         or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
-        `inbox` is the number of what it answers.
+        `inbox` is the number of what it answers; a `prefix` takes the place of the conversation's.
         """
         replaced = self._replaced.pop(session, 0)
         with self.along(self._database.transaction()) as connection:
             conversation = ensure_open_conversation(connection, session, at)
             connection.execute(_UNDO_TURN, (conversation, replaced))
+            if prefix:
+                connection.execute("UPDATE sessions SET prefix = ? WHERE id = ?", (prefix, conversation))
             if upto:
                 connection.execute(_HIDE_TURNS_UPTO, (conversation, upto))
             elif turn.forgotten:

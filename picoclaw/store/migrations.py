@@ -450,6 +450,11 @@ def m020_ledger_details(connection: apsw.Connection) -> None:
         connection.execute(f"ALTER TABLE ledger ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
 
 
+def m021_prefix(connection: apsw.Connection) -> None:
+    """What every request of a conversation begins with, so that a server with a prompt cache need not read it again."""
+    connection.execute("ALTER TABLE sessions ADD COLUMN prefix TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -471,4 +476,5 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m018_lists,
     m019_subagents,
     m020_ledger_details,
+    m021_prefix,
 ]

@@ -26,6 +26,7 @@ class UnsavedTurn(NamedTuple):
     model: str = ""
     upto: int = 0
     inbox: int = 0
+    prefix: str = ""
 
 
 class TurnWriteBehind:

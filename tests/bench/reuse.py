@@ -1,16 +1,17 @@
 """How much of each request is the beginning of the one before, which a server with a prompt cache need not read again.
 
-    .venv/bin/python tests/bench/reuse.py --turns 10
+    .venv/bin/python tests/bench/reuse.py
 
-Each turn is an app of its own on the same settled home, as `picoclaw chat -m` is, with one tool call; the model is a
-scripted server on loopback. Exit code 1 when a conversation that was not shortened does not begin with all that was
-sent before.
+Each turn is an app of its own on the same home, as `picoclaw chat -m` is, with one tool call; every tool has its turn, and
+so have changes of pages, notes and skills. The model is a scripted server on loopback. Exit code 1 when a conversation that
+was not shortened does not begin with all that was sent before.
 """
 
 import argparse
 import itertools
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from picoclaw.hw import boards
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 from picoclaw.providers import http
 
-QUESTION = "How warm is it in the greenhouse? ({})"
+QUESTION = "Please use {} now. ({})"
 
 
 class Reuse(NamedTuple):
@@ -36,28 +37,94 @@ class Reuse(NamedTuple):
     of_messages: float
 
 
-def script(body: Any) -> Any:
-    """Measure once, then answer."""
-    if body["messages"][-1]["role"] == "tool":
-        return reply("That is well. </s>")
-    return reply("", call("sensor_read", {"quantity": "temperature"}))
+CALLS: dict[str, list[dict[str, Any]]] = {
+    "sensor_list": [{}],
+    "sensor_read": [{"quantity": "temperature"}],
+    "board_status": [{}],
+    "sensor_history": [{"sensor": "bme280", "when": "today"}],
+    "sensor_add": [{"name": "shed", "part": "sht31", "address": 0x44}],
+    "rule": [
+        {"action": "set", "name": "frost", "when": "bme280.temperature below 3 C", "notify": "It is cold."},
+        {"action": "remove", "name": "frost"},
+    ],
+    "read_file": [{"path": "USER.md"}, {"path": "skills/board-doctor/SKILL.md"}],
+    "write_file": [
+        {"path": "plan.txt", "content": "dig"},
+        {
+            "path": "skills/own/SKILL.md",
+            "content": "---\nname: own\ndescription: water the herbs\ntools: [i2c]\n---\nWater them.",
+        },
+    ],
+    "edit_file": [
+        {"path": "plan.txt", "old_text": "dig", "new_text": "plant"},
+        {"path": "SOUL.md", "old_text": "#", "new_text": "##"},
+        {"path": "AGENTS.md", "old_text": "\n\n", "new_text": "\nBe brief.\n"},
+    ],
+    "append_file": [
+        {"path": "USER.md", "content": "Name: Ada"},
+        {"path": "MEMORY.md", "content": "The pump is at pin 17."},
+    ],
+    "list_dir": [{}],
+    "memory_store": [{"text": "The fuse is 3 A.", "lasting": True}, {"text": "Sowed beans."}],
+    "memory_search": [{"query": "fuse"}],
+    "memory_get": [{"path": "MEMORY.md"}],
+    "memory_update": [{"old": "The fuse is 3 A.", "new": "The fuse is 5 A."}],
+    "memory_reinforce": [{"id": "1"}],
+    "memory_demote": [{"id": "1"}],
+    "memory_forget": [{"text": "The fuse is 5 A."}],
+    "cron": [{"action": "add", "message": "water", "at_seconds": 36_000}, {"action": "list"}],
+    "pulse": [{"action": "add", "text": "repot the fern"}],
+    "message": [{"text": "on it"}],
+    "spawn": [{"task": "count to three"}],
+    "subagent": [{"task": "count to three"}],
+    "spawn_status": [{}],
+    "spawn_cancel": [{"number": 1}],
+    "web_fetch": [{"url": "http://127.0.0.1:1/"}],
+    "skill_search": [{"query": "herbs"}],
+    "skill_create": [
+        {"name": "herbs", "description": "how to water herbs", "text": "Water them at dusk, not at noon."}
+    ],
+    "skill_update": [{"name": "herbs", "text": "Water them at dawn, not at noon."}],
+    "first_run": [{"name": "Ada"}, {"done": True}],
+    "read_result": [{"number": 1}],
+    "exec": [{"argv": ["true"]}],
+    "process": [{"action": "list"}],
+    "i2c": [{"action": "scan"}],
+    "gpio": [{"action": "list"}],
+}
+"""What is called in turn: every tool there is on the simulated board, and what changes pages, notes and skills."""
 
 
-def talk(home: Path, turns: int) -> tuple[list[Turn], list[Received]]:
-    """Have a conversation; returns its turns, and its requests in their order."""
-    had = []
+def list_calls() -> list[tuple[str, dict[str, Any]]]:
+    return [(name, given) for name, each in CALLS.items() for given in each]
+
+
+def talk(
+    home: Path, made: Sequence[tuple[str, dict[str, Any]]], *, settled: bool = False
+) -> tuple[list[Turn], list[Received]]:
+    """Have a conversation with one of the calls in each turn; returns its turns, and its requests in their order."""
+    had: list[Turn] = []
+
+    def script(body: Any) -> Any:
+        """Make the turn's call once, then answer. A sub-agent answers at once."""
+        last = body["messages"][-1]
+        if last["role"] == "tool" or "count to three" in str(last["content"]):
+            return reply("That is well. </s>")
+        return reply("", call(*made[len(had)]))
+
     with ModelServer(script) as server:
         given = {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         config = load_config(given)
         workspace.prepare_home(home)
-        (home / "workspace/BOOTSTRAP.md").unlink()  # a first meeting that the model drops leaves the system text, once
-        for number in range(turns):
+        if settled:
+            (home / "workspace/BOOTSTRAP.md").unlink()
+        for number, (name, _) in enumerate(made):
             app = App(config, boards.choose_board("sim", config))
             try:
-                had.append(app.dispatcher.answer(Inbound(DEFAULT_SESSION, QUESTION.format(number))))
+                had.append(app.dispatcher.answer(Inbound(DEFAULT_SESSION, QUESTION.format(name, number))))
             finally:
                 app.close()
-    return had, server.requests
+    return had, [request for request in server.requests if "Please use" in request.body["messages"][1]["content"]]
 
 
 def raw(request: Received) -> bytes:
@@ -83,19 +150,18 @@ def common(before: bytes, after: bytes) -> tuple[int, int]:
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description="How much of each request is the beginning of the one before.")
-    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--settled", action="store_true", help="leave out the first meeting")
+    calls = [made for made in list_calls() if not parser.parse_args().settled or made[0] != "first_run"]
     with tempfile.TemporaryDirectory() as home:
-        turns, requests = talk(Path(home), parser.parse_args().turns)
-    shortened = [turn.forgotten > 0 for turn in turns for _ in range(turn.steps)]
-    print("request    bytes    reused    of all  of messages")
-    print(f"{1:7} {len(raw(requests[0])):8}")
+        turns, requests = talk(Path(home), calls, settled=parser.parse_args().settled)
+    of = [(name, turn.forgotten > 0) for turn, (name, _) in zip(turns, calls, strict=True) for _ in range(turn.steps)]
+    print("request after a call of  bytes    reused    of all  of messages")
     whole = True
     for number, (before, after) in enumerate(itertools.pairwise(requests), 2):
-        row = reuse(before, after)
-        cut = shortened[number - 1]
-        whole = whole and (cut or row.of_messages == 1.0)
+        row, (name, cut) = reuse(before, after), of[number - 1]
+        whole = whole and (cut or (row.of_all, row.of_messages) == (1.0, 1.0))
         shares = f"{row.of_all:9.1%} {row.of_messages:12.1%}"
-        print(f"{number:7} {row.sent:8} {row.shared:9} {shares}{' (shortened)' if cut else ''}")
+        print(f"{number:7} {name:15} {row.sent:6} {row.shared:9} {shares}{' (shortened)' if cut else ''}")
     return 0 if whole else 1
 
 
