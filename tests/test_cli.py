@@ -119,7 +119,7 @@ def test_prompt_is_small(tmp_path):
     for board in ("sim", "linux"):
         shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", board).stdout)
         assert shown["system_bytes"] < 2048
-        assert shown["tools_bytes"] < 6144
+        assert shown["tools_bytes"] < 8192
     assert not (tmp_path / "picoclaw").exists()
 
 
@@ -128,7 +128,7 @@ def test_prompt_is_small_after_the_first_meeting(tmp_path):
     (tmp_path / "picoclaw/workspace/BOOTSTRAP.md").unlink()
     shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
     assert "skills" in {part["name"] for part in shown["sections"]}
-    assert (shown["system_bytes"] < 2000, shown["tools_bytes"] < 6144) == (True, True), shown["tools_bytes"]
+    assert (shown["system_bytes"] < 2000, shown["tools_bytes"] < 8192) == (True, True), shown["tools_bytes"]
 
 
 EVERY_BUS = """
@@ -145,9 +145,13 @@ def test_prompt_is_small_with_every_bus_and_an_output(tmp_path):
     (tmp_path / "picoclaw/outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nlongest_on_s = 60\n')
     shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
     names = {tool["function"]["name"] for tool in shown["body"]["tools"]}
-    assert names >= {"i2c", "spi", "serial", "gpio", "output", "skill_create"}
+    assert names >= {"sensor_read", "gpio", "output"}
+    assert not names & {"i2c", "spi", "serial", "skill_create"}
     assert shown["system_bytes"] < 2048
     assert shown["tools_bytes"] < 8192
+    (tmp_path / "picoclaw/config.toml").write_text('[tools]\noffer = ["i2c", "spi", "serial"]\n')
+    shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
+    assert {tool["function"]["name"] for tool in shown["body"]["tools"]} == names | {"i2c", "spi", "serial"}
 
 
 FAILURES = {

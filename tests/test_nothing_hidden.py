@@ -79,7 +79,7 @@ def values(home):
         "workspace": re.escape(str(home / "workspace")) + "|",
         "time": re.escape(time.tzname[0]),
         "session": "garden|cron|heartbeat",
-        "coordinator": "exec, i2c",
+        "coordinator": "exec",
         "extra": "E",
         "file": pages,
         "runtime": re.escape(f"{board}¦Linux¦{arch}¦{python}¦m"),

@@ -233,7 +233,17 @@ class ContextBuilder:
             mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
         )
         sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
-        base = [mode, origin, reserved, self.foreign, self.limits, self.config.model.name, *sorted(here.tools)]
+        base = [
+            mode,
+            origin,
+            bool(meeting),
+            bool(shown_meeting),
+            reserved,
+            self.foreign,
+            self.limits,
+            self.config.model.name,
+            *sorted(here.tools),
+        ]
         fresh = PromptPrefix(f"{zlib.crc32(repr(base).encode()):08x}", str(now.date()), sections, sorted(offered))
         prefix = self._find_prefix(inbound.session, fresh) if earlier else fresh
         brought = find_triggered(usable, inbound.text) if is_full or is_heartbeat else []

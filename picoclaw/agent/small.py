@@ -301,7 +301,7 @@ class SmallProvider:
 
     def _offered(self, request: Request) -> Collection[str]:
         offered = {tool["name"] for tool in request.tools if request.calls}
-        return {*offered, *self._matcher.list_opened(offered)}
+        return offered | self._matcher.unlisted
 
     def _recall(self, request: Request, wish: str) -> list[str]:
         """What "it" may mean: the results of this turn, else what was said before."""

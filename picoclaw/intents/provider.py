@@ -50,7 +50,7 @@ class IntentProvider:
         lists the names that sensors and outputs have.
         """
         self.rests = False
-        self._unlisted, self._declared = frozenset(unlisted), declared
+        self.unlisted, self._declared = frozenset(unlisted), declared
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem = ""
@@ -165,14 +165,10 @@ class IntentProvider:
     def _is_nod(self, text: str) -> bool:
         return text.strip(" .!\n").lower() in self._matcher.words["agrees"]
 
-    def list_opened(self, names: Collection[str]) -> Collection[str]:
-        """Name the tools that those of the given names open."""
-        return self._opened(names)
-
     def understand(self, request: Request) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the newest message of a request, a user's, each with its words."""
         offered = {tool["name"] for tool in request.tools if request.calls}
-        return self._understood(request.messages, offered | {*self._opened(offered)})
+        return self._understood(request.messages, offered | (self.unlisted if offered else set()))
 
     def read_moment(self, messages: Sequence[Message]) -> str:
         """Say the time, by the head of the newest message of a user's."""
@@ -199,7 +195,7 @@ class IntentProvider:
             yield End("stop", Usage())
             return
         offered = {tool.get("name") for tool in request.tools if request.calls}
-        offered |= self._unlisted if offered else set()
+        offered |= self.unlisted if offered else set()
         wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
         self._latest = last, wishes
         if self._problem:

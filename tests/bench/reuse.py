@@ -100,7 +100,7 @@ def list_calls() -> list[tuple[str, dict[str, Any]]]:
 
 
 def talk(
-    home: Path, made: Sequence[tuple[str, dict[str, Any]]], *, settled: bool = False
+    home: Path, made: Sequence[tuple[str, dict[str, Any]]], *, settled: bool = False, session: str = DEFAULT_SESSION
 ) -> tuple[list[Turn], list[Received]]:
     """Have a conversation with one of the calls in each turn; returns its turns, and its requests in their order."""
     had: list[Turn] = []
@@ -117,11 +117,11 @@ def talk(
         config = load_config(given)
         workspace.prepare_home(home)
         if settled:
-            (home / "workspace/BOOTSTRAP.md").unlink()
+            (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
         for number, (name, _) in enumerate(made):
             app = App(config, boards.choose_board("sim", config))
             try:
-                had.append(app.dispatcher.answer(Inbound(DEFAULT_SESSION, QUESTION.format(name, number))))
+                had.append(app.dispatcher.answer(Inbound(session, QUESTION.format(name, number))))
             finally:
                 app.close()
     return had, [request for request in server.requests if "Please use" in request.body["messages"][1]["content"]]
