@@ -139,12 +139,12 @@ def make_tools(
 
     yield ToolGroup(("sensor_list", "sensor_read", "board_status"), app.wiring.sensors)
     yield ToolGroup(("read_file", "write_file", "edit_file", "append_file", "list_dir"), make_files)
-    memory = ("store", "search", "get", "update", "forget", "reinforce", "demote")
+    memory = ("store", "search", "get", "update", "forget", "rank")
     yield ToolGroup(tuple(f"memory_{name}" for name in memory), make_memory)
     yield ToolGroup(("cron",), make_cron)
     yield ToolGroup(("pulse",), make_pulse)
     yield ToolGroup(("message",), MessageTool)
-    yield ToolGroup(("spawn", "subagent", "spawn_status", "spawn_cancel"), make_subagents)
+    yield ToolGroup(("spawn", "spawn_status"), make_subagents)
     if config.web.enabled:
         yield ToolGroup(("web_fetch",), make_web)
         if config.web.search != "off":

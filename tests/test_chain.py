@@ -502,7 +502,7 @@ def test_an_answer_is_no_longer_than_both_allow(window, answer, left):
 
 
 def test_tools_that_matter_less_are_left_out_before_a_model_is_passed_over():
-    names = ("subagent", "exec", "sensor_read")
+    names = ("spawn", "exec", "sensor_read")
     tools = tuple({"name": name, "description": "z" * 4000, "parameters": {}} for name in names)
     request = Request(
         "", (Message("user", "old " * 500), Message("assistant", "ok"), Message("user", "x")), tools, 9, 0.0

@@ -507,8 +507,8 @@ def nested(body):
     """A turn that waits for a sub-agent that waits for a sub-agent that waits for one that cannot go on."""
     if newest(body)["role"] == "tool":
         return reply(f"({newest(body)['content']})")
-    if "subagent" in {tool["function"]["name"] for tool in body["tools"]}:
-        return reply("", call("subagent", {"task": "deeper"}))
+    if "spawn" in {tool["function"]["name"] for tool in body["tools"]}:
+        return reply("", call("spawn", {"wait": True, "task": "deeper"}))
     return reply("bottom")
 
 
@@ -536,7 +536,7 @@ def test_subagents_that_wait_for_subagents_need_no_free_place(home):
 
 def test_ctrl_c_ends_the_turn_and_the_subagent_that_it_waits_for(home):
     def script(body):
-        return silence() if is_subagent(body) else reply("", call("subagent", {"task": "x", "name": "sub"}))
+        return silence() if is_subagent(body) else reply("", call("spawn", {"wait": True, "task": "x", "name": "sub"}))
 
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")
@@ -551,7 +551,7 @@ def test_ctrl_c_ends_the_turn_and_the_subagent_that_it_waits_for(home):
 
 def test_the_word_to_stop_reaches_the_subagent_that_a_turn_waits_for(home):
     def script(body):
-        return silence() if is_subagent(body) else reply("", call("subagent", {"task": "x", "name": "sub"}))
+        return silence() if is_subagent(body) else reply("", call("spawn", {"wait": True, "task": "x", "name": "sub"}))
 
     stop = Stop()
 
@@ -575,7 +575,7 @@ def test_the_word_to_stop_reaches_the_subagent_that_a_turn_waits_for(home):
 def test_a_crew_that_leaves_puts_down_what_its_subagents_wait_for(home):
     def script(body):
         deep = json.dumps(body["messages"]).count("do a") == 0
-        return silence() if deep else reply("", call("subagent", {"task": "x", "name": "sub"}))
+        return silence() if deep else reply("", call("spawn", {"wait": True, "task": "x", "name": "sub"}))
 
     with ModelServer(script) as server, closing(app_of(home, server)) as app:
         give(app, "a")
@@ -594,7 +594,11 @@ def test_what_a_killed_turn_waited_for_is_told_to_the_chat(home):
     def script(body):
         if is_subagent(body):
             return reply("20 degrees") if held.is_set() else silence()
-        return reply("Hello.") if said(body) == "hello" else reply("", call("subagent", {"task": "x", "name": "sub"}))
+        return (
+            reply("Hello.")
+            if said(body) == "hello"
+            else reply("", call("spawn", {"wait": True, "task": "x", "name": "sub"}))
+        )
 
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")
@@ -627,7 +631,9 @@ def test_a_disk_that_takes_no_report_ends_the_wait(home):
     def script(body):
         if is_subagent(body):
             return reply("20 degrees")
-        return reply("Well.") if newest(body)["role"] == "tool" else reply("", call("subagent", {"task": "x"}))
+        return (
+            reply("Well.") if newest(body)["role"] == "tool" else reply("", call("spawn", {"wait": True, "task": "x"}))
+        )
 
     with ModelServer(script) as server:
         with closing(app_of(home, server)) as app, app.stores.database.transaction() as connection:
@@ -742,7 +748,7 @@ def test_a_subagent_that_is_gone_on_with_gets_the_report_that_it_waited_for(home
         if newest(body)["role"] == "tool":
             return reply(f"It said: {newest(body)['content']}")
         asked.append("outer")
-        return reply("", call("subagent", {"task": "inner"}))
+        return reply("", call("spawn", {"wait": True, "task": "inner"}))
 
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")

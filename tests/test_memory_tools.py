@@ -131,8 +131,8 @@ def test_a_clock_that_was_never_set_is_told(desk):
 def test_an_id_is_taken_as_small_models_write_it(desk, name):
     desk.call("memory_store", text="the fuse is 3 A")
     desk.call("memory_search", query="fuse")
-    assert desk.call("memory_reinforce", id=name) == "[id:1] is now at +0.25, of -1 to +1"
-    assert desk.call("memory_demote", id=name) == "[id:1] is now at +0, of -1 to +1"
+    assert desk.call("memory_rank", id=name, useful=True) == "[id:1] is now at +0.25, of -1 to +1"
+    assert desk.call("memory_rank", id=name, useful=False) == "[id:1] is now at +0, of -1 to +1"
     assert desk.call("memory_get", path=name).endswith("3\t- 12:00 the fuse is 3 A")
     said = f"error: an id, as {name.strip()!r}, may mean another note by now; name its words, or path:line"
     before = desk.read()
@@ -152,7 +152,7 @@ def test_opinions_reach_their_bounds(desk):
     desk.call("memory_store", text="the fuse is 3 A")
     desk.call("memory_search", query="fuse")
     for _ in range(6):
-        said = desk.call("memory_demote", id=1)
+        said = desk.call("memory_rank", id=1, useful=False)
     assert said == "[id:1] is now at -1, of -1 to +1"
 
 
@@ -206,9 +206,9 @@ MISTAKES = [
     ),
     ("memory_update", {"old": "fuse", "new": ""}, "error: text is empty"),
     ("memory_update", {"old": "bicycle", "new": "car"}, "error: nothing that is remembered says 'bicycle'"),
-    ("memory_reinforce", {"id": "best"}, "error: 'best' is no id; memory_search shows them, as in [id:12]"),
-    ("memory_reinforce", {"id": 99}, "error: nothing that is remembered has the id 99; search again"),
-    ("memory_demote", {"id": "-1"}, "error: '-1' is no id"),
+    ("memory_rank", {"id": "best", "useful": True}, "error: 'best' is no id; memory_search shows them, as in [id:12]"),
+    ("memory_rank", {"id": 99, "useful": True}, "error: nothing that is remembered has the id 99; search again"),
+    ("memory_rank", {"id": "-1", "useful": True}, "error: '-1' is no id"),
 ]
 
 

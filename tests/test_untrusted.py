@@ -173,7 +173,7 @@ def test_words_of_ours_behind_a_result_stand_outside_of_its_block() -> None:
 
 def test_a_reports_own_tag_is_enough() -> None:
     report = '<report name="1">\nx\n</report>'
-    assert wrap_result(TEMPLATE, ToolCall("1", "subagent", {"task": "x"}), report) == report
+    assert wrap_result(TEMPLATE, ToolCall("1", "spawn", {"task": "x", "wait": True}), report) == report
 
 
 def test_a_cut_result_keeps_its_block() -> None:

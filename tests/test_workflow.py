@@ -20,14 +20,12 @@ TOOLS = {
     "read_file",
     "i2c",
     "spawn",
-    "subagent",
     "spawn_status",
-    "spawn_cancel",
     "cron",
     "message",
     "first_run",
 }
-ASKING = {"spawn", "subagent", "spawn_status", "spawn_cancel"}
+ASKING = {"spawn", "spawn_status"}
 
 
 @pytest.mark.parametrize(

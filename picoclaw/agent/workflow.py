@@ -17,8 +17,8 @@ MAX_SUBAGENT_DEPTH = 3
 MAX_OPEN_TASKS = 32
 """Tasks of one chat that are not done yet."""
 
-WAITING_TOOL = "subagent"
-SPAWN_TOOLS = frozenset({"spawn", WAITING_TOOL, "spawn_status", "spawn_cancel"})
+SPAWN_TOOL = "spawn"
+SPAWN_TOOLS = frozenset({SPAWN_TOOL, "spawn_status"})
 FORBIDDEN_TOOLS = frozenset(
     {"first_run", "message", "sensor_add", "skill_create", "skill_update", "rule", "cron"},
 )
@@ -76,11 +76,11 @@ def find_awaited_task(call: ToolCall, said: Sequence[Message], children: Sequenc
 
     Of several that were given the same, it is the one that no earlier call has the report of.
     """
-    if call.name != WAITING_TOOL:
+    if call.name != SPAWN_TOOL or not call.arguments.get("wait"):
         return None
     name, text = (str(call.arguments.get(key, "")) for key in ("name", "task"))
     same = [task for task in children if (task.name, task.text) == (" ".join(name.split()), text.strip())]
-    calls = [other for message in said for other in message.calls if other.name == WAITING_TOOL]
+    calls = [other for message in said for other in message.calls if other.name == SPAWN_TOOL]
     return same[-1] if len(same) >= sum(other.arguments == call.arguments for other in calls) else None
 
 

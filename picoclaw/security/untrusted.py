@@ -14,8 +14,8 @@ from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.text import escape_control_tokens, pattern, truncate
 
 UNTRUSTED_TOOLS = frozenset(
-    {"read_file", "list_dir", "read_result", "exec", "process", "serial", "subagent", "spawn_status"}
-    | {"web_fetch", "web_search"}
+    {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status"}
+    | {"web_fetch", "web_search", "subagent"}
 )
 """The tools that are marked `brings`, also those that this set-up does not have any more."""
 
@@ -26,7 +26,7 @@ GUEST_PREFIX = "what others have said: "
 """Begins the name of a guest's words among what a turn has heard."""
 
 MAX_NAME_LENGTH = 64
-_TAGGED_TOOLS = frozenset({"subagent", "spawn_status"})  # a report has its own tag
+_TAGGED_TOOLS = frozenset({"spawn", "spawn_status", "subagent"})  # a report has its own tag
 _MAX_TAINT_LENGTH, _MAX_TAINTS = 100, 12
 _MIN_STEM = 8
 _TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)

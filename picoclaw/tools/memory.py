@@ -134,20 +134,12 @@ class MemoryTools:
         return said
 
     @tool(effect="write", private=True)
-    def memory_reinforce(self, id: str) -> str:  # noqa: A002 - as search results name it
-        """Rank a found note higher."""
-        return self._boost(id, BOOST_STEP)
-
-    @tool(effect="write", private=True)
-    def memory_demote(self, id: str) -> str:  # noqa: A002
-        """Rank a found note lower."""
-        return self._boost(id, -BOOST_STEP)
-
-    def _boost(self, text: str, step: float) -> str:
-        number = _parse_id(text)
+    def memory_rank(self, id: str, *, useful: bool) -> str:  # noqa: A002 - as search results name it
+        """Say whether a note of memory_search was useful: later searches rank it higher or lower."""
+        number = _parse_id(id)
         if not number:
-            raise ToolError(f"{text!r} is no id; memory_search shows them, as in [id:12]")
-        self._index.boost(number, step)
+            raise ToolError(f"{id!r} is no id; memory_search shows them, as in [id:12]")
+        self._index.boost(number, BOOST_STEP if useful else -BOOST_STEP)
         return f"[id:{number}] is now at {self._index.row(number).boost:+g}, of -1 to +1"
 
     def _add_nearest(self, error: StoreError, text: str, caller: Caller) -> ToolError:

@@ -42,8 +42,6 @@ ON_REQUEST = frozenset(
         "skill_update",
         "memory_get",
         "process",
-        "spawn_status",
-        "spawn_cancel",
     }
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""

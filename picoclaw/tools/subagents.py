@@ -1,7 +1,7 @@
 """The tools that start sub-agents, in the background or waiting for them, and look after them."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from picoclaw.agent import workflow
@@ -9,6 +9,7 @@ from picoclaw.config.tables import HEARTBEAT_LIMITS, SubagentsConfig
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Stop
 from picoclaw.schema import Span
+from picoclaw.security.policy import Effect
 from picoclaw.security.untrusted import limit_taints
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION as HEARTBEAT
@@ -39,7 +40,10 @@ class SubagentTools:
         self._tasks, self._tools, self._settings = tasks, tools, settings
         self._run_task, self._wake, self._clock = do, ring, clock
 
-    @tool(effect="write")
+    def _brings_report(self, arguments: Mapping[str, Any], _result: str, _caller: Caller, good: bool) -> bool:  # noqa: FBT001
+        return good and bool(arguments["wait"])
+
+    @tool(effect="write", brings=_brings_report)
     def spawn(
         self,
         task: str,
@@ -52,8 +56,16 @@ class SubagentTools:
         steps: Steps = 0,
         seconds: Seconds = 0.0,
         tokens: Steps = 0,
+        *,
+        wait: Annotated[bool, "true: return its report; false: it comes into the chat later"] = False,
     ) -> str:
-        """Have a sub-agent do a task in the background; it sees only that text, and reports to the user."""
+        """Have a sub-agent do a task, in the background by default. It sees only the text of `task`, so put in all it needs."""
+        if wait:
+            if needs or tasks:
+                raise ToolError("wait takes one task: leave out needs and tasks")
+            return self._run_now(
+                caller, name, task, self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
+            )
         wanted = workflow.parse_steps(tasks or ())
         listed = self._tasks().newest(_get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
         known = {task.name: task.number for task in listed if task.name}  # of two with one name the newer counts
@@ -74,21 +86,8 @@ class SubagentTools:
         subagents = f"sub-agent{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
         return f"given to {subagents}; the report comes into the chat by itself"
 
-    @tool(effect="write", brings=True)
-    def subagent(
-        self,
-        task: str,
-        caller: Caller,
-        name: str = "",
-        mode: Mode = "minimal",
-        tools: Names = None,
-        steps: Steps = 0,
-        seconds: Seconds = 0.0,
-        tokens: Steps = 0,
-    ) -> str:
-        """Have a sub-agent do a task, and wait for its report."""
-        plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
-        step = workflow.make_step(name, task, ())
+    def _run_now(self, caller: Caller, name: str, text: str, plain: Task) -> str:
+        step = workflow.make_step(name, text, ())
         self._check_room(caller, 1)
         here = get_process_identity()
         begun = plain._replace(name=step.name, text=step.text, status="running", claimed=here, waits=here, tries=1)
@@ -96,9 +95,20 @@ class SubagentTools:
         ended = self._run_task(added, caller.stop) if self._run_task else added
         return workflow.get_report(ended)
 
-    @tool(effect="read", brings=True, private=True)
-    def spawn_status(self, caller: Caller, number: Annotated[int, Span(0, _MAX_NUMBER)] = 0) -> str:
-        """Show the progress and report of a sub-agent; without a number, a line for each."""
+    def _get_status_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "write" if arguments["cancel"] else "read"
+
+    @tool(effect=_get_status_effect, brings=True, private=True)
+    def spawn_status(
+        self,
+        caller: Caller,
+        number: Annotated[int, Span(0, _MAX_NUMBER), "of a sub-agent; 0: a line for each"] = 0,
+        *,
+        cancel: Annotated[bool, "end it and what it has spawned"] = False,
+    ) -> str:
+        """Show how sub-agents get on and what one reports, or cancel one."""
+        if cancel:
+            return self._cancel(number, caller)
         if number:
             task = self._find_task(number, caller)
             rows = [workflow.describe_task(one, self._clock()) for one in (task, *self._tasks().children(number))]
@@ -109,9 +119,7 @@ class SubagentTools:
         listed = (one for one in both.values() if not caller.task or self._is_below(one, caller.task))
         return "\n".join(workflow.describe_task(task, self._clock()) for task in listed) or "no sub-agents"
 
-    @tool(effect="write")
-    def spawn_cancel(self, number: Annotated[int, Span(1, _MAX_NUMBER)], caller: Caller) -> str:
-        """End a sub-agent's task, and what it has given to others."""
+    def _cancel(self, number: int, caller: Caller) -> str:
         task = self._find_task(number, caller)
         knows = caller.task or caller.session == task.session  # what a job or a heartbeat ends, the chat is told
         ended = self._tasks().cancel(number, task.session if knows else "", self._clock())

@@ -413,7 +413,7 @@ PRIVATE = [
     ("memory_get", {"path": "MEMOR.md"}),
     ("memory_update", {"old": "under the pot", "new": "under the mat"}),
     ("memory_forget", {"text": "pot"}),
-    ("memory_reinforce", {"id": "1"}),
+    ("memory_rank", {"id": "1", "useful": True}),
     ("pulse", {"action": "list"}),
     ("pulse", {"action": "complete", "task": "kept"}),
     ("exec", {"argv": ["cat", "MEMORY.md"]}),

@@ -246,12 +246,12 @@ def on_the_page(house, text):
 
 def subagent(house, text):
     """A sub-agent reads it, and its report says it."""
-    return call("subagent", task=f"Look at {call('read_file', path=letter(house, text))}")
+    return call("spawn", wait=True, task=f"Look at {call('read_file', path=letter(house, text))}")
 
 
 def subagent_that_is_led(house, text):
     """A turn that has read something gives the work to a sub-agent."""
-    name = letter(house, call("subagent", task=text))
+    name = letter(house, call("spawn", wait=True, task=text))
     return call("read_file", path=name)
 
 
