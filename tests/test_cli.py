@@ -145,8 +145,8 @@ def test_prompt_is_small_with_every_bus_and_an_output(tmp_path):
     (tmp_path / "picoclaw/outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nlongest_on_s = 60\n')
     shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
     names = {tool["function"]["name"] for tool in shown["body"]["tools"]}
-    assert names >= {"sensor_read", "gpio", "output"}
-    assert not names & {"i2c", "spi", "serial", "skill_create"}
+    assert names >= {"sensor_read", "output"}
+    assert not names & {"gpio", "i2c", "spi", "serial", "skill_create"}
     assert shown["system_bytes"] < 2048
     assert shown["tools_bytes"] < 8192
     (tmp_path / "picoclaw/config.toml").write_text('[tools]\noffer = ["i2c", "spi", "serial"]\n')

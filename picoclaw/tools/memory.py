@@ -38,8 +38,14 @@ class MemoryTools:
         return orders.is_stated_fact(arguments["text"], caller)
 
     @tool(effect="remember", is_requested=_is_requested)
-    def memory_store(self, text: str, caller: Caller, *, lasting: Annotated[bool, "for good"] = False) -> str:
-        """Note a fact that the user tells you."""
+    def memory_store(
+        self,
+        text: str,
+        caller: Caller,
+        *,
+        lasting: Annotated[bool, "true: a lasting fact; false: a note of today"] = False,
+    ) -> str:
+        """Note a fact that the user has told you, in one sentence."""
         whose = replace(caller, taints=set()) if orders.is_stated_fact(text, caller) else caller
         noted = notes.add_note(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
@@ -52,10 +58,10 @@ class MemoryTools:
         self,
         query: str,
         caller: Caller,
-        also: Annotated[list[str] | None, "other words for it"] = None,
+        also: Annotated[list[str] | None, "synonyms, up to 3"] = None,
         min_score: Annotated[float | None, Span(0.0, 1.0)] = None,
     ) -> str:
-        """Find what was noted, by words and meaning."""
+        """Find notes. Search by key words, not by whole questions; rank what you used with memory_rank."""
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
         try:

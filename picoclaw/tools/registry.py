@@ -34,6 +34,7 @@ Method = TypeVar("Method", bound=Callable[..., str])
 
 ON_REQUEST = frozenset(
     {
+        "gpio",
         "i2c",
         "spi",
         "serial",

@@ -76,7 +76,7 @@ class RuleTool:
         output: str = "",
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
-        """Have something done without a model."""
+        """Keep rules that tell you something or switch an output when a condition holds, without a model."""
         if action == "list":
             found, rows, number = self._load(caller.now), [], 0
             for known, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):

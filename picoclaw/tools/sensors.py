@@ -29,7 +29,7 @@ class SensorTools:
 
     @tool(effect="read")
     def sensor_list(self) -> str:
-        """List sensors, what they measure; opens history, rules."""
+        """List the sensors by name, with what each measures."""
         found = sensors.list_sensors(self._board, self._wired)
         rows = [f"{s.name}: {s.source if s.part else f'{s.kernel[0].quantity} ({s.source})'}" for s in found]
         return "\n".join(rows) or _NO_SENSOR
