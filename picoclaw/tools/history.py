@@ -32,7 +32,7 @@ class SensorHistory:
         when: Annotated[str, "today, since monday"] = "last 24 hours",
         compare: Annotated[str, "with another time"] = "",
     ) -> str:
-        """Show what a sensor measured in the past: minimum, maximum, mean, trend."""
+        """Show minimum, maximum, mean and trend of past measurements."""
         try:
             wanted = times.parse_range(when, caller.now)
             other = times.parse_range(compare, caller.now) if compare.strip() else None
