@@ -5,17 +5,21 @@ from memory. The daemon heeds what arrives while a turn runs: the
 order to stop the outputs and `/stop` at once, other texts of the same chat between two steps. A channel only posts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from picoclaw.messages import Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.records import NamedTuple
-from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import OutboxMessage
 from picoclaw.window import remove_hints
 
-PostMessage = Callable[[InboxMessage], None]
+if TYPE_CHECKING:
+    from picoclaw.store.approvals import Approval
+    from picoclaw.store.inbox import InboxMessage
+    from picoclaw.store.outbox import OutboxMessage
+
+PostMessage = Callable[["InboxMessage"], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""
 
 
@@ -31,7 +35,7 @@ class ChannelStatus(NamedTuple):
     last_contact: float = 0.0
 
 
-FindApproval = Callable[[int], Approval | None]
+FindApproval = Callable[[int], "Approval | None"]
 """Looks up the question of a call that needs a yes, by the call's number. Raises StoreError."""
 
 ApprovalAnswer = Literal["yes", "no", "always"]

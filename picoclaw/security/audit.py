@@ -18,7 +18,6 @@ from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Caller
 from picoclaw.records import NamedTuple
-from picoclaw.security import hash_chain
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
 from picoclaw.security.redaction import Redactor
 
@@ -85,6 +84,8 @@ class AuditLog:
         return found[0] if found else None
 
     def _write(self, act: str, more: Mapping[str, Any]) -> None:
+        from picoclaw.security import hash_chain
+
         with hash_chain.open_chain_end(self._home / LOG_NAME) as end:
             marked, rules = _read_mark(self._home), _hash_policy(self._home)
             number = (hash_chain.parse_record(end.last) or {}).get("n")
@@ -134,6 +135,8 @@ def _describe_lost(last: AuditHead, marked: AuditHead) -> str:
 
 
 def _hash_policy(home: Path) -> str:
+    from picoclaw.security import hash_chain
+
     try:
         return hash_chain.hash_line(hash_chain.read_regular_file(home / POLICY_NAME))
     except OSError:
@@ -142,6 +145,8 @@ def _hash_policy(home: Path) -> str:
 
 def _read_mark(home: Path) -> tuple[AuditHead, str] | None:
     """Read the last record and the hash of the policy from audit.head; None if it cannot be read."""
+    from picoclaw.security import hash_chain
+
     try:
         number, newest, rules = hash_chain.read_regular_file(home / HEAD_NAME).decode("ascii").split()
         return AuditHead(int(number), newest), rules
@@ -168,6 +173,8 @@ class AuditCheck(NamedTuple):
 
 def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
     """Check the hashes, the numbers, audit.head, and heads `noted` elsewhere. Raises OSError."""
+    from picoclaw.security import hash_chain
+
     marked = _read_mark(home)
     wanted = [*noted, *([marked[0]] if marked else [])]
     newest, first = AuditHead(0, ""), 0
