@@ -59,6 +59,7 @@ MAY = {
     "picoclaw/maintenance/update.py": "versions on trial; what is cut off is tidied up by the next update",
     "picoclaw/cli/service.py": "systemd's unit, written when it is asked for and told so",
     "picoclaw/cli/update.py": "takes all of it away",
+    "picoclaw/cli/model.py": "homes of a test, thrown away after each request",
     # what is appended to, or marked, by rules of its own that tests/test_audit.py and others hold
     "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
     "picoclaw/security/hash_chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",
