@@ -341,7 +341,7 @@ class CronTool:
         job: Annotated[int, Span(0, 1_000_000_000)] = 0,
         rights: str = "",
     ) -> str:
-        """Keep reminders. add: message, time; kind turn: a task to do then."""
+        """Keep reminders. add: message, time; kind turn: a task then."""
         jobs, now = self._jobs(), caller.now
         if action in {"list", "get"} and ":-" in caller.session:  # a group's number is negative
             caller.taints.add("cron list")  # may hold other people's words
