@@ -1,5 +1,7 @@
 """Control tokens of chat templates lose their force, and nothing else changes."""
 
+from itertools import product
+
 import pytest
 from timing import least_seconds
 
@@ -39,24 +41,24 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("token", TOKENS)
-def test_a_control_token_is_broken_wherever_it_stands_and_stays_readable(token: str) -> None:
-    for text in (token, f"x{token}y", f"<{token}>", f"[{token}]", f"{token}{token}", f"<|{token}", f"{token}system\n"):
+def test_a_control_token_is_broken_wherever_it_stands_and_stays_readable() -> None:
+    around = ("{}", "x{}y", "<{}>", "[{}]", "{0}{0}", "<|{}", "{}system\n")
+    for token, form in product(TOKENS, around):
+        text = form.format(token)
         broken = escape_control_tokens(text)
         assert token not in broken
         assert escape_control_tokens(broken) == broken
         assert broken.replace(" ", "") == text.replace(" ", "")
 
 
-@pytest.mark.parametrize("token", [t for t in TOKENS if t not in {"<s>", "</s>"}])
-def test_a_token_in_another_case_is_broken_too(token: str) -> None:
-    for variant in (token.upper(), token.lower(), token.title()):
-        assert variant not in escape_control_tokens(variant)
+def test_a_token_in_another_case_is_broken_too() -> None:
+    for token in TOKENS:
+        for variant in (token.upper(), token.lower(), token.title()):
+            assert token in {"<s>", "</s>"} or variant not in escape_control_tokens(variant)
 
 
-@pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert escape_control_tokens(text) == text
+def test_ordinary_text_stays_as_it_is() -> None:
+    assert [escape_control_tokens(text) for text in ORDINARY] == ORDINARY
 
 
 def test_what_is_left_can_be_read() -> None:

@@ -101,11 +101,11 @@ def test_every_command_is_listed_answers_and_asks_no_model(chat, word):
 
 
 @pytest.mark.parametrize("word", commands.COMMANDS)
-@pytest.mark.parametrize("more", ["zzz", "\ud800", "9" * 5000, "-1", "cancel -3", "cancel " + "9" * 50, "²", "yes no"])
-def test_no_command_is_thrown_by_what_follows_it(chat, word, more):
+def test_no_command_is_thrown_by_what_follows_it(chat, word):
     chat.turn("hello")
-    chat.turn(f"/{word} {more}")
-    assert chat.shown() == ["hello", "one"]
+    for more in ("zzz", "\ud800", "9" * 5000, "-1", "cancel -3", "cancel " + "9" * 50, "²", "yes no"):
+        chat.turn(f"/{word} {more}")
+        assert chat.shown() == ["hello", "one"], more
 
 
 WRONG = [

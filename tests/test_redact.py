@@ -92,9 +92,8 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("secret", MARKED)
-@pytest.mark.parametrize("around", AROUND)
-def test_what_has_a_vendors_mark_goes(secret: str, around: str) -> None:
-    assert redact(around.format(secret)) == around.format(MASK)
+def test_what_has_a_vendors_mark_goes(secret: str) -> None:
+    assert [redact(around.format(secret)) for around in AROUND] == [around.format(MASK) for around in AROUND]
 
 
 @pytest.mark.parametrize(("text", "secret"), NAMED)
