@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from picoclaw.errors import BusFault
-from picoclaw.hw import bus_lock, drivers
+from picoclaw.hw import drivers, handles
 from picoclaw.hw.board import I2CRead
-from picoclaw.hw.bus_lock import BusLock
 from picoclaw.hw.drivers import Drivers
+from picoclaw.hw.handles import BusLock
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.script import Script
+from picoclaw.hw.sim.scene import Script
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.supervisor.lines import make_safe
 from picoclaw.resources import find_shipped
@@ -137,7 +137,7 @@ def test_waiting_is_bounded_and_says_for_what(state):
         (reading,) = drivers_of(board_of(state)).measure("climate", CLIMATE)[:1]
         assert (reading.value, reading.problem) == (
             None,
-            f"i2c-1 has been in use by another program or task for {bus_lock.BUS_TIMEOUT_S:g} s: try again",
+            f"i2c-1 has been in use by another program or task for {handles.BUS_TIMEOUT_S:g} s: try again",
         )
     finally:
         killed(pid)

@@ -27,8 +27,7 @@ from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import Nack, SimI2C
-from picoclaw.hw.sim.scene import SimFault
-from picoclaw.hw.sim.script import Script
+from picoclaw.hw.sim.scene import Script, SimFault
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.outputs import config
 

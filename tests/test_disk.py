@@ -41,7 +41,7 @@ MAY = {
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what the kernel's files are told, which are no disk
-    "picoclaw/hw/bus_lock.py": "opens a bus's device file for its locks, and writes nothing",
+    "picoclaw/hw/handles.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",
     "picoclaw/hw/linux/gpio.py": "a GPIO chip",
     "picoclaw/hw/linux/i2c.py": "an I2C bus",

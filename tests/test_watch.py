@@ -22,8 +22,7 @@ from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import SimFault
-from picoclaw.hw.sim.script import DEFAULT_SCRIPT
+from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, SimFault
 from picoclaw.outputs import config
 from picoclaw.store import history_migrations
 from picoclaw.store.database import Database

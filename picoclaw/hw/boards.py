@@ -12,7 +12,11 @@ def choose_board(kind: str, config: Config) -> Board:
     if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.list_kernel_sensors(board)):
         return board
     from picoclaw.hw.sim import board as sim
-    from picoclaw.hw.sim import script
+    from picoclaw.hw.sim import scene
 
-    rehearsed = script.load_script(config.home / script.SIM_FILE, drivers.list_driver_folders(config.home))
-    return sim.SimBoard(script=rehearsed, state=config.home / "sim")
+    script = scene.DEFAULT_SCRIPT
+    if (path := config.home / scene.SIM_FILE).exists():
+        from picoclaw.hw.sim.script import load_script
+
+        script = load_script(path, drivers.list_driver_folders(config.home))
+    return sim.SimBoard(script=script, state=config.home / "sim")

@@ -22,8 +22,7 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import write_atomic
 from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSettings, SpiSettings
-from picoclaw.hw.bus_lock import BusLock
-from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
+from picoclaw.hw.handles import BusLock, I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, reject_implausible
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern

@@ -1,14 +1,17 @@
 """The simulated board: parts behind simulated buses, a processor with a temperature, and the files of a small Pi."""
 
+from __future__ import annotations
+
 import errno
 import fnmatch
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import (
@@ -27,11 +30,11 @@ from picoclaw.hw.board import (
 )
 from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim import parts
-from picoclaw.hw.sim.buses import SerialPeer, SimI2C, SimSerial, SimSpi
-from picoclaw.hw.sim.lines import SimLines
-from picoclaw.hw.sim.scene import Scene, SimFaults
-from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
+from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, Scene, Script, SimFaults
+
+if TYPE_CHECKING:
+    from picoclaw.hw.sim.buses import SerialPeer, SimI2C, SimSpi
+    from picoclaw.hw.sim.lines import SimLines
 
 _BOOTED_BEFORE_S = 90_061
 
@@ -60,11 +63,7 @@ class SimBoard:
         self.wiring = SimFaults(clock)
         self.wiring.faults += script.faults
         self.scenes = {name: Scene(clock, script.values.get(name)) for name in script.wired}
-        self._buses: dict[int, SimI2C] = {1: SimI2C(1, {}, self.wiring)}
-        self._chip_selects: dict[tuple[int, int], SimSpi] = {}
-        self._peers: dict[str, SerialPeer | None] = dict.fromkeys(script.empty)
         self._open_ports: set[str] = set()
-        self._lines = SimLines(script.lines, state)
         self._state = state
         self._files: dict[str, Callable[[], str]] = {
             "/proc/device-tree/model": lambda: "Simulated board (no hardware is attached)",
@@ -75,21 +74,46 @@ class SimBoard:
             "/sys/class/thermal/thermal_zone0/temp": lambda: str(round(46_000 + 3000 * math.sin(clock() / 300))),
             "/sys/devices/platform/soc/soc:firmware/get_throttled": lambda: "0",
         }
-        for name, wired in script.wired.items():
-            self._wire(wired, self.scenes[name])
-
-    def _wire(self, wired: WiredPart, scene: Scene) -> None:
-        part = parts.make_part(wired.part, scene)
-        if wired.route == "i2c":
-            self._buses.setdefault(wired.bus, SimI2C(wired.bus, {}, self.wiring)).parts[wired.address] = part
-        elif wired.route == "spi":
-            node = SpiNode(wired.bus, wired.chip, f"/dev/spidev{wired.bus}.{wired.chip}")
-            self._chip_selects[wired.bus, wired.chip] = SimSpi(node, part, self.wiring)
-        elif wired.route == "serial":
-            self._peers[wired.port] = part
-        else:
+        for wired, part in self._make_parts("onewire"):
             for file, content in part.files().items():
-                self._files[f"/sys/bus/w1/devices/{wired.port}/{file}"] = partial(self._onewire, wired.port, content)
+                path = f"/sys/bus/w1/devices/{wired.port}/{file}"
+                self._files[path] = partial(self._onewire, wired.port, content)
+
+    def _make_parts(self, route: str) -> Iterator[tuple[WiredPart, Any]]:
+        """Make the parts on one kind of bus, whose modules a board that nobody asks for them need not load."""
+        for name, wired in self._script.wired.items():
+            if wired.route == route:
+                from picoclaw.hw.sim.parts import make_part
+
+                yield wired, make_part(wired.part, self.scenes[name])
+
+    @cached_property
+    def _buses(self) -> dict[int, SimI2C]:
+        from picoclaw.hw.sim.buses import SimI2C
+
+        buses = {1: SimI2C(1, {}, self.wiring)}
+        for wired, part in self._make_parts("i2c"):
+            buses.setdefault(wired.bus, SimI2C(wired.bus, {}, self.wiring)).parts[wired.address] = part
+        return buses
+
+    @cached_property
+    def _chip_selects(self) -> dict[tuple[int, int], SimSpi]:
+        from picoclaw.hw.sim.buses import SimSpi
+
+        nodes = {(node.bus, node.chip): node for node in self.spi_nodes()}
+        parts = self._make_parts("spi")
+        return {(w.bus, w.chip): SimSpi(nodes[w.bus, w.chip], part, self.wiring) for w, part in parts}
+
+    @cached_property
+    def _peers(self) -> dict[str, SerialPeer | None]:
+        wired = {wired.port: part for wired, part in self._make_parts("serial")}
+        return dict.fromkeys(self._script.empty) | wired
+
+    @cached_property
+    def _lines(self) -> SimLines:
+        from picoclaw.hw.sim.lines import SimLines
+
+        return SimLines(self._script.lines, self._state)
 
     def _onewire(self, name: str, content: Callable[[], str]) -> str:
         """What the kernel says of a 1-Wire device whose plug may be loose."""
@@ -133,7 +157,8 @@ class SimBoard:
         return self._buses[number]
 
     def spi_nodes(self) -> list[SpiNode]:
-        return sorted(device.node for device in self._chip_selects.values())
+        places = {(part.bus, part.chip) for part in self._script.wired.values() if part.route == "spi"}
+        return [SpiNode(bus, chip, f"/dev/spidev{bus}.{chip}") for bus, chip in sorted(places)]
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
         if (bus, chip) not in self._chip_selects:
@@ -141,9 +166,12 @@ class SimBoard:
         return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
-        return [SerialPortInfo(path, description="simulated port") for path in sorted(self._peers)]
+        wired = {part.port for part in self._script.wired.values() if part.route == "serial"}
+        return [SerialPortInfo(path, description="simulated port") for path in sorted({*wired, *self._script.empty})]
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:  # noqa: ARG002
+        from picoclaw.hw.sim.buses import SimSerial
+
         if name not in self._peers:
             _raise_missing(name)
         return SimSerial(name, self._peers[name], self._sleep, self.wiring, self._open_ports)

@@ -1,9 +1,10 @@
-"""What simulated parts measure: physical values over time, set by a script or a test, and the faults of the wiring."""
+"""What a simulated board consists of: parts, what they measure, GPIO lines, and the faults of the wiring."""
 
 import math
 import random
 from collections.abc import Callable, Mapping
 
+from picoclaw.hw.reading import WiredPart
 from picoclaw.records import NamedTuple
 
 Value = float | Callable[[float], float]
@@ -88,3 +89,33 @@ class SimFaults:
             bit = self._random.randrange(8 * len(data))
             return bytes(b ^ (1 << bit % 8 if i == bit // 8 else 0) for i, b in enumerate(data))
         return data
+
+
+class SimLine(NamedTuple):
+    """A GPIO line of the simulated controller: its number, its name, and the level that its wiring pulls it to."""
+
+    offset: int
+    name: str = ""
+    pull: int = 0
+    consumer: str = ""
+
+
+class Script(NamedTuple):
+    """A whole set-up: `wired` by sensor name, `values` by sensor name and quantity, `empty` ports without a part.
+
+    `unnamed` are those of the parts that nobody has told picoclaw about.
+    """
+
+    wired: Mapping[str, WiredPart]
+    values: Mapping[str, Mapping[str, Value]]
+    faults: tuple[SimFault, ...] = ()
+    lines: tuple[SimLine, ...] = ()
+    empty: tuple[str, ...] = ()
+    unnamed: frozenset[str] = frozenset()
+
+
+DEFAULT_LINES = tuple(SimLine(n, f"GPIO{n}", pull=int(n < 9)) for n in range(28))
+"""A Raspberry Pi's header: GPIO0-8 are pulled up at power-on, the others down (BCM2835 peripherals, table 6-31)."""
+DEFAULT_SCRIPT = Script({"greenhouse": WiredPart("bme280", 1, 0x76)}, {"greenhouse": GREENHOUSE}, lines=DEFAULT_LINES)
+
+SIM_FILE = "sim.toml"

@@ -1,7 +1,4 @@
-"""What a simulated board consists of: the parts, what they measure, the GPIO lines, and what goes wrong when.
-
-An owner rehearses a set-up with `sim.toml` in picoclaw's home; docs/hardware.md has an example.
-"""
+"""Reads `sim.toml` in picoclaw's home, with which an owner rehearses a set-up; docs/hardware.md has an example."""
 
 import math
 import re
@@ -17,41 +14,12 @@ from picoclaw.hw import drivers
 from picoclaw.hw.drivers import format_location, resolve_part
 from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.hw.sim.scene import GREENHOUSE, SimFault, Value
-from picoclaw.records import NamedTuple, dataclass, field
+from picoclaw.hw.sim.scene import DEFAULT_LINES, DEFAULT_SCRIPT, Script, SimFault, SimLine, Value
+from picoclaw.records import dataclass, field
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 
-SIM_FILE = "sim.toml"
 _MAX_VALUE = 1e9
-
-
-class SimLine(NamedTuple):
-    """A GPIO line of the simulated controller: its number, its name, and the level that its wiring pulls it to."""
-
-    offset: int
-    name: str = ""
-    pull: int = 0
-    consumer: str = ""
-
-
-class Script(NamedTuple):
-    """A whole set-up: `wired` by sensor name, `values` by sensor name and quantity, `empty` ports without a part.
-
-    `unnamed` are those of the parts that nobody has told picoclaw about.
-    """
-
-    wired: Mapping[str, WiredPart]
-    values: Mapping[str, Mapping[str, Value]]
-    faults: tuple[SimFault, ...] = ()
-    lines: tuple[SimLine, ...] = ()
-    empty: tuple[str, ...] = ()
-    unnamed: frozenset[str] = frozenset()
-
-
-DEFAULT_LINES = tuple(SimLine(n, f"GPIO{n}", pull=int(n < 9)) for n in range(28))
-"""A Raspberry Pi's header: GPIO0-8 are pulled up at power-on, the others down (BCM2835 peripherals, table 6-31)."""
-DEFAULT_SCRIPT = Script({"greenhouse": WiredPart("bme280", 1, 0x76)}, {"greenhouse": GREENHOUSE}, lines=DEFAULT_LINES)
 
 
 _PLACE_EXAMPLES = "i2c-1, i2c-1/0x76, spi0.0, /dev/ttyS0, 28-000000000001"

@@ -22,12 +22,12 @@ def open_board(kind: str, home: Path) -> Board:
         from picoclaw.hw.linux.board import LinuxBoard
 
         return LinuxBoard()
-    from picoclaw.hw.sim import board, script
+    from picoclaw.hw.sim import board, scene, script
 
     try:
-        rehearsed = script.load_script(home / script.SIM_FILE, drivers.list_driver_folders(home))
+        rehearsed = script.load_script(home / scene.SIM_FILE, drivers.list_driver_folders(home))
     except ConfigError:
-        rehearsed = script.DEFAULT_SCRIPT
+        rehearsed = scene.DEFAULT_SCRIPT
     return board.SimBoard(script=rehearsed, state=home / "sim")
 
 
