@@ -6,6 +6,8 @@ QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cl
 	heartbeat_checklist intents_blind intents_clock intents_outputs markdown memory_dates openai policy ranges ranking redact rules samples schema \
 	skills store wordpiece)
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+# homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
+MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
 .PHONY: chat test again quick hostile lint types package lab soak cuts bench clean
 
@@ -13,8 +15,8 @@ chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
 test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile` have the others
-	@$(VENV)/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
-	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
 
 again: $(VENV)/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
 	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
