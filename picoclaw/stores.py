@@ -19,11 +19,9 @@ from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
 from picoclaw.security.untrusted import sanitize_name as plain_name
-from picoclaw.store.conversations import History, Results, find_summary
-from picoclaw.store.database import Database
+from picoclaw.store.conversations import History, Results, TurnWriteBehind, find_summary
+from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.ledger import Ledger, TokenCalibration
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
-from picoclaw.store.write_behind import TurnWriteBehind
 from picoclaw.window import split_window
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from picoclaw.providers.ledger import UsageLedger
     from picoclaw.skills.skill import Skill
     from picoclaw.store.approvals import Approvals
-    from picoclaw.store.foreign import ForeignFiles
+    from picoclaw.store.inbox import ForeignFiles
     from picoclaw.store.jobs import Jobs
     from picoclaw.store.pulse import Pulse
     from picoclaw.store.samples import Samples
@@ -109,7 +107,7 @@ class Stores:
     @cached_property
     def foreign_files(self) -> ForeignFiles:
         """The files that were written after others' words were read."""
-        from picoclaw.store.foreign import ForeignFiles
+        from picoclaw.store.inbox import ForeignFiles
 
         return ForeignFiles(self.database)
 
@@ -131,9 +129,9 @@ class Stores:
 
     @cached_property
     def history_database(self) -> Database:
-        from picoclaw.store import history_migrations
+        from picoclaw.store import migrations
 
-        return Database(self.config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+        return Database(self.config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:

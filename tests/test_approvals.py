@@ -22,8 +22,7 @@ from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest, Decision, Policy
 from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
-from picoclaw.store.database import Database
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
+from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.registry import Toolset, tool
 
@@ -192,9 +191,9 @@ def test_both_the_one_who_asked_and_the_owner_hear_that_it_has_expired(kept):
 DIES = """
 import os, sys
 from picoclaw.store.approvals import Approvals
-from picoclaw.store.marks import LAST_CHAT_MARK
+from picoclaw.store.database import LAST_CHAT_MARK
 from picoclaw.store.database import Database
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Marks
 Approvals(Database(sys.argv[1])).answer(1, "telegram:1", yes=True)
 os.kill(os.getpid(), 9)
 """

@@ -18,13 +18,11 @@ from picoclaw import files
 from picoclaw.daemon.delivery import WriteBehindQueue
 from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
 from picoclaw.maintenance import check
-from picoclaw.store import history_migrations
-from picoclaw.store.conversations import History
+from picoclaw.store import migrations
+from picoclaw.store.conversations import History, TurnWriteBehind
+from picoclaw.store.conversations import UnsavedTurn as Turned
 from picoclaw.store.database import Database
-from picoclaw.store.rule_log import RuleLog
-from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
-from picoclaw.store.write_behind import TurnWriteBehind
-from picoclaw.store.write_behind import UnsavedTurn as Turned
+from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, Series
 
 
 def refuse(database, how):
@@ -115,7 +113,7 @@ def nearly_full(monkeypatch, *what):
         if wanted in what:
             raise files.DiskNearlyFull(wanted, folder)
 
-    for module in ("store.write_behind", "store.samples", "memory.index", "memory.versions"):
+    for module in ("store.conversations", "store.samples", "memory.index", "memory.versions"):
         monkeypatch.setattr(f"picoclaw.{module}.check_reserve", spare)
 
 
@@ -134,7 +132,7 @@ def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, mon
 
 
 def test_measurements_give_way_and_where_the_rules_stand_is_kept(tmp_path, monkeypatch):
-    database = Database(tmp_path / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+    database = Database(tmp_path / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
     kept, series = Samples(database), Series("porch", "temperature")
     moment = ClockReading("boot", 100.0, NOON, True)
     nearly_full(monkeypatch, "measurements")

@@ -37,7 +37,7 @@ MAY = {
     "picoclaw/outputs/supervisor/worker.py": "a pipe between the supervisor's processes",
     "picoclaw/outputs/supervisor/leases.py": "takes its mark away again; one that comes back switches off what is off",
     "picoclaw/outputs/supervisor/endpoint.py": "the supervisor's lock and socket",
-    "picoclaw/outputs/supervisor/rescue.py": "the supervisor's emergency: outputs go off before anything waits for a card",
+    "picoclaw/outputs/supervisor/plan.py": "the supervisor's emergency: outputs go off before anything waits for a card",
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what the kernel's files are told, which are no disk

@@ -12,7 +12,7 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.daemon.background import IdleThread
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Marks
 
 
 @contextmanager

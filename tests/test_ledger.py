@@ -37,7 +37,7 @@ from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.ledger import DailyUse, UsageLedger
 from picoclaw.records import replace
-from picoclaw.store.database import Database
+from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.jobs import Job
 from picoclaw.store.ledger import (
     CAP_LEVEL_MARK,
@@ -48,7 +48,6 @@ from picoclaw.store.ledger import (
     add_usage,
     get_day_spending,
 )
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage

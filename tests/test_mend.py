@@ -20,12 +20,11 @@ from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.occurrences import Plan
 from picoclaw.security.redaction import Redactor
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.conversations import History
-from picoclaw.store.database import COPIES_FOLDER, SUSPECT_SUFFIX, Database
+from picoclaw.store.database import COPIES_FOLDER, LAST_CHAT_MARK, SUSPECT_SUFFIX, Database, Marks
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 from picoclaw.store.outbox import Outbox
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -380,8 +379,8 @@ def test_a_suspicion_without_damage_is_forgotten(home):
 
 def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     filled(home)
-    path = home / history_migrations.HISTORY_FILE
-    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
+    path = home / migrations.HISTORY_FILE
+    database = Database(path, migrations.HISTORY_MIGRATIONS)
     with database.transaction() as connection:
         connection.execute("INSERT INTO series VALUES (1, 'porch', 'temperature')")
         rows = [(60, at * 60, 1, 1, 0, 20.0, 20.0, 20.0) for at in range(5000)]
@@ -393,7 +392,7 @@ def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     (line,) = repair.repair_home(home)
     assert line.startswith("history.db was damaged")
     assert [text for _, text, _ in letters(home)] == ["a letter", line]
-    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
+    database = Database(path, migrations.HISTORY_MIGRATIONS)
     with database.reading() as connection:
         assert 4500 < connection.execute("SELECT count(*) FROM spans").get < 5000
     database.close()

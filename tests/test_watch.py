@@ -24,11 +24,10 @@ from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, SimFault
 from picoclaw.outputs import config
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Jobs
-from picoclaw.store.rule_log import RuleLog
-from picoclaw.store.samples import ClockReading, Samples, Series
+from picoclaw.store.samples import ClockReading, RuleLog, Samples, Series
 from picoclaw.wiring import Wiring
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -100,7 +99,7 @@ class House:
         self.restart()  # lets go of the lock, and keeps nothing
 
     def store(self):
-        return Database(self.home / "history.db", history_migrations.HISTORY_MIGRATIONS)
+        return Database(self.home / "history.db", migrations.HISTORY_MIGRATIONS)
 
     def log(self):
         database = self.store()

@@ -30,7 +30,7 @@ from picoclaw.providers import Provider
 from picoclaw.providers.sanitize import LONG_RESULT
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Marks
 from picoclaw.store.sessions import strip_context_header
 from picoclaw.text import list_terms, pattern
 from picoclaw.window import count_request_bytes, get_summary_bytes

@@ -23,7 +23,7 @@ from picoclaw.messages import (
 from picoclaw.prompts import fill_template
 from picoclaw.records import dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
-from picoclaw.store.write_behind import UnsavedTurn
+from picoclaw.store.conversations import UnsavedTurn
 
 if TYPE_CHECKING:
     from picoclaw.agent.context import AgentApp

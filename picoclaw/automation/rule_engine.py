@@ -28,8 +28,7 @@ from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.occurrences import DoneSpans, add_done, find_due, find_next
 from picoclaw.records import NamedTuple, asdict, dataclass, replace
-from picoclaw.store.rule_log import RuleLog
-from picoclaw.store.samples import ClockReading, SampleSpan, Series
+from picoclaw.store.samples import ClockReading, RuleLog, SampleSpan, Series
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 

@@ -26,12 +26,11 @@ from picoclaw.cli.common import (
 from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
 from picoclaw.messages import HEARTBEAT_OK, Turn
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.heartbeats import HeartbeatRecord
 from picoclaw.store.jobs import Job
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.rule_log import MAX_FIRINGS, RuleLog
-from picoclaw.store.samples import ClockReading
+from picoclaw.store.samples import MAX_FIRINGS, ClockReading, RuleLog
 from picoclaw.text import format_json
 from picoclaw.times import format_duration
 from picoclaw.tools.cron import format_row, list_upcoming
@@ -167,7 +166,7 @@ def _list_rules(app: App, _: Options) -> int:
         return 0
     states, unknown = {}, []
     try:
-        if (app.config.home / history_migrations.HISTORY_FILE).exists():
+        if (app.config.home / migrations.HISTORY_FILE).exists():
             kept = RuleLog(app.stores.history_database).states()
             states = {name: rule_engine.load_state(text) for name, text in kept.items()}
     except StoreError as error:  # the rules themselves are in a file of their own
@@ -232,7 +231,7 @@ def _remove_rule(app: App, given: Options) -> int:
 
 def _show_rule_log(app: App, given: Options) -> int:
     home, name = app.config.home, given.name
-    kept = (home / history_migrations.HISTORY_FILE).exists()
+    kept = (home / migrations.HISTORY_FILE).exists()
     records = RuleLog(app.stores.history_database).log(given.n, name) if kept else []
     if not records:
         found = _load_rules(app)

@@ -15,7 +15,7 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, open_app, print_safe
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
-from picoclaw.store.history_migrations import HISTORY_FILE
+from picoclaw.store.migrations import HISTORY_FILE
 from picoclaw.text import format_json
 from picoclaw.tools import history
 from picoclaw.tools.history import SeriesSummary

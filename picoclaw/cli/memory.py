@@ -25,7 +25,7 @@ from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, MemoryFiles
 from picoclaw.messages import Purpose
 from picoclaw.schema import find_nearest
 from picoclaw.skills.skill import Skill, describe_unmet_needs
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json, pattern
 from picoclaw.workspace.pages import get_owner_time

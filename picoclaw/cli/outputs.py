@@ -19,7 +19,7 @@ from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import plan
-from picoclaw.outputs.supervisor.rescue import open_board
+from picoclaw.outputs.supervisor.plan import open_board
 from picoclaw.records import asdict
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain

@@ -30,7 +30,7 @@ from picoclaw.hw.reading import Reading, format_reading
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
@@ -210,7 +210,7 @@ class DaemonBackend:
 
     @cached_property
     def _history_database(self) -> Database:
-        return Database(self._config.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+        return Database(self._config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
 
     @property
     def _samples(self) -> Samples:

@@ -17,9 +17,8 @@ from picoclaw.hw.reading import Reading
 from picoclaw.hw.sensors import list_sensors, read_sensor
 from picoclaw.records import dataclass, field
 from picoclaw.store.database import Database
-from picoclaw.store.history_migrations import HISTORY_FILE, HISTORY_MIGRATIONS
-from picoclaw.store.rule_log import RuleLog
-from picoclaw.store.samples import ClockReading, Samples, SampleSpan, Series, make_span, merge_spans
+from picoclaw.store.migrations import HISTORY_FILE, HISTORY_MIGRATIONS
+from picoclaw.store.samples import ClockReading, RuleLog, Samples, SampleSpan, Series, make_span, merge_spans
 from picoclaw.times import TimeRange
 from picoclaw.wiring import Wiring
 

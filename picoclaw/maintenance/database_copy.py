@@ -14,13 +14,13 @@ import apsw
 
 from picoclaw.files import sync_folder
 from picoclaw.maintenance.install import MaintenanceError, translate_os_errors
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.database import SQLITE_ERROR_TEXTS, Migration, mark_suspect
 from picoclaw.store.migrations import MIGRATIONS
 
 DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
     "state.db": MIGRATIONS,
-    history_migrations.HISTORY_FILE: history_migrations.HISTORY_MIGRATIONS,
+    migrations.HISTORY_FILE: migrations.HISTORY_MIGRATIONS,
 }
 """The databases of a home that are copied and repaired, and what has been done to their shape."""
 

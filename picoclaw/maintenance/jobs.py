@@ -23,8 +23,7 @@ from picoclaw.records import dataclass, field
 from picoclaw.security.redaction import Redactor
 from picoclaw.skills.skill import Skill
 from picoclaw.store import retention
-from picoclaw.store.database import Database
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse
 
 if TYPE_CHECKING:

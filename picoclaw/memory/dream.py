@@ -25,7 +25,7 @@ from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
 from picoclaw.skills.library import BUILT_IN, SKILL_FILE
 from picoclaw.skills.skill import Skill
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold_case, list_terms, pattern
 from picoclaw.workspace import reading

@@ -15,10 +15,9 @@ from picoclaw.messages import End, Event, Purpose, Request, Text, ToolCall, Usag
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
-from picoclaw.store.database import StoreConnection
+from picoclaw.store.database import StoreConnection, get_mark, set_mark
 from picoclaw.store.heartbeats import get_last_chat
 from picoclaw.store.ledger import CAP_LEVEL_MARK, Ledger, LedgerKey, LedgerRows, LedgerTotals
-from picoclaw.store.marks import get_mark, set_mark
 from picoclaw.store.outbox import put_message
 from picoclaw.window import count_request_bytes
 

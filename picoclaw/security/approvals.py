@@ -17,7 +17,7 @@ from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
+from picoclaw.store.database import LAST_CHAT_MARK, Marks
 from picoclaw.tools.registry import Toolset
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Literal
 
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import StoreConnection, Table
-from picoclaw.store.marks import LAST_CHAT_MARK, get_mark
+from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark
 from picoclaw.store.outbox import put_message
 
 HeartbeatOutcome = Literal["running", "silent", "said", "failed", "put off"]

@@ -6,13 +6,13 @@ answered again only where that repeats nothing; the person is told of the rest.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from picoclaw.messages import Origin
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import Table, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table, replace_surrogates
 from picoclaw.store.outbox import put_message
 
 RETRIED = -1
@@ -70,8 +70,6 @@ class Inbox(Table):
 
     def put(self, arrived: InboxMessage) -> InboxMessage | None:
         """Keep it durably; returns it with its number, None when it is known already."""
-        from picoclaw.store.foreign import add_foreign_file
-
         arrived = arrived._replace(key=replace_surrogates(arrived.key), text=replace_surrogates(arrived.text))
         with self._database.transaction() as connection:
             connection.execute(
@@ -147,3 +145,45 @@ class Inbox(Table):
             paths, parts = tuple(json.loads(attachments)), tuple(json.loads(foreign))
             found.append((InboxMessage(key, text, who, known, external, paths, number, parts), process, within))
         return found
+
+
+# Files that others' words have led to, or that others have sent, until the owner has accepted them. What such a turn
+# writes may be what a page wants to have run: `json.py` beside a script that is planned, a Makefile.
+
+
+class ForeignFile(NamedTuple):
+    """A file by its whole path, and what the turn that wrote it had read; every write gives it a new number."""
+
+    number: int
+    path: str
+    heard: tuple[str, ...]
+
+
+def add_foreign_file(connection: StoreConnection, path: str, heard: Iterable[str]) -> None:
+    """Remember a file, within the caller's transaction."""
+    sql = "INSERT OR REPLACE INTO foreign_files (path, heard, at) VALUES (?, ?, ?)"
+    connection.execute(sql, (path, json.dumps(sorted(heard), ensure_ascii=False), time.time()))
+
+
+class ForeignFiles(Table):
+    """What is remembered of such files."""
+
+    def add(self, path: str, heard: Iterable[str]) -> None:
+        """Remember a file durably, before it is written."""
+        with self._database.transaction() as connection:
+            add_foreign_file(connection, path, heard)
+
+    def replaced(self, path: str) -> None:
+        """Forget a file that was replaced as a whole by somebody's own words."""
+        if self._database.select("SELECT 1 FROM foreign_files WHERE path = ?", path):
+            self._database.write("DELETE FROM foreign_files WHERE path = ?", path)
+
+    def accept(self, numbers: Iterable[int]) -> None:
+        """Take files for the owner's, who was shown them; one that was written again meanwhile has another number."""
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM foreign_files WHERE number = ?", [(number,) for number in numbers])
+
+    def all(self) -> list[ForeignFile]:
+        """List them, the oldest first; also those that are not there any more."""
+        rows = self._database.select("SELECT number, path, heard FROM foreign_files ORDER BY number")
+        return [ForeignFile(number, path, tuple(json.loads(heard))) for number, path, heard in rows]

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from picoclaw.prompts import BYTES_A_TOKEN, estimate_tokens
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import Database, StoreConnection, Table
-from picoclaw.store.marks import get_mark
+from picoclaw.store.database import Database, StoreConnection, Table, get_mark
 
 RETENTION_DAYS = 800
 """Days on which something was asked."""

@@ -8,8 +8,7 @@ A chat that is open somewhere is named in a mark with the process that has it, w
 
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import StoreConnection, Table
-from picoclaw.store.marks import set_mark
+from picoclaw.store.database import StoreConnection, Table, set_mark
 
 _OPEN_CHAT_PREFIX = "chat.open "
 

@@ -7,8 +7,7 @@ from typing import Literal
 from picoclaw.errors import StoreError
 from picoclaw.markdown import remove_invisible
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import StoreConnection, Table, replace_surrogates
-from picoclaw.store.marks import get_mark, set_mark
+from picoclaw.store.database import StoreConnection, Table, get_mark, replace_surrogates, set_mark
 from picoclaw.text import fold_case
 
 COMPLETED_RETENTION = timedelta(days=30)

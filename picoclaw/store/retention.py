@@ -11,9 +11,8 @@ from datetime import datetime
 from itertools import accumulate
 
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import Database, StoreConnection
+from picoclaw.store.database import Database, Marks, StoreConnection
 from picoclaw.store.ledger import Ledger
-from picoclaw.store.marks import Marks
 
 REFERENCE_TURNS = 20
 """Newest turns of the chats by whose date age is counted: a board that was in a drawer, or whose date is wrong for an

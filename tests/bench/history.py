@@ -20,7 +20,7 @@ import apsw
 
 from picoclaw.automation.sampler import Sampler
 from picoclaw.hw.reading import Reading
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.database import Database
 from picoclaw.store.samples import ClockReading, Samples, Series
 from picoclaw.times import parse_range
@@ -74,7 +74,7 @@ def main(every, days):
     _kept = Vfs()
     home = Path(tempfile.mkdtemp(prefix="history-", dir="."))
     path = home / "history.db"
-    database = Database(path, history_migrations.HISTORY_MIGRATIONS)
+    database = Database(path, migrations.HISTORY_MIGRATIONS)
     samples = Samples(database)
     now = ClockReading("bench", 0.0, BEGIN)
     sampler = Sampler(lambda: list(readings(now.mono)), lambda: samples, every)

@@ -38,8 +38,8 @@ from picoclaw.occurrences import Plan
 from picoclaw.security.approvals import ApprovalAnswer
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.skills.library import SkillLibrary
+from picoclaw.store.database import LAST_CHAT_MARK, Marks
 from picoclaw.store.jobs import Job
-from picoclaw.store.marks import LAST_CHAT_MARK, Marks
 
 ASKERS = [("owner", ()), ("owner", ("web_fetch x",)), ("web", ()), ("guest", ()), ("cron", ()), ("heartbeat", ())]
 ASKERS += [("rule", ()), ("subagent", ("read_file x",))]

@@ -38,11 +38,11 @@ from trouble import Trouble, small_disk
 from picoclaw.channels.dashboard.live import PageOutbox
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.store import history_migrations
+from picoclaw.store import migrations
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.rule_log import RuleLog
+from picoclaw.store.samples import RuleLog
 
 SHORT_S, SHORT_PACE, DAY_S, DAY_PACE = 100.0, 60, 870.0, 100
 REMIND_S, IDLE_S, SLOW_REMIND_S, SLOW_IDLE_S = 300, 300, 20, 5
@@ -166,9 +166,9 @@ class Soak:
         with contextlib.closing(Database(self.house.home / "state.db")) as kept:
             letters = [one.session for one in Outbox(kept).waiting() if one.session != DEFAULT_SESSION]
             yield judge.none("waiting at the end", [*letters, *(one.key for one in Inbox(kept).waiting())])
-        for name in ("state.db", history_migrations.HISTORY_FILE):
+        for name in ("state.db", migrations.HISTORY_FILE):
             with contextlib.closing(
-                Database(self.house.home / name, *([history_migrations.HISTORY_MIGRATIONS] if "h" in name else []))
+                Database(self.house.home / name, *([migrations.HISTORY_MIGRATIONS] if "h" in name else []))
             ) as kept:
                 yield judge.same(f"{name} is", kept.connection.execute("PRAGMA integrity_check").get, "ok")
 
@@ -201,7 +201,7 @@ class Soak:
         """What was due by the clock has come as often as it was."""
         told, apart = once(self.telegram.texts(OWNER)), 1.5 + self.trouble.kills + self.given.full + spent / 43_200
         with contextlib.closing(
-            Database(self.house.home / history_migrations.HISTORY_FILE, history_migrations.HISTORY_MIGRATIONS)
+            Database(self.house.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
         ) as kept:
             water, hot = (RuleLog(kept).log(5000, rule) for rule in ("water", "hot"))
         yield judge.about("the rule that waters", len(water), spent / 600, apart)

@@ -17,8 +17,7 @@ from typing import Any
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.errors import StoreError
 from picoclaw.security.audit import AuditLog
-from picoclaw.store.database import Database
-from picoclaw.store.marks import Marks
+from picoclaw.store.database import Database, Marks
 from picoclaw.text import pattern
 
 CODE_MINUTES = 10
