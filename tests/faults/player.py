@@ -27,8 +27,8 @@ from picoclaw.daemon.monitor import Watch, read_followed_sensors
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
 from picoclaw.files import make_folder, write_atomic
-from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim.parts import make_part
 from picoclaw.messages import NO_HOOKS, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
@@ -121,7 +121,7 @@ class House:
         workspace.prepare_home(self.home)
         config = load_config(given)
         board = SimBoard(clock=self.now, sleep=lambda _: None)
-        board._wire(WiredPart("lm75", 1, 0x48), board.scenes["greenhouse"])
+        board._buses[1].parts[0x48] = make_part("lm75", board.scenes["greenhouse"])
         board._buses[1].parts[0x20] = Valve(self.seen)
         self.app = App(config, board)
         watchdog.record_start(self.home, time.time())
