@@ -570,7 +570,7 @@ def test_it_is_an_error_when_all_have_failed(tree):
 def test_the_list_names_what_is_wired_and_what_the_kernel_reads(tree):
     answer = ask(sensors(tree(PI | OUTDOOR), {"porch": WiredPart("bme280", 1, 0x76)}), "sensor_list")
     assert answer.splitlines() == [
-        "porch: bme280 on i2c-1 at 0x76",
+        "porch: temperature, humidity, pressure (bme280 on i2c-1 at 0x76)",
         "cpu: temperature (/sys/class/thermal/thermal_zone0)",
         "sht3x: humidity (/sys/class/hwmon/hwmon5)",
         "sht3x: temperature (/sys/class/hwmon/hwmon5)",

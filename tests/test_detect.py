@@ -499,7 +499,7 @@ def test_a_part_is_read_at_once_and_after_a_restart(home, tmp_path):
     said = call(app, "sensor_add", name="porch", address="0x76")
     assert said.startswith("added porch: bme280 on i2c-1 at 0x76; it measures temperature 21.50 °C, humidity 55.")
     for running in (app, home(), home()):
-        assert "porch: bme280 on i2c-1 at 0x76" in call(running, "sensor_list")
+        assert "porch: temperature, humidity, pressure (bme280 on i2c-1 at 0x76)" in call(running, "sensor_list")
         assert call(running, "sensor_read", sensor="porch").startswith("porch: temperature 21.50 °C, humidity 55.")
     assert (tmp_path / "home/sensors.toml").stat().st_mode & 0o777 == 0o600
     assert "there is a sensor 'porch' already" in call(home(), "sensor_add", name="porch", address=0x76)
@@ -583,8 +583,8 @@ def test_a_named_part_is_read_by_the_kernel_and_listed_once(tree):
     wired = {"porch": WiredPart("bme280", 1, 0x76), "tank": WiredPart("ds18b20", port="28-0316a2794cff")}
     group = SensorTools(board, wired, Drivers(board, lambda name: hw_drivers.load_driver(name, SHIPPED)), "/")
     assert ask(group, "sensor_list").splitlines() == [
-        f"porch: bme280 on i2c-1 at 0x76, read by the kernel ({IIO}0)",
-        f"tank: ds18b20 on 28-0316a2794cff, read by the kernel ({W1})",
+        f"porch: humidity, temperature (bme280 on i2c-1 at 0x76, read by the kernel ({IIO}0))",
+        f"tank: temperature (ds18b20 on 28-0316a2794cff, read by the kernel ({W1}))",
         f"ina219: voltage ({HWMON}4)",
         f"bme280 #2: temperature ({IIO}1)",
     ]

@@ -30,8 +30,13 @@ class SensorTools:
     @tool(effect="read")
     def sensor_list(self) -> str:
         """List the sensors by name, with what each measures."""
-        found = sensors.list_sensors(self._board, self._wired)
-        rows = [f"{s.name}: {s.source if s.part else f'{s.kernel[0].quantity} ({s.source})'}" for s in found]
+        rows = []
+        for found in sensors.list_sensors(self._board, self._wired):
+            ours = self._drivers.channels(found.part) if found.part else []
+            measured = dict.fromkeys([known.quantity for known in found.kernel] or ours)
+            rows.append(
+                f"{found.name}: {', '.join(measured)} ({found.source})" if measured else f"{found.name}: {found.source}"
+            )
         return "\n".join(rows) or _NO_SENSOR
 
     def _check_reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
