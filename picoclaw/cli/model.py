@@ -200,7 +200,7 @@ def summarize(rows: Sequence[dict[str, Any]], config: Config, *, alone: bool) ->
     elif right >= _GOOD:
         yield "What to expect: it does what it is asked, about as well as these figures."
     else:
-        hint = "" if config.model.is_small else " Try: picoclaw model test --profile small"
+        hint = "" if alone or config.model.is_small else " Try: picoclaw model test --profile small"
         yield f"What to expect: often not what was asked; look at what it says it did.{hint}"
 
 
