@@ -77,7 +77,7 @@ def alone(folder, *, rule):
         person.sees("> ")
         person.types("remind me in 1 second to stir\r")
         person.sees("is kept")
-        person.sees("stir")
+        person.sees("Reminder: stir")
         if rule:
             person.sees("it is above the dew point")
     seen["stop"] = asked(folder, "stop")

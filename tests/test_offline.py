@@ -514,7 +514,8 @@ def test_a_board_without_a_network_goes_on_and_comes_back_by_itself():
     told = "\n".join(seen["texts"])
     assert all(told.count(f": reading {n}\n") + told.endswith(f": reading {n}") == 1 for n in range(71))
     assert told.count("Reminder: water the beans") == 1
-    assert len(seen["texts"]) <= 4
+    # what was said meanwhile, the answer and the rule may each come by themselves; the 144 of the days may not
+    assert sum("reading" in text for text in seen["texts"]) <= 3, seen["texts"]
     assert seen["modelled"]["said"].startswith("Goethe.")
     assert "telegram: up" in seen["status"]
     assert seen["code"] == 0
