@@ -164,7 +164,6 @@ def test_waking_is_in_the_morning():
         "remind me next Friday at 8 to feed the cat",
         "remind me every day to feed the cat",
         "remind me every month at 8 to feed the cat",
-        "remind me every day at 7:30 and 19:00 to feed the cat",
         "remind me at 8 to feed the cat on Friday",
         "remind me on May 3 at 8 to feed the cat",
         "remind me at 99 to feed the cat",

@@ -128,6 +128,28 @@ WISHES = [
         ("cron", {"action": "add", "at": "08:00", "message": "water"}),
         ("cron", {"action": "add", "at": "09:00", "message": "feed the cat"}),
     ]),
+    ("remind me at 7 am and 7 pm to take pills", [
+        ("cron", {"action": "add", "message": "take pills", "at": "07:00"}),
+        ("cron", {"action": "add", "message": "take pills", "at": "19:00"}),
+    ]),
+    ("remind me at 8, 12 and 18:30 to drink water", [
+        ("cron", {"action": "add", "message": "drink water", "at": "08:00"}),
+        ("cron", {"action": "add", "message": "drink water", "at": "12:00"}),
+        ("cron", {"action": "add", "message": "drink water", "at": "18:30"}),
+    ]),
+    ("remind me every day at 7:30 and 19:00 to feed the cat", [
+        ("cron", {"action": "add", "message": "feed the cat", "cron_expr": "30 7 * * *"}),
+        ("cron", {"action": "add", "message": "feed the cat", "cron_expr": "0 19 * * *"}),
+    ]),
+    ("remind me twice a day to check the traps", [
+        ("cron", {"action": "add", "message": "check the traps", "cron_expr": "0 8,20 * * *"}),
+    ]),
+    ("remind me twice a day at 9 and 18 to check the traps", [
+        ("cron", {"action": "add", "message": "check the traps", "cron_expr": "0 9,18 * * *"}),
+    ]),
+    ("remind me monday to friday at 7 to walk the dog", [
+        ("cron", {"action": "add", "message": "walk the dog", "cron_expr": "0 7 * * 1-5"}),
+    ]),
     ("remind me at 8:00 to water the plants and feed the cat", [
         ("cron", {"action": "add", "at": "08:00", "message": "water the plants and feed the cat"})
     ]),

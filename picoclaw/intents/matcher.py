@@ -194,6 +194,8 @@ class IntentMatcher:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
         if "_other" in match.said and not match.missing:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
+        if "_more" in match.said and not match.missing:
+            return [match, *(match._replace(arguments=match.arguments | more) for more in match.said["_more"])]
         return [
             make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
         ]

@@ -158,7 +158,10 @@ class IntentProvider:
             wanted = self._matcher.match(said, offered)
             for bind in ("", *self._matcher.words["binds"]):
                 match = self._matcher.match(f"{said} {bind} {text}", offered)
-                if match and wanted and match.intent == wanted.intent and match.arguments != wanted.arguments:
+                if not match or not wanted or match.intent != wanted.intent:
+                    continue
+                kept = failed or match.arguments.items() >= wanted.arguments.items()  # no other wish is swallowed
+                if kept and match.arguments != wanted.arguments:
                     return [(text, match)]
         return []
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from picoclaw.intents.classifier import HEX_ADDRESS, is_file_name, parse_amount
-from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length
+from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length, merge_jobs
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
@@ -33,6 +33,7 @@ _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_TIME_WORDS = 14  # words
 _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
+_SPAN_WORDS = frozenset({"to", "till", "until", "through", "or", *_DASHES})
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
 _AND_WORDS = frozenset({"and", "&", "plus"})
 _CLAUSE_MARKS = frozenset(",.;:!?")
@@ -251,19 +252,26 @@ class SlotReader:
     def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
-        if self._is_one_of_several(slot, s, i):
+        if end := self._is_one_of_several(slot, s, i):
+            times, count = self._times.several(s.words[i : i + _MAX_TIME_WORDS], "")
+            parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
+            listed = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
+            outside = (at for at in range(len(s.words)) if not i <= at < end)
+            alone = not any(self._times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
+            if listed and alone and i + count == end and parted == len(times) - 1 and not self._otherwise(s, i, end):
+                yield merge_jobs([{"at": time} for time in times]), end
             return
         for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
 
-    def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
-        """Whether more than one time of day is named in a row, this one among them: "at 8, 12 and 18"."""
+    def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
+        """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""
         for at in range(max(0, i - _MAX_TIME_WORDS), i + 1):
-            end = self._times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
-            if end and at + end > i:
-                return True
-        return False
+            _, count = self._times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
+            if count and at + count > i:
+                return at + count
+        return 0
 
     def _apart(self, s: Sentence, first: int, end: int) -> bool:
         """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""
@@ -284,7 +292,8 @@ class SlotReader:
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
         for repeat, count in self._times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             within = any(self._times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in range(len(s.words)))
-            if not within and not self._otherwise(s, i, i + count) and not s.holds(self._words["bounds"]):
+            bounds = (at for at in range(len(s.words)) if s.longest(self._words["bounds"], at))
+            if not within and not self._otherwise(s, i, i + count) and all(i <= at < i + count for at in bounds):
                 yield repeat, i + count
 
     def _otherwise(self, s: Sentence, first: int, end: int) -> bool:

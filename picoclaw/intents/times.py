@@ -16,7 +16,7 @@ _DAY_S = 86_400
 _FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
 _CLOCK = pattern(r"\d\d:\d\d")
 _PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
-_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago"}
+_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago", "splits"}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
@@ -35,8 +35,11 @@ class RepeatTime(NamedTuple):
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
         days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days)
-        hours = ",".join(str(int(time[:2])) for time in self.times)
-        return {"cron_expr": f"{int(self.times[0][3:])} {hours} * * {days}"}
+        jobs = []
+        for minute in dict.fromkeys(time[3:] for time in self.times):
+            hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
+            jobs.append({"cron_expr": f"{int(minute)} {hours} * * {days}"})
+        return merge_jobs(jobs)
 
     @property
     def text(self) -> str:
@@ -44,6 +47,11 @@ class RepeatTime(NamedTuple):
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
         return f"every {format_whole_length(self.seconds)}".replace("every 1 ", "every ")
+
+
+def merge_jobs(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The arguments of the first job, with those of the others, which differ in their time alone, as "_more"."""
+    return jobs[0] | ({"_more": [*jobs[1:]]} if len(jobs) > 1 else {})
 
 
 class TimeReader:
@@ -66,8 +74,10 @@ class TimeReader:
     def _first_past_words(self) -> frozenset[str]:
         return frozenset(phrase.split()[0] for table in _PAST_TABLES for phrase in self._words[table])
 
-    # what may stand between two times of day, besides a comma
-    _and = pattern(r"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–) )*")
+    @cached_property
+    def _and(self) -> re.Pattern[str]:
+        """What may stand between two times of day, besides a comma."""
+        return pattern(rf"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–|{self._any_of['splits']}) )*")
 
     @cached_property
     def _span(self) -> re.Pattern[str]:
@@ -138,13 +148,13 @@ class TimeReader:
             if value:
                 yield value, _parse_count(tail, end)
 
-    def several(self, near: Sequence[str], part: str) -> int:
-        """How many words name more than one time of day in a row, as in "at 7 and at 19"; 0 where they do not."""
+    def several(self, near: Sequence[str], part: str) -> tuple[tuple[str, ...], int]:
+        """More than one time of day in a row, as in "at 7 and at 19", and how many words name them; 0 where none do."""
         if not self._may_begin(near):
-            return 0
+            return (), 0
         tail = " ".join(near)
         times, end = self._clocks(tail, part)
-        return _parse_count(tail, end) if len(times) > 1 else 0
+        return (times, _parse_count(tail, end)) if len(times) > 1 else ((), 0)
 
     def range(self, near: Sequence[str]) -> bool:
         """Whether the words are "from" one time of day to another."""
@@ -209,17 +219,17 @@ class TimeReader:
         return (RepeatTime(times=times, seconds=seconds), end + more) if len(times) == 1 and not daily else (None, 0)
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
-        """Days and times of day, in either order; all of its times have the same minute."""
-        times, start = self._clocks(tail, part)
+        """Days and times of day, in either order."""
+        times, start = ((), 0) if self._repeats.match(tail) else self._clocks(tail, part)
         days, half, end = self._days(tail, start)
         if not days:
             return None, 0
         if not times:
-            times, more = self._clocks(tail[end:], half or part)
+            times, more = self._clocks(tail[end:], part if ":" in half else half or part)
             end += more
         if not times and half:
-            times = (self._resolve({"part": half}, ""),)
-        if not times or any(len(time) != 5 or time[3:] != times[0][3:] for time in times):
+            times = tuple(half.split()) if ":" in half else (self._resolve({"part": half}, ""),)
+        if not times or any(len(time) != 5 for time in times):
             return None, 0
         return RepeatTime(days, times), end
 
