@@ -94,6 +94,18 @@ def test_a_series_is_found_by_the_names_people_use(history, sensor):
     assert call(history, "sensor_history", sensor=sensor).startswith("greenhouse temperature")
 
 
+def test_a_chart_is_drawn_with_blocks_narrow_enough_for_a_telephone(history):
+    said = call(history, "sensor_history", sensor="greenhouse", quantity="temperature", chart=True)
+    drawn = said.partition("```\n")[2].partition("\n```")[0].splitlines()
+    assert "min 11.00 °C at 12:01" in said
+    assert "mean every" not in said
+    assert [drawn[0][:4], drawn[5][:4]] == ["34 ┤", "11 ┤"]
+    assert drawn[-1].split() == ["12:00", "12:00"]
+    assert len(drawn) == 7
+    assert max(map(len, drawn)) == 28
+    assert drawn[0].endswith("█")
+
+
 def test_all_quantities_of_a_sensor_are_told_without_their_values(history):
     said = call(history, "sensor_history", sensor="greenhouse", when="yesterday")
     assert "greenhouse temperature, 2026-06-30 00:00 to 2026-07-01 00:00" in said

@@ -71,6 +71,7 @@ def remind(message, **when):
     return [("cron", {"action": "add", "message": message} | when)]
 
 
+CHART = ("sensor_history", {"quantity": "temperature", "when": "today", "chart": True})
 PAST = {"quantity": "temperature", "when": "yesterday"}
 RULE = [("rule", {"action": "add", "output": "fan", "when": "greenhouse.temperature above 30"})]
 SAID = {
@@ -95,6 +96,11 @@ SAID = {
         ("erinnere mich zweimal am Tag an die Fallen", remind("die Fallen", cron_expr="0 8,20 * * *")),
         ("erinnere mich jeden zweiten Tag um 9 Uhr ans Gießen", remind("Gießen", every_seconds=172800, at="09:00")),
         ("erinnere mich von Montag bis Freitag um 7 Uhr ans Radio", remind("Radio", cron_expr="0 7 * * 1-5")),
+        ("zeig mir die Temperatur von heute als Diagramm", [CHART]),
+        (
+            "zeichne eine Kurve der Luftfeuchtigkeit seit gestern",
+            [("sensor_history", {"quantity": "humidity", "when": "since yesterday", "chart": True})],
+        ),
         ("notiere, dass der Filter neu ist", [("memory_store", {"text": "der Filter neu ist"})]),
         ("setz Milch auf die Einkaufsliste", [("memory_store", {"text": "shopping list: Milch"})]),
         ("danke", "Gern."),
@@ -112,6 +118,7 @@ SAID = {
         ("enciende el ventilador si en el invernadero hace más de 30 grados", RULE),
         ("recuérdame todos los días a las 8 y a las 20 regar", remind("regar", cron_expr="0 8,20 * * *")),
         ("recuérdame de lunes a viernes a las 7 sacar al perro", remind("sacar al perro", cron_expr="0 7 * * 1-5")),
+        ("enséñame una gráfica de la temperatura de hoy", [CHART]),
         ("anota que el filtro es nuevo", [("memory_store", {"text": "el filtro es nuevo"})]),
         ("añade leche a la lista de la compra", [("memory_store", {"text": "shopping list: leche"})]),
         ("gracias", "De nada."),
@@ -129,6 +136,7 @@ SAID = {
         ("allume le ventilateur quand il fait plus de 30 degrés dans la serre", RULE),
         ("rappelle-moi tous les jours à 8h et à 20h de boire", remind("boire", cron_expr="0 8,20 * * *")),
         ("rappelle-moi du lundi au vendredi à 7h de sortir", remind("sortir", cron_expr="0 7 * * 1-5")),
+        ("montre-moi un graphique de la température d'aujourd'hui", [CHART]),
         ("note que le filtre est neuf", [("memory_store", {"text": "le filtre est neuf"})]),
         ("ajoute du lait à la liste de courses", [("memory_store", {"text": "shopping list: lait"})]),
         ("merci", "De rien."),

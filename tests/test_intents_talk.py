@@ -68,6 +68,8 @@ CONVERSATIONS = [
     ([WARM, "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
     ([WARM, "and yesterday?", "and now?"], read(**GREENHOUSE)),
     ([WARM, "and yesterday?", "and the humidity?"], past(sensor="greenhouse", quantity="humidity", when="yesterday")),
+    ([WARM, "show me that as a graph"], past(**GREENHOUSE, chart=True)),
+    (["draw the humidity today", "and the temperature?"], past(quantity="temperature", when="today", chart=True)),
     ([WARM, "is it too damp in there?"], read(sensor="greenhouse", quantity="humidity")),
     ([WARM, "thanks", "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
     (["turn on the fan", "turn it off again"], [output("off", "fan")]),

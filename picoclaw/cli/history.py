@@ -89,12 +89,7 @@ def _print_charts(found: Sequence[SeriesSummary]) -> None:
     for number, look in enumerate(found):
         if number:
             print()
-        begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
-        labels = history.format_time(begin, look.range), history.format_time(end, look.range)
-        means = {round((span.at - begin) / look.step_s): span.mean for span in look.spans}
-        steps = max(1, -int(-look.range.seconds // look.step_s))
-        columns = [means.get(index) for index in range(steps)]  # None where nothing was measured
-        print_safe(*history.format_summary(look), *chart.draw_text(columns, labels, plain=plain))
+        print_safe(*history.format_summary(look), *history.draw_series(look, plain=plain))
 
 
 def _series_to_dict(look: SeriesSummary) -> dict[str, Any]:

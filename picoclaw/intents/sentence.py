@@ -310,7 +310,7 @@ class SlotReader:
                 yield s.words[at], at + 1
             since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
             if since and (hit := s.longest(slot.values, since)):
-                yield f"{s.words[at]} {hit[0]}", hit[1]
+                yield f"since {hit[0]}", hit[1]
             for value, count in self._times.past(s.words[at : at + _MAX_TIME_WORDS]):
                 yield value, at + count
             if s.words[at] not in slot.drop:

@@ -17,6 +17,7 @@ from picoclaw.tools.registry import tool
 
 _MAX_SPANS = 12
 _MAX_SERIES = 6
+_CHART_COLUMNS = 24  # with its numbers it fits a telephone
 
 
 class SensorHistory:
@@ -29,10 +30,12 @@ class SensorHistory:
         caller: Caller,
         sensor: str = "",
         quantity: str = "",
-        when: Annotated[str, "today, since monday"] = "last 24 hours",
-        compare: Annotated[str, "with another time"] = "",
+        when: Annotated[str, "since monday"] = "last 24 hours",
+        compare: Annotated[str, "another time"] = "",
+        *,
+        chart: bool = False,
     ) -> str:
-        """Show minimum, maximum, mean and trend of past measurements."""
+        """Show past values: low, high, mean, trend."""
         try:
             wanted = times.parse_range(when, caller.now)
             other = times.parse_range(compare, caller.now) if compare.strip() else None
@@ -41,7 +44,8 @@ class SensorHistory:
         try:
             samples = self._samples()
             series = _find_wanted(samples, sensor, quantity)
-            found = [look for one in series if (look := summarize_series(samples, one, wanted, _MAX_SPANS))]
+            most = _CHART_COLUMNS if chart else _MAX_SPANS
+            found = [look for one in series if (look := summarize_series(samples, one, wanted, most))]
             if not found:
                 raise ToolError(
                     f"nothing was measured {when}; " + "; ".join(list_newest(samples.known(), caller.now.tzinfo))
@@ -52,7 +56,9 @@ class SensorHistory:
         rows: list[str] = []
         for look in found:
             rows += format_summary(look)
-            if len(found) == 1 and look.whole.good:
+            if chart:
+                rows += ["```", *draw_series(look), "```"]
+            elif len(found) == 1 and look.whole.good:
                 means = (f"{format_time(s.at, look.range)} {s.total / s.good:.4g}" for s in look.spans if s.good)
                 rows.append(f"mean every {times.format_duration(look.step_s, exact=True)}: {', '.join(means)}")
             if compare:
@@ -163,6 +169,17 @@ def format_summary(past: SeriesSummary) -> Iterator[str]:
         yield f"failed {first} to {last}{often}: {trouble.problem}"
     if past.undated:
         yield "some of it was measured before the clock was set: its times are estimates"
+
+
+def draw_series(past: SeriesSummary, *, plain: bool = False) -> Iterator[str]:
+    """Draw its means as lines of blocks, a column a span; `plain` draws with ASCII."""
+    from picoclaw.chart import draw_text
+
+    begin, end = past.range.begin.timestamp(), past.range.end.timestamp()
+    means = {round((span.at - begin) / past.step_s): span.mean for span in past.spans}
+    steps = max(1, -int(-past.range.seconds // past.step_s))
+    columns = [means.get(index) for index in range(steps)]  # None where nothing was measured
+    return draw_text(columns, (format_time(begin, past.range), format_time(end, past.range)), plain=plain)
 
 
 def _count_readings(readings: int) -> str:
