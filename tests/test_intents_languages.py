@@ -40,14 +40,30 @@ def provider(home):
     return make_provider(home)
 
 
+REMINDERS = """3: 18:30 (in 9 h) die Katze füttern
+4: 19:00 (in 9 h) die Blumen gießen
+5: every day at 08:00, next 08:00 (in 2 h) regar las plantas
+6: 19:00 (in 9 h) sacar al perro
+7: 19:00 (in 9 h) arroser
+8: 19:00 (in 9 h) sortir le chien"""
+
+
 def answer(provider, *texts):
     """What the last of some lines leads to: the calls, or what is said; each call before it says "done"."""
     messages = []
-    for text in texts:
-        messages.append(Message("user", text))
+
+    def take():
         request = Request("", tuple(messages), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
         events = list(provider.events(request))
-        calls = [event for event in events if isinstance(event, ToolCall)]
+        return events, [event for event in events if isinstance(event, ToolCall)]
+
+    for text in texts:
+        messages.append(Message("user", text))
+        events, calls = take()
+        if [(call.name, call.arguments) for call in calls] == [("cron", {"action": "list"})]:
+            messages += [Message("assistant", "", tuple(calls)), Message("tool", REMINDERS, call_id=calls[0].id)]
+            events, after = take()
+            calls = after or calls
         said = "".join(event.text for event in events if isinstance(event, Text))
         messages.append(Message("assistant", said, tuple(calls)))
         messages += [Message("tool", "reminder 5 is kept for 19:00", call_id=call.id) for call in calls]
@@ -162,7 +178,14 @@ TALKS = [
     (["¿qué temperatura hace en el invernadero?", "¿y la humedad?"], read("humidity", "greenhouse")),
     (["enciende el ventilador", "apágalo"], off("fan")),
     (["recuérdame regar", "en media hora"], remind("regar", at_seconds=1800)),
-    (["recuérdame regar", "mueve el riego a las 9"], "No puedo hacerlo sin un modelo."),
+    (["verschieb das Giessen auf 9:30"], [("cron", {"action": "move", "job": 4, "at": "09:30"})]),
+    (["lösche die Erinnerung an den Fisch"], [("cron", {"action": "list"})]),
+    (["pausiere die Erinnerung an die Katze"], [("cron", {"action": "disable", "job": 3})]),
+    (["borra el recordatorio del perro"], [("cron", {"action": "remove", "job": 6})]),
+    (["pausa el recordatorio de regar"], [("cron", {"action": "disable", "job": 5})]),
+    (["déplace l'arrosage à 9h30"], [("cron", {"action": "move", "job": 7, "at": "09:30"})]),
+    (["mets en pause le rappel du chien"], [("cron", {"action": "disable", "job": 8})]),
+    (["recuérdame regar", "mueve el riego a las 9"], [("cron", {"action": "list"})]),
     (["apaga la luz y el ventilador"], off("light") + off("fan")),
     (["quelle est la température dans la serre ?", "et l'humidité ?"], read("humidity", "greenhouse")),
     (["allume le ventilateur", "éteins-le"], off("fan")),
@@ -264,6 +287,7 @@ def orders(language):
     values |= dict.fromkeys(("seconds", "later", "lasts", "hold"), span) | dict.fromkeys(("output", "driven"), output)
     values |= {"device": device, "valve": valve, "beyond": beyond, "value": value, "place": place, "sensor": place}
     values |= {"noun": noun, "item": item, "list": name, "job": "3", "rule": "2", "called": "frost", "level": "40 %"}
+    values |= {"called_job": text.split()[-1]}
     values |= dict.fromkeys(("text", "message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
     values |= {"there": "", "any": "x", "named": device}
     for key, intent in table["intents"].items():

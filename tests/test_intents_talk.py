@@ -60,6 +60,7 @@ def output(action, name, **more):
     return ("output", {"action": action, "name": name} | more)
 
 
+LIST = ("cron", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
 CONVERSATIONS = [
@@ -94,6 +95,18 @@ CONVERSATIONS = [
     (["what reminders do I have", "delete the last one"], [("cron", {"action": "remove", "job": 4})]),
     (["what reminders do I have", "delete it"], "Which one do you mean: 6, 1, 4?"),
     (["what reminders do I have", "delete the sixth one"], "I can't do that without a model"),
+    (["move the fish to 9:30"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:30"})]),
+    (["move the feeding to 9"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:00 o'clock"})]),
+    (["postpone the fish by an hour"], [LIST, ("cron", {"action": "snooze", "job": 1, "at_seconds": 3600})]),
+    (["rename the tank reminder to filter"], [LIST, ("cron", {"action": "update", "job": 4, "message": "filter"})]),
+    (["pause the tank reminder"], [LIST, ("cron", {"action": "disable", "job": 4})]),
+    (["stop reminding me about the fish"], [LIST, ("cron", {"action": "remove", "job": 1})]),
+    (["delete the tank reminder and turn the fan on"], [
+        LIST, ("cron", {"action": "remove", "job": 4}), output("set", "fan", level="on")
+    ]),
+    (["delete the cat reminder"], [LIST]),
+    (["delete the every day reminder", "delete it"], "I can't do that without a model"),
+    (["pause the tank reminder", "resume it"], [("cron", {"action": "enable", "job": 4})]),
     (["what rules do I have", "delete the second one"], [("rule", {"action": "remove", "name": "2"})]),
     (["tell me when it gets below 5 degrees", "greenhouse"], [
         ("rule", {"action": "add", "when": "greenhouse.temperature below 5", "notify": "greenhouse: temperature below 5"})
@@ -120,6 +133,7 @@ def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):
 
 WISHES = [
     ("turn the fan on and turn the light off", [output("set", "fan", level="on"), output("off", "light")]),
+    ("cancel reminder 3 and 4", [("cron", {"action": "remove", "job": 3}), ("cron", {"action": "remove", "job": 4})]),
     ("turn off the light and the fan", [output("off", "light"), output("off", "fan")]),
     ("turn the light and the fan off", [output("off", "light"), output("off", "fan")]),
     ("turn the fan on and remind me in 10 minutes to turn it off", [

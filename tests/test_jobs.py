@@ -343,7 +343,7 @@ def test_what_cannot_be_done_is_said(cron, given, said):
 def test_another_chats_reminder_is_not_removed(cron):
     cron(**ADD, at_seconds=600)
     assert cron("shed", action="remove", job=1) == f"error: this chat has no reminder 1; {LISTED}"
-    assert cron(action="remove", job=1) == "reminder 1 is removed"
+    assert cron(action="remove", job=1) == "reminder 1 is removed: tea"
 
 
 # --- jobs of other kinds, and what repeats
@@ -619,7 +619,7 @@ def test_a_change_that_cannot_be_made_changes_nothing(cron, jobs):
 
 def test_a_job_is_switched_off_and_on_and_does_not_make_up_for_it(cron, jobs):
     cron(action="add", message="tea", cron_expr="0 * * * *")
-    assert cron(action="disable", job=1) == "reminder 1 is off until it is enabled"
+    assert cron(action="disable", job=1) == "reminder 1 is off until it is enabled: tea"
     assert cron(action="list") == "1: cron 0 * * * * (UTC), next off tea"
     assert cron(action="enable", job=1, now=NOON + 50 * HOUR).startswith(
         "reminder 1 is kept, cron 0 * * * * (UTC): 15:00"

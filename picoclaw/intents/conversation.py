@@ -14,6 +14,9 @@ _MAX_AGE_S = 900
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
 
+LOOK_UP = {"action": "list"}
+"""The arguments of a call that finds the number of what a wish names."""
+
 Topic = dict[str, list[Any]]
 """The values that each argument had in the last turn: one is what "it" means, several need a question."""
 
@@ -34,10 +37,12 @@ def split_turns(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
-    """The calls of a turn that had a result, with it."""
+    """The calls of a turn that had a result, with it; no list that was only looked up for another call."""
     results = {message.call_id: remove_hints(message.text) for message in turn if message.role == "tool"}
-    calls = (call for message in turn for call in message.calls)
-    return [(call, results[call.id]) for call in calls if call.id in results]
+    calls = [call for message in turn for call in message.calls if call.id in results]
+    changed = {call.name for call in calls if call.arguments != LOOK_UP}
+    calls = [call for call in calls if call.arguments != LOOK_UP or call.name not in changed]
+    return [(call, results[call.id]) for call in calls]
 
 
 def find_topic(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) -> Topic:

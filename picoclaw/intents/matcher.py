@@ -183,6 +183,11 @@ class IntentMatcher:
             return [(text, match) for match in several]
         if whole and whole.route == "template" and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
+            if intent.last:  # it only says what was not understood as a whole
+                parts = self._split(text, offered, topic, last)
+                done = [match for _, match in parts if is_complete(match) and match]
+                rules = sum(match.tool == "rule" for match in done)  # the number of one changes with the other
+                return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
                 return [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)

@@ -8,7 +8,7 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
-from picoclaw.intents.conversation import Topic, clean_text, find_topic, is_recent, list_calls, split_turns
+from picoclaw.intents.conversation import LOOK_UP, Topic, clean_text, find_topic, is_recent, list_calls, split_turns
 from picoclaw.intents.grammar import Grammar, IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
@@ -71,7 +71,7 @@ class IntentProvider:
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
-        return self._listen(text).match(clean_text(text), offered)
+        return _hold(self._listen(text).match(clean_text(text), offered))
 
     def _listen(self, text: str, before: str = "") -> IntentMatcher:
         """Take the language of a text: the one with most of its words, else that of the text before, else English."""
@@ -127,6 +127,19 @@ class IntentProvider:
 
         return match._replace(arguments=replace(match.arguments), said=replace(match.said))
 
+    def _find_called(self, match: IntentMatch | None, rows: str) -> IntentMatch | None:
+        """The same with the number of what it names by words, found in a list; what to say where that is none or several."""
+        name = match.said.get("_called", "") if match else ""
+        if not match or not name:
+            return match
+        told = self._matcher.tools[match.tool]["gives"]["job"]
+        fits = [row for row in rows.splitlines() if re.match(told, row) and _is_called(name, row)]
+        if len(fits) == 1 and (found := re.match(told, fits[0])):
+            said = {key: value for key, value in match.said.items() if key != "_called"}
+            return match._replace(arguments=match.arguments | {"job": int(found[1])}, said=said)
+        text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name})
+        return match._replace(tool="", answer=f"{text}\n{self._tell(match, rows)}", said={})
+
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
@@ -171,7 +184,8 @@ class IntentProvider:
     def understand(self, request: Request) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the newest message of a request, a user's, each with its words."""
         offered = {tool["name"] for tool in request.tools if request.calls}
-        return self._understood(request.messages, offered | (self.unlisted if offered else set()))
+        wishes = self._understood(request.messages, offered | (self.unlisted if offered else set()))
+        return [(said, _hold(match)) for said, match in wishes]
 
     def read_moment(self, messages: Sequence[Message]) -> str:
         """Say the time, by the head of the newest message of a user's."""
@@ -189,7 +203,10 @@ class IntentProvider:
 
     def events(self, request: Request) -> Iterator[Event]:
         last = request.messages[-1] if request.messages else Message("user", "")
-        if last.role == "tool":
+        offered = {tool.get("name") for tool in request.tools if request.calls}
+        offered |= self.unlisted if offered else set()
+        found = self._looked_up(request.messages, offered) if last.role == "tool" else []
+        if last.role == "tool" and not found:
             if last.text.startswith("error: "):
                 waits = last.text.partition(WAITING_FOR_APPROVAL)[1] and _JOB_NUMBER.search(last.text)
                 why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else last.text
@@ -197,10 +214,16 @@ class IntentProvider:
             yield Text(self._results(request.messages))
             yield End("stop", Usage())
             return
-        offered = {tool.get("name") for tool in request.tools if request.calls}
-        offered |= self.unlisted if offered else set()
-        wishes = self._understood(request.messages, offered) if last.role == "user" and request.messages else []
+        wishes = found or (
+            self._understood(request.messages, offered) if last.role == "user" and request.messages else []
+        )
         self._latest = last, wishes
+        if named := next(
+            (match for _, match in wishes if match and match.tool in offered and "_called" in match.said), None
+        ):
+            yield ToolCall(f"intent-{len(request.messages)}", named.tool, LOOK_UP)
+            yield End("tool_calls", Usage())
+            return
         if self._problem:
             yield Notice(self._problem, failed=True)
             self._problem = ""
@@ -219,6 +242,17 @@ class IntentProvider:
         else:
             yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
+
+    def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
+        asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
+        calls = [call for message in messages[asked:] for call in message.calls]
+        if not asked or [call.arguments for call in calls] != [LOOK_UP] or messages[-1].text.startswith("error: "):
+            return []
+        wishes = self._understood(messages[:asked], offered)
+        if not any(match and "_called" in match.said for _, match in wishes):
+            return []
+        return [(said, self._find_called(match, remove_hints(messages[-1].text))) for said, match in wishes]
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -312,6 +346,24 @@ class IntentProvider:
         means = self._tell(match, newest.partition(MEANING_PREFIX)[2])
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _hold(match: IntentMatch | None) -> IntentMatch | None:
+    """The same as a question, where what is named has to be looked up first."""
+    return match._replace(missing=match.missing or "?") if match and "_called" in match.said else match
+
+
+def _is_called(name: str, row: str) -> bool:
+    """Whether each word of a name is in a row of a list, an ending more or less: "watering" is "water the plants"."""
+    words = [fold_name(word) for word in _NAME_WORD.findall(row.lower())]
+    wanted = [fold_name(word) for word in _NAME_WORD.findall(name.lower()) if len(word) > 1]
+    return bool(wanted) and all(any(_is_alike(one, word) for word in words) for one in wanted)
+
+
+def _is_alike(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    stem = short[: max(4, min(len(short), 5))]
+    return short == long or (len(short) > 3 and len(long) - len(short) < 4 and long.startswith(stem))
 
 
 def _read_moment(text: str) -> dict[str, str]:

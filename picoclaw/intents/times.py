@@ -144,7 +144,7 @@ class TimeReader:
         if not self._may_begin(near):
             return
         tail = " ".join(near)
-        for value, end in (self._duration(tail, part), self._clock(tail, part, once=True)):
+        for value, end in (self._duration(tail, part), self._clock(tail, part, bare=part == "same", once=True)):
             if value:
                 yield value, _parse_count(tail, end)
 

@@ -381,10 +381,10 @@ class CronTool:
             case "remove":
                 if not jobs.remove(caller.session, old.number):
                     raise _make_gone_error(old)
-                return f"{name} is removed"
+                return f"{name} is removed: {old.payload}"
             case "disable":
                 self._change(old, lambda job: job._replace(enabled=False))
-                return f"{name} is off until it is enabled"
+                return f"{name} is off until it is enabled: {old.payload}"
             case "enable":
                 return f"{name} {_format_kept(self._enable(caller, old), now)}"
             case "run":  # once now, beside its plan
