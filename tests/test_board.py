@@ -672,7 +672,17 @@ def test_a_part_that_cannot_be_reached_is_an_error_with_its_reason(wired, said):
 def test_board_status_has_a_line_for_each_thing():
     answer = ask(sensors(SimBoard()), "board_status")
     assert [line.partition(":")[0] for line in answer.splitlines()] == [
-        *("board", "processor temperature", "power and throttling", "memory", "disk", "load", "uptime", "clock"),
+        *(
+            "board",
+            "processor temperature",
+            "power and throttling",
+            "memory",
+            "disk",
+            "load",
+            "uptime",
+            "clock",
+            "address",
+        ),
     ]
 
 

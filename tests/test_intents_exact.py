@@ -376,7 +376,7 @@ OWN = [
     ("what is the water temperature in the tank", ("sensor_read", {"sensor": "tank", "quantity": "temperature"})),
     ("is the door open?", UNMEASURED),
     ("is the window shut", UNMEASURED),
-    ("what's your ip address", WITHOUT),
+    ("what's your ip address", ("board_status", {})),
     ("wind speed", WITHOUT),
     ("what is the uv index", WITHOUT),
     ("how loud is it", WITHOUT),

@@ -1,7 +1,6 @@
 """`picoclaw page` and `picoclaw telegram`: who is let in, by a browser or over the bot, and where it can be reached."""
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -63,19 +62,13 @@ def run_page(given: Options) -> int:
 
 def _list_urls(page: PageConfig) -> Iterator[str]:
     """Name the addresses that a browser can be given."""
+    from picoclaw.hw import health
+
     if page.host not in _ANY_ADDRESS:
         host = f"[{page.host}]" if ":" in page.host else page.host
         yield f"http://{host}:{page.port}/"
         return
-    name = socket.gethostname().partition(".")[0]
-    yield f"http://{name}.local:{page.port}/"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:  # finds out the address that this board has in its network; nothing is sent
-            probe.connect(("192.0.2.1", 9))
-            address = str(probe.getsockname()[0])
-        except OSError:
-            return
-    yield f"http://{address}:{page.port}/"
+    yield from (f"http://{address}:{page.port}/" for address in health.list_addresses())
 
 
 def add_telegram_options(parser: Parser) -> None:

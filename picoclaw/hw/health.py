@@ -4,6 +4,7 @@ The throttling flags are the firmware's get_throttled word:
 https://www.raspberrypi.com/documentation/computers/os.html#get_throttled
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -157,7 +158,17 @@ def _check_clock(board: Board, now: datetime) -> CheckResult:
 
 def format_results(rows: list[CheckResult]) -> Iterator[str]:
     """Format rows for reading."""
-    return (f"{row.name}: {row.detail}" for row in rows)
+    return (f"{row.name}: {row.detail}{' (bad)' if row.status == 'bad' else ''}" for row in rows)
+
+
+def list_addresses() -> Iterator[str]:
+    """What other devices in the network call this board: its name, and its address where it has one."""
+    import socket
+
+    yield f"{socket.gethostname().partition('.')[0]}.local"
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # finds out the address that this board has in its network; nothing is sent
+        yield str(probe.getsockname()[0])
 
 
 def read_text(board: Board, path: str) -> str:

@@ -19,6 +19,7 @@ from picoclaw.text import pattern
 from picoclaw.window import remove_hints
 
 _JOB_NUMBER = pattern(r" as number (\d+) ")
+_MAX_HEARD = 5
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -54,6 +55,7 @@ class IntentProvider:
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem = ""
+        self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model = configured_model
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
@@ -224,6 +226,7 @@ class IntentProvider:
             yield ToolCall(f"intent-{len(request.messages)}", named.tool, LOOK_UP)
             yield End("tool_calls", Usage())
             return
+        self._heard = _list_heard(request.messages)
         if self._problem:
             yield Notice(self._problem, failed=True)
             self._problem = ""
@@ -266,7 +269,7 @@ class IntentProvider:
                 fill_fields(say["nearly"], {"near": near}) if near else ""
             )
         if not match.tool:
-            return fill_fields(match.answer, {**_read_moment(text), **match.arguments})
+            return fill_fields(match.answer, {**_read_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
@@ -325,9 +328,10 @@ class IntentProvider:
         tool, each = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
         wording = each.get(match.said.get("_figure", "")) or each.get("", "")
         rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if wording and "row" in tool else []
+        none = each.get("none", "") if rows else ""
         for name, value in match.said.items():
             rows = [row for row in rows if row.get(name[1:], value) == value]
-        text = "\n".join(fill_fields(wording, row) for row in rows) or result
+        text = "\n".join(fill_fields(wording, row) for row in rows) or none or result
         return self._tell(match, text)
 
     def _tell(self, match: IntentMatch | None, text: str) -> str:
@@ -346,6 +350,13 @@ class IntentProvider:
         means = self._tell(match, newest.partition(MEANING_PREFIX)[2])
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
+    """What was said in this conversation before the newest message, for a reply to "what did I ask?"."""
+    asked = [clean_text(message.text).strip() for message in messages[:-1] if message.role == "user"]
+    told = [message.text for message in messages[:-1] if message.role == "assistant" and message.text]
+    return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]) or "-", "told": told[-1] if told else "-"}
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:

@@ -72,10 +72,11 @@ class SensorTools:
 
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
-        """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock."""
+        """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock, address."""
         from picoclaw.hw import health
 
-        return "\n".join(health.format_results(health.check_health(self._board, caller.now, self._home)))
+        rows = health.check_health(self._board, caller.now, self._home)
+        return "\n".join([*health.format_results(rows), f"address: {' or '.join(health.list_addresses())}"])
 
     def _parse_request(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
         """Split a request such as "greenhouse temperature" into the sensor's name and the quantities."""
