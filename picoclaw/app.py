@@ -138,7 +138,7 @@ def make_tools(
         )
 
     yield ToolGroup(("sensor_list", "sensor_read", "board_status"), app.wiring.sensors)
-    yield ToolGroup(("read_file", "write_file", "edit_file", "append_file", "list_dir"), make_files)
+    yield ToolGroup(("read_file", "write_file", "edit_file", "list_dir"), make_files)
     memory = ("store", "search", "get", "update", "forget", "rank")
     yield ToolGroup(tuple(f"memory_{name}" for name in memory), make_memory)
     yield ToolGroup(("cron",), make_cron)

@@ -22,6 +22,10 @@ def is_owner(origin: str) -> bool:
     return origin in {"owner", "web"}
 
 
+OLD_TOOL_NAMES = {"append_file": "write_file"}
+"""Tools that are part of another now, which the owner's rules and skills, jobs and models may still name."""
+
+
 @dataclass(frozen=True)
 class ToolCall:
     """A tool call as a model asked for it.

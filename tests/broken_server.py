@@ -620,7 +620,7 @@ CALLS = [
     Shape("arguments nested 1,000 deep", "told", asks('{"path": ' + "[" * 1000 + "]" * 1000 + "}")),
     Shape("1 MB of arguments", "runs", asks(json.dumps(GOOD | {"content": "x" * 1_000_000}))),
     Shape("arguments of the wrong type", "told", asks('{"path": ["note.txt"], "content": {}}')),
-    Shape("arguments that the tool does not know", "told", asks(json.dumps(GOOD | {"mode": "w"}))),
+    Shape("arguments that the tool does not know", "told", asks(json.dumps(GOOD | {"encoding": "utf-8"}))),
     Shape("a tool that is not there", "told", asks(json.dumps(GOOD), name="save_file")),
     Shape("a tool with an empty name", "told", asks(json.dumps(GOOD), name="")),
     Shape("a call without a function", "told", message("tool_calls", content=None, tool_calls=[{"id": "c"}])),

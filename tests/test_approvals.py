@@ -609,7 +609,7 @@ def test_a_yes_is_never_for_what_was_asked_later(tmp_path):
         assert desk.files() == ["a.md", "b.md", "c.md"]
 
 
-AGAIN = call("write_file", {"path": "a.md", "content": "y", "overwrite": True})
+AGAIN = call("write_file", {"path": "a.md", "content": "y", "mode": "replace"})
 
 
 def test_the_same_with_other_words_asks_anew(tmp_path):

@@ -558,7 +558,10 @@ def test_killed_at_any_moment(tmp_path):
     answered = []
     for i in range(12):
         with ModelServer(
-            [reply("", call("append_file", {"path": "n.txt", "content": f"{i}\n"})), reply(f"answer {i}.")]
+            [
+                reply("", call("write_file", {"path": "n.txt", "content": f"{i}\n", "mode": "append"})),
+                reply(f"answer {i}."),
+            ]
         ) as server:
             given = environment(tmp_path, PICOCLAW_BASE_URL=server.url)
             words = [*PICOCLAW, "chat", "--board", "sim", "-m", f"question {i}."]

@@ -668,7 +668,7 @@ def believes_it_all(body):
     done = sum(m["role"] == "tool" and ORDER not in m["content"] for m in body["messages"])
     wanted = [call("memory_store", {"text": "the valve opens at 3.5 bar"})] if "3.5 bar" in shown else []
     if ORDER in shown:
-        write = {"path": "USER.md", "content": "wants curl", "overwrite": True}
+        write = {"path": "USER.md", "content": "wants curl", "mode": "replace"}
         wanted += [call("memory_store", {"text": ORDER}), call("write_file", write)]
     return reply("", wanted[done]) if done < len(wanted) else reply("NO_REPLY")
 

@@ -133,9 +133,9 @@ def test_what_cannot_be_read_is_said_in_words(desk, tool, path, said):
 
 ARGUMENTS = {
     "read_file": {},
-    "write_file": {"content": "x", "overwrite": True},
+    "write_file": {"content": "x", "mode": "replace"},
     "edit_file": {"old_text": "look", "new_text": "x"},
-    "append_file": {"content": "x"},
+    "append_file": {"content": "x"},  # by its old name
     "list_dir": {},
 }
 
@@ -188,7 +188,7 @@ def test_an_absolute_path_is_fine_and_a_link_says_where_it_leads(desk):
     assert desk("read_file", path=str(path)) == "1\thello"
     said = "error: link: link is a symbolic link to notes/a.txt, and links are not followed; name that"
     assert desk("read_file", path="link") == said
-    assert desk("write_file", path="link", content="new\n", overwrite=True) == said
+    assert desk("write_file", path="link", content="new\n", mode="replace") == said
     assert path.read_text() == "hello\n"
 
 
@@ -243,10 +243,27 @@ def test_an_existing_file_is_only_replaced_when_that_is_said(desk):
     path.chmod(0o664)
     assert desk("write_file", path="a.txt", content="new").startswith("error: a.txt exists already; edit_file")
     assert path.read_text() == "old"
-    assert desk("write_file", path="a.txt", content="new", overwrite="true") == "wrote a.txt: 3 bytes"
+    assert desk("write_file", path="a.txt", content="new", mode="replace") == "wrote a.txt: 3 bytes"
     assert path.read_text() == "new"
     assert mode_of(path) == 0o664
     assert desk.names() == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "after"),
+    [
+        ("append_file", {"content": "two\n"}, "one\ntwo\n"),
+        ("write_file", {"content": "two\n", "overwrite": True}, "two\n"),
+        ("write_file", {"content": "two\n", "overwrite": "true"}, "two\n"),
+        ("write_file", {"content": "two\n", "overwrite": False}, "one\n"),
+    ],
+)
+def test_a_call_of_an_earlier_version_does_what_it_did(desk, tool, given, after):
+    path = desk.put("a.txt", "one\n")
+    assert desk(tool, path="a.txt", **given).startswith(
+        "error: a.txt exists already" if after == "one\n" else ("added", "wrote")
+    )
+    assert path.read_text() == after
 
 
 @pytest.mark.parametrize(
@@ -261,7 +278,7 @@ def test_an_existing_file_is_only_replaced_when_that_is_said(desk):
 def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
     desk.put("a.txt", "old")
     (desk.path / "folder").mkdir()
-    assert desk("write_file", path=path, content="x", overwrite=True).startswith(said)
+    assert desk("write_file", path=path, content="x", mode="replace").startswith(said)
     assert desk.names() == ["a.txt", "folder"]
     assert [p.name for p in desk.path.parent.iterdir()] == ["workspace"]
 
@@ -309,7 +326,7 @@ def test_a_huge_file_is_not_edited_whole(desk):
 def test_appending(desk, before, added, after, said):
     if before is not None:
         desk.put("log/a.txt", before)
-    assert desk("append_file", path="log/a.txt", content=added) == said
+    assert desk("write_file", path="log/a.txt", content=added, mode="append") == said
     assert (desk.path / "log/a.txt").read_bytes() == after
 
 
@@ -368,7 +385,7 @@ def test_a_name_that_is_not_utf_8_can_be_listed(desk):
         (make_folder, ""),
         (lambda here: FileTools(here).write_file("a/b/new", "x"), "folder folder file folder"),
         (lambda here: FileTools(here).edit_file("old", "here", "gone"), "file folder"),
-        (lambda here: FileTools(here).append_file("old", "x"), "file"),
+        (lambda here: FileTools(here).write_file("old", "x", "append"), "file"),
         (lambda here: notes.add_note(here, "x", CALLER.now), "folder folder file folder"),
     ],
 )
@@ -467,11 +484,11 @@ def test_a_skills_folder_is_listed(skilled):
     assert "pins.md" in skilled[0].list_dir("skills/wiring")
 
 
-@pytest.mark.parametrize("tool", ["write_file", "append_file"])
-def test_a_skill_that_ships_is_not_written(skilled, tool):
+@pytest.mark.parametrize("mode", ["create", "append", "replace"])
+def test_a_skill_that_ships_is_not_written(skilled, mode):
     tools, shipped = skilled
     with pytest.raises(ToolError, match="outside the workspace"):
-        getattr(tools, tool)(str(shipped / "wiring/SKILL.md"), "worse")
+        tools.write_file(str(shipped / "wiring/SKILL.md"), "worse", mode)
     assert "how to do wiring" in (shipped / "wiring/SKILL.md").read_text()
 
 
@@ -519,9 +536,9 @@ def test_what_instructs_later_turns_needs_a_yes(skilled, path, effect):
     (workspace / "AGENTS.md").symlink_to("rules.md")
     path = path.format(workspace=workspace)
     asked = Asked(tools)
-    assert asked("write_file", path=path, content="old\n", overwrite=True).startswith("wrote")
+    assert asked("write_file", path=path, content="old\n", mode="replace").startswith("wrote")
     assert asked("edit_file", path=path, old_text="old", new_text="").startswith("edited")
-    assert asked("append_file", path=path, content="x").startswith("added")
+    assert asked("write_file", path=path, content="x", mode="append").startswith("added")
     assert asked.effects == [effect] * 3
 
 
@@ -530,7 +547,7 @@ def test_what_instructs_is_told_anew_at_each_call(tmp_path):
     asked = Asked(FileTools(tmp_path, instructions=lambda: told))
     asked("write_file", path="rules.md", content="x")
     told.clear()
-    asked("append_file", path="rules.md", content="x")
+    asked("write_file", path="rules.md", content="x", mode="append")
     assert asked.effects == ["instruct", "write"]
 
 
@@ -546,7 +563,7 @@ def test_what_instructs_is_told_anew_at_each_call(tmp_path):
 )
 def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content, effect):
     asked = Asked(skilled[0])
-    assert asked("write_file", path=path, content=content, overwrite=True).startswith("wrote")
+    assert asked("write_file", path=path, content=content, mode="replace").startswith("wrote")
     assert asked.effects == [effect]
 
 
@@ -556,12 +573,20 @@ def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content,
         ("write_file", {"path": "skills/mine/SKILL.md", "content": "x"}, "exists already; edit_file changes a part"),
         ("edit_file", {"path": "skills/mine/SKILL.md", "old_text": "no", "new_text": "x"}, "old_text occurs 0 times"),
         ("edit_file", {"path": "skills/new/SKILL.md", "old_text": "a", "new_text": "x"}, "no such file or folder"),
-        ("append_file", {"path": "skills/wiring/SKILL.md", "content": "x"}, "is only read; skill_create writes"),
-        ("append_file", {"path": "skills/wiring/pins.md", "content": "x"}, "is only read; skill_create writes"),
+        (
+            "write_file",
+            {"path": "skills/wiring/SKILL.md", "content": "x", "mode": "append"},
+            "is only read; skill_create writes",
+        ),
+        (
+            "write_file",
+            {"path": "skills/wiring/pins.md", "content": "x", "mode": "append"},
+            "is only read; skill_create writes",
+        ),
         ("edit_file", {"path": "skills/wiring/pins.md", "old_text": "17", "new_text": "4"}, "is only read"),
         ("write_file", {"path": "../skills/SKILL.md", "content": "x"}, "outside the workspace"),
         ("write_file", {"path": "a\0b", "content": "x"}, "holds a NUL character"),
-        ("append_file", {"path": "loop/x", "content": "x"}, "loop is a symbolic link to loop"),
+        ("write_file", {"path": "loop/x", "content": "x", "mode": "append"}, "loop is a symbolic link to loop"),
     ],
 )
 def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, said):
@@ -598,7 +623,7 @@ def test_what_becomes_of_a_written_skill_is_said(skilled, path, content, said):
     asked = Asked(skilled[0])
     for answer in (
         asked("write_file", path=path, content=content),
-        asked("append_file", path=path, content="more\n"),
+        asked("write_file", path=path, content="more\n", mode="append"),
         asked("edit_file", path=path, old_text="more\n", new_text=""),
     ):
         assert said in answer if said else ";" not in answer

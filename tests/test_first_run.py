@@ -666,7 +666,7 @@ def test_with_a_model(tmp_path):
 
 def test_a_model_that_empties_the_file_ends_it(tmp_path):
     home = tmp_path / "picoclaw"
-    emptied = call("write_file", {"path": "BOOTSTRAP.md", "content": "", "overwrite": True})
+    emptied = call("write_file", {"path": "BOOTSTRAP.md", "content": "", "mode": "replace"})
     with ModelServer([reply("", emptied), reply("Good."), reply("Fine.")]) as server:
         model = {"PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         assert chat(home, "no questions, thank you", "and now?", **model) == ["Good.", "Fine."]

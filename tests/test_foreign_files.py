@@ -193,14 +193,14 @@ def test_a_yes_takes_the_files_it_shows_for_the_owners_as_they_are(house):
     house.call("exec", **CHECK)
     assert house.yes().good
     assert "exit code 0" in house.call("exec", argv=RUN, write=True)
-    house.plant("notes.txt", "another", overwrite=True)
+    house.plant("notes.txt", "another", mode="replace")
     assert "waits" in house.call("exec", argv=RUN, write=True)
 
 
 def test_a_file_that_changes_while_a_yes_waits_makes_it_void(house):
     house.plant("notes.txt", "hello")
     house.call("exec", **CHECK)
-    house.plant("notes.txt", "another", overwrite=True)
+    house.plant("notes.txt", "another", mode="replace")
     assert not house.yes().good
 
 
@@ -214,9 +214,11 @@ def test_one_yes_is_enough_for_very_many(house, count):
     assert "exit code 0" in house.call("exec", argv=RUN, write=True)
 
 
-@pytest.mark.parametrize("tool", ["append_file", "edit_file"])
+@pytest.mark.parametrize("tool", ["write_file", "edit_file"])
 def test_what_is_added_to_the_owners_file_counts_as_well(house, tool):
-    given = {"content": EVIL} if tool == "append_file" else {"old_text": "import json", "new_text": EVIL}
+    given = (
+        {"content": EVIL, "mode": "append"} if tool == "write_file" else {"old_text": "import json", "new_text": EVIL}
+    )
     house.call(tool, [PAGE], path="log.py", **given)
     assert "waits" in house.call("exec", **CHECK)
     assert not house.is_run
@@ -224,7 +226,7 @@ def test_what_is_added_to_the_owners_file_counts_as_well(house, tool):
 
 def test_what_the_owner_replaces_deletes_or_has_said_yes_to_is_theirs(house):
     house.plant()
-    assert "wrote" in house.call("write_file", path="json.py", content="x = 1", overwrite=True)
+    assert "wrote" in house.call("write_file", path="json.py", content="x = 1", mode="replace")
     assert "exit code 0" in house.call("exec", argv=RUN, write=True)
     house.plant("Makefile")
     (house.work / "Makefile").unlink()

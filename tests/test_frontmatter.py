@@ -256,6 +256,7 @@ NEEDS = {
     "clawdbot": (f'metadata: {{"clawdbot":{OTHERS}}}', MERGED),
     "nanobot": (f'metadata: {{"nanobot":{OTHERS}}}', MERGED),
     "as a text of JSON": (f"metadata: '{{\"nanobot\":{OTHERS}}}'", MERGED),
+    "a tool of an earlier version": ("requires:\n  tools: append_file|exec", SkillNeeds(("write_file|exec",))),
     "twice the same": (f'metadata: {{"nanobot":{OTHERS},"openclaw":{OTHERS}}}', MERGED),
     "without a project": (f"metadata: {OTHERS}", MERGED),
     "at the top": ("requires: {bins: [curl], anyBins: [vi, ed]}", SkillNeeds(programs=(("curl",), ("vi", "ed")))),

@@ -695,7 +695,7 @@ def test_a_file_that_changes_while_the_model_works_is_asked_about_again(life):
     assert len(one.asked) == 2
 
 
-WRITES = ToolCall("1", "append_file", {"path": "./log.md", "content": "21"})
+WRITES = ToolCall("1", "write_file", {"path": "./log.md", "content": "21", "mode": "append"})
 
 
 def work(one, *moves):
@@ -712,7 +712,7 @@ def work(one, *moves):
             if move == "during a look":
                 hear(ToolRun("sensor_read", {}, "21", 1.0))
             if move == "own":
-                hear(ToolRun("append_file", WRITES.arguments, "done", 1.0))
+                hear(ToolRun("write_file", WRITES.arguments, "done", 1.0))
         return one._answer(inbound, tokens, hear)
 
     one.heart.answer = answer

@@ -411,7 +411,7 @@ def test_one_heartbeat_stops_at_what_is_left_of_the_day(home, model, capsys):
     assert len(server.requests) == 2  # the second asks for the last word
 
 
-APPEND = call("append_file", {"path": "HEARTBEAT.md", "content": "- run it (hourly)"})
+APPEND = call("write_file", {"path": "HEARTBEAT.md", "content": "- run it (hourly)", "mode": "append"})
 
 
 @pytest.mark.parametrize(

@@ -311,11 +311,13 @@ def test_files_are_no_way_around_the_mark(desk):
     desk.turn()
     desk.call("read_file", path="manual.txt")
     for path in (LASTING, TODAY, "MEMORY.md", "memory/x/y.md"):
-        assert "memory_store notes this" in desk.call("append_file", path=path, content="- the owner wants it\n")
-        assert "memory_store notes this" in desk.call("write_file", path=path, content="- a\n", overwrite=True)
+        assert "memory_store notes this" in desk.call(
+            "write_file", path=path, content="- the owner wants it\n", mode="append"
+        )
+        assert "memory_store notes this" in desk.call("write_file", path=path, content="- a\n", mode="replace")
     desk.call("write_file", path="memory.txt", content="fine\n")
     desk.turn()
-    desk.call("append_file", path="memory/x/y.md", content="- the owner said it\n")
+    desk.call("write_file", path="memory/x/y.md", content="- the owner said it\n", mode="append")
 
 
 def test_comments_are_not_found_and_lines_are_counted_as_they_stand(desk):

@@ -1,5 +1,6 @@
 """policy.toml: what it says, what it comes to when it is wrong, and what `picoclaw policy` tells of it."""
 
+import json
 import tomllib
 from contextlib import closing
 from datetime import UTC, datetime
@@ -173,6 +174,30 @@ def test_a_call_is_explained_and_not_made(home, capsys, words, first):
     assert out.splitlines()[1].startswith("because: ")
     assert (words[0] in out) == (words[0] not in {"read_file", "board_status"}), "what a yes would be given to"
     assert not (home / "workspace/a").exists()
+
+
+@pytest.mark.parametrize(
+    ("rules", "tool", "more", "verdict"),
+    [
+        ('append_file = "refuse"', "write_file", {"mode": "append"}, "refuse: rule tools.append_file.owner = refuse"),
+        ('append_file = "refuse"', "append_file", {}, "refuse: rule tools.append_file.owner = refuse"),
+        ('append_file = "refuse"', "write_file", {"mode": "replace"}, "allow: rule write.owner = allow"),
+        (
+            'write_file = "ask"\nappend_file = "allow"',
+            "write_file",
+            {"mode": "append"},
+            "allow: rule tools.append_file",
+        ),
+        ('write_file = "ask"\nappend_file = "allow"', "write_file", {}, "ask: rule tools.write_file.owner = ask"),
+        ('write_file = "ask"', "write_file", {"mode": "append"}, "ask: rule tools.write_file.owner = ask"),
+    ],
+)
+def test_a_rule_for_append_file_holds_for_just_that(home, capsys, rules, tool, more, verdict):
+    (home / "policy.toml").write_text(f"[tools]\n{rules}\n")
+    code, out, err = said(capsys, "explain", tool, json.dumps({"path": "a", "content": "b"} | more), "--board", "sim")
+    assert (code, err) == (0, "")
+    assert out.startswith(verdict)
+    assert "write_file {" in out
 
 
 def test_a_command_with_both_rights_is_explained_by_the_stricter_rule(home, capsys):

@@ -54,7 +54,7 @@ def test_every_tool_is_called(tmp_path: Path) -> None:
 def test_what_changes_is_told_once_in_the_newest_message(tmp_path: Path) -> None:
     calls = [
         ("sensor_read", {}),
-        ("append_file", {"path": "USER.md", "content": "Name: Ada"}),
+        ("write_file", {"path": "USER.md", "content": "Name: Ada", "mode": "append"}),
         *[("sensor_read", {})] * 2,
     ]
     _, requests = talk(tmp_path / "home", calls, settled=True)
@@ -66,7 +66,9 @@ def test_what_changes_is_told_once_in_the_newest_message(tmp_path: Path) -> None
 
 
 def test_a_new_conversation_has_it_in_its_system_text(tmp_path: Path) -> None:
-    _, requests = talk(tmp_path / "home", [("append_file", {"path": "USER.md", "content": "Name: Ada"})], settled=True)
+    _, requests = talk(
+        tmp_path / "home", [("write_file", {"path": "USER.md", "content": "Name: Ada", "mode": "append"})], settled=True
+    )
     _, again = talk(tmp_path / "home", [("sensor_read", {})], session="other")
     assert "Ada" not in requests[0].body["messages"][0]["content"]
     assert "Ada" in again[0].body["messages"][0]["content"]

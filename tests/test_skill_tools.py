@@ -277,10 +277,10 @@ def test_a_taken_name_is_refused(desk, tmp_path, tier, said):
 def test_a_broken_skill_is_not_overwritten(desk):
     desk.put(content="no front matter\n")
     before = desk.files()
-    assert desk.create() == "error: skills/tank/SKILL.md exists already; write_file with overwrite=true replaces it"
+    assert desk.create() == "error: skills/tank/SKILL.md exists already; write_file with mode=replace replaces it"
     said = desk("skill_update", name="tank", text="x")
     assert said.startswith("error: the skill tank cannot be used: it does not begin with front matter")
-    assert said.endswith("; write_file skills/tank/SKILL.md with overwrite=true replaces it")
+    assert said.endswith("; write_file skills/tank/SKILL.md with mode=replace replaces it")
     assert desk.unchanged(before)
 
 

@@ -76,7 +76,7 @@ def test_what_the_matcher_is_sure_of_asks_no_model(chat):
 @pytest.mark.parametrize(
     ("text", "answer", "tool", "arguments"),
     [
-        ("put butter on shopping.txt", verb("add_line", path="shopping.txt", text="butter"), "append_file", {"path": "shopping.txt", "content": "butter"}),
+        ("put butter on shopping.txt", verb("add_line", path="shopping.txt", text="butter"), "write_file", {"path": "shopping.txt", "content": "butter", "mode": "append"}),
         ("new todo: order firewood", verb("add_task", text="order firewood"), "pulse", {"action": "add", "text": "order firewood"}),
         (
             "every evening at nine I want to hear that I should lock the shed",
@@ -121,7 +121,7 @@ def test_what_only_notes_can_know_is_looked_up(chat):
 def test_two_wishes_are_two_requests_of_one_wish(chat):
     script = [verb("add_line", path="a.txt", text="rice"), verb("sum", expression="12*12")]
     turn, bodies = chat(script, "put rice on a.txt and how much is 12 times 12")
-    assert [name for name, _ in calls(turn)] == ["append_file"]
+    assert [name for name, _ in calls(turn)] == ["write_file"]
     assert "144" in turn.reply
     assert [body["messages"][-1]["content"] for body in bodies] == ["put rice on a.txt", "how much is 12 times 12"]
 
@@ -130,7 +130,7 @@ def test_a_later_wish_knows_what_an_earlier_one_has_brought(chat):
     turn, bodies = chat(
         [verb("add_line", path="log.txt", text="26 °C")], "measure the temperature and write it to log.txt"
     )
-    assert [name for name, _ in calls(turn)] == ["sensor_read", "append_file"]
+    assert [name for name, _ in calls(turn)] == ["sensor_read", "write_file"]
     assert bodies[0]["messages"][-1]["content"].startswith("Known: greenhouse: temperature")
 
 

@@ -109,7 +109,7 @@ class Page:
 
     def ask(self, house):
         house.page("AGENTS.md", "old")
-        return house.call("write_file", path="AGENTS.md", content="new", overwrite=True)
+        return house.call("write_file", path="AGENTS.md", content="new", mode="replace")
 
     def change(self, house):
         house.page("AGENTS.md", "the owner's")
@@ -205,7 +205,7 @@ def test_a_guest_ends_reminders_and_no_jobs(house, action):
 def test_the_owner_on_the_page_is_the_owner(house):
     assert "is kept" in house.call("cron", origin="web", action="add", message="look", kind="turn", every_seconds=3600)
     house.page("HEARTBEAT.md", "- nothing\n")
-    assert "wrote" in house.call("write_file", origin="web", path="HEARTBEAT.md", content="- look\n", overwrite=True)
+    assert "wrote" in house.call("write_file", origin="web", path="HEARTBEAT.md", content="- look\n", mode="replace")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_owner_on_the_page_is_the_owner(house):
 )
 def test_what_a_job_runs_is_not_written_by_a_turn_that_strangers_lead(house, command, name, asks):
     house.app.stores.jobs.add(Kept(0, "terminal", command, Plan("at", anchor=2e9), "command"))
-    given = {"path": name, "content": "echo", "overwrite": True}
+    given = {"path": name, "content": "echo", "mode": "replace"}
     assert ("waits" in house.call("write_file", ["a page"], **given)) is asks
     assert "wrote" in house.call("write_file", **given)
 
@@ -232,7 +232,7 @@ def test_a_long_word_is_no_file(house, argv):
 
 @pytest.mark.parametrize(("length", "answer"), [(59_000, "number 1"), (60_000, "in parts"), (3_000_000, "in parts")])
 def test_nobody_is_asked_about_more_than_a_person_reads(house, length, answer):
-    given = {"path": "AGENTS.md", "content": "x" * length, "overwrite": True}
+    given = {"path": "AGENTS.md", "content": "x" * length, "mode": "replace"}
     assert answer in house.call("write_file", **given)
     assert len(house.app.stores.approvals.waiting()) == (length < 60_000)
 

@@ -123,7 +123,7 @@ def is_near_limit(load: WindowLoad) -> bool:
 FLUSH_TOOLS = frozenset(
     {
         *("memory_store", "memory_search", "memory_get", "memory_update"),
-        *("read_file", "write_file", "edit_file", "append_file", "list_dir"),
+        *("read_file", "write_file", "edit_file", "list_dir"),
     }
 )
 FLUSH_STEPS, FLUSH_SECONDS = 5, 90.0

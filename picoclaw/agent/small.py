@@ -77,7 +77,7 @@ _VERBS: Mapping[str, tuple[str, str]] = {
     "forget_note": ("memory_forget", "words"),
     "files": ("list_dir", ""),
     "read_file": ("read_file", "path"),
-    "add_line": ("append_file", "path text"),
+    "add_line": ("write_file", "path text"),
     "write_file": ("write_file", "path text"),
     "tasks": ("pulse", ""),
     "add_task": ("pulse", "text"),
@@ -610,7 +610,9 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             return {"query" if verb == "find_note" else "text": str(given["words"])}
         case "read_file":
             return {"path": str(given["path"])}
-        case "add_line" | "write_file":
+        case "add_line":
+            return {"path": str(given["path"]), "content": text, "mode": "append"}
+        case "write_file":
             return {"path": str(given["path"]), "content": text}
         case "add_task":
             return {"action": "add", "text": text}

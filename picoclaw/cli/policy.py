@@ -17,7 +17,7 @@ from picoclaw.cli.common import (
     require_terminal,
 )
 from picoclaw.errors import PicoclawError, explain_syntax
-from picoclaw.messages import Caller, Origin, ToolCall
+from picoclaw.messages import OLD_TOOL_NAMES, Caller, Origin, ToolCall
 from picoclaw.resources import get_home
 from picoclaw.schema import find_nearest
 from picoclaw.store.approvals import Approvals
@@ -96,7 +96,7 @@ def _explain_call(given: Options) -> int:
         raise PicoclawError(f"JSON must be an object, such as {_EXAMPLE}")
     with open_app(given, make=False) as app:
         policy = app.rights.policy()
-        if unknown := sorted(set(policy.tools) - app.toolset.names):
+        if unknown := sorted(set(policy.tools) - app.toolset.names - OLD_TOOL_NAMES.keys()):
             nearest = find_nearest(unknown[0], dict.fromkeys(app.toolset.names))
             print_note(f"[tools] names no tool of this board: {unknown[0]}{nearest}")
         caller = Caller(DEFAULT_SESSION, given.origin, app.now(), lambda _: None, set(given.tainted))

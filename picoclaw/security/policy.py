@@ -145,11 +145,14 @@ def decide(
 def _apply_rules(
     policy: Policy, effect: Effect, asked: CallRequest, origin: Origin, taint: Collection[str], *, planned: bool
 ) -> Decision:
-    verdict, rule = policy.verdict(effect, asked.call.name, _WHO_BY_ORIGIN[origin])
+    tool = asked.call.name
+    if tool == "write_file" and asked.call.arguments.get("mode") == "append" and "append_file" in policy.tools:
+        tool = "append_file"  # its name when it was a tool of its own: such a rule holds for just that
+    verdict, rule = policy.verdict(effect, tool, _WHO_BY_ORIGIN[origin])
     if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
         verdict = "allow"
     why = f"{effect}, asked for by {_name_origin(origin)}"
-    stricter, tainted_rule = policy.verdict(effect, asked.call.name, "tainted")
+    stricter, tainted_rule = policy.verdict(effect, tool, "tainted")
     lifted = asked.is_requested and stricter == "ask" and not tainted_rule.startswith("tools.")
     if VERDICTS.index(stricter) > VERDICTS.index(verdict) and ((taint and not lifted) or asked.foreign_files):
         verdict, rule = stricter, tainted_rule

@@ -16,6 +16,7 @@ from frontmatter.default_handlers import YAMLHandler
 
 from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden, remove_invisible
+from picoclaw.messages import OLD_TOOL_NAMES
 from picoclaw.skills import skill as skills_skill
 from picoclaw.skills.skill import Skill, SkillNeeds
 from picoclaw.text import fold_case, list_query_terms, pattern, reduce_to_vocabulary
@@ -232,7 +233,7 @@ def parse_skill(text: str, folder: Path) -> Skill:
         tier="",
         triggers=triggers,
         needs=_read_needs(blocks),
-        tools=tuple(_read_list(front, "tools", notes)),
+        tools=tuple(map(_update_tool_names, _read_list(front, "tools", notes))),
         model=_read_model(front, notes),
         notes=tuple(note[:_MAX_REMARK_CHARS] for note in notes),
         keywords=reduce_to_vocabulary(body[:_SEARCHED_CHARS]),
@@ -312,9 +313,14 @@ def _read_needs(blocks: Sequence[dict[str, Any]]) -> SkillNeeds:
     for device in found["devices"]:
         if any(not way.startswith("/dev/") or ".." in way or "**" in way for way in device.split("|")):
             raise SkillError(f"requires: the device {device!r} is not a path below /dev, such as /dev/i2c-*")
+    found["tools"] = list(map(_update_tool_names, found["tools"]))
     unique = {field: tuple(dict.fromkeys(names)) for field, names in found.items()}
     programs = tuple(tuple(names.split("|")) for names in unique.pop("programs"))
     return SkillNeeds(programs=programs, **unique)
+
+
+def _update_tool_names(names: str) -> str:
+    return "|".join(OLD_TOOL_NAMES.get(name, name) for name in names.split("|"))
 
 
 def _find_need_blocks(front: dict[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ FileStamp = tuple[int, int, int]
 CachedSkill = tuple[FileStamp, Skill | str]
 """What a file of that stamp held: a skill, or the problem with it."""
 
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 
 
 def _load_cache(path: Path) -> dict[str, CachedSkill]:

@@ -1,4 +1,4 @@
-"""The file tools: `read_file`, `write_file`, `edit_file`, `append_file` and `list_dir` in the allowed folders."""
+"""The file tools: `read_file`, `write_file`, `edit_file` and `list_dir` in the allowed folders."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, Literal, cast
 
 from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
@@ -28,6 +28,7 @@ from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
+WriteMode = Literal["create", "append", "replace"]
 CHECKLIST = "HEARTBEAT.md"
 
 _OWNER_PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md")
@@ -194,18 +195,21 @@ class FileTools:
         return numbered + (f"\n[more follows, from line {start_line + len(lines)}]" if more else "")
 
     def _get_write_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        place = self._find_new(arguments["path"], overwrite=arguments["overwrite"])
+        place, _ = self._find_target(arguments["path"], arguments["mode"])
         _encode_content(arguments["content"])
         # an empty page ends the first meeting, and tells nobody anything
         ends = self._folders.get_workspace_path(place) == ONBOARDING_PAGE and not arguments["content"].strip()
+        ends = ends and arguments["mode"] != "append"
         return "write" if ends else self._folders.get_effect(place)
 
     def _bind_replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         """Bind an approval to the contents that are replaced."""
         import hashlib
 
-        path = arguments["path"]
-        place = self._find_new(path, overwrite=arguments["overwrite"])
+        path, mode = arguments["path"], arguments["mode"]
+        place, _ = self._find_target(path, mode)
+        if mode == "append":
+            return {}
         with suppress(ToolError), _explain_errors(path):  # what cannot be read, such as a hard link, is replaced whole
             if files.stat_rooted(place, self._folders.blocked) is None:
                 return {}
@@ -214,10 +218,18 @@ class FileTools:
         return {}
 
     @tool(effect=_get_write_effect, binds=_bind_replaced)
-    def write_file(self, path: str, content: str, caller: Caller | None = None, *, overwrite: bool = False) -> str:
-        """Write a new file; an existing one only with overwrite."""
-        place = self._find_new(path, overwrite=overwrite)
+    def write_file(
+        self,
+        path: str,
+        content: str,
+        mode: Annotated[WriteMode, "create: a new file (default); append: at the end; replace: all of it"] = "create",
+        caller: Caller | None = None,
+    ) -> str:
+        """Write a text file, or add lines to one."""
+        place, exists = self._find_target(path, mode)
         self._check_taint(place, path, caller)
+        if mode == "append" and exists:
+            return f"added {self._append(place, path, content)} bytes to {path}{self._describe_skill(place)}"
         size = self._write_whole(place, path, content)
         if self._foreign and not _is_tainted(caller):
             with suppress(StoreError):  # then it is asked about once more
@@ -235,18 +247,8 @@ class FileTools:
         self._write_whole(place, path, before + new_text + after)
         return f"edited {path} at line {before.count(chr(10)) + 1}{self._describe_skill(place)}"
 
-    def _get_append_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        place, _ = self._find_own(arguments["path"])
-        _encode_content(arguments["content"])
-        return self._folders.get_effect(place)
-
-    @tool(effect=_get_append_effect)
-    def append_file(self, path: str, content: str, caller: Caller | None = None) -> str:
-        """Add lines to the end of a file."""
-        place, exists = self._find_own(path)
-        self._check_taint(place, path, caller)
-        if not exists:
-            return f"wrote {path}: {self._write_whole(place, path, content)} bytes{self._describe_skill(place)}"
+    def _append(self, place: RootedPath, path: str, content: str) -> int:
+        """Add lines to the end of a file that exists; returns the bytes."""
         data = _encode_content(content)
         with _explain_errors(path), self._open_plain(place, adds=True) as file:
             handle = file.fileno()
@@ -255,7 +257,7 @@ class FileTools:
                 raise ToolError(f"{path} would have more than {_MAX_APPENDED_BYTES} bytes; begin a new file")
             newline = b"" if size == 0 or os.pread(handle, 1, size - 1) == b"\n" else b"\n"
             append_bytes(handle, newline + data)
-        return f"added {len(data)} bytes to {path}{self._describe_skill(place)}"
+        return len(data)
 
     def _is_untrusted_listing(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001
         """Whether a listing has a name that may hold a message and that the conversation does not know."""
@@ -331,11 +333,17 @@ class FileTools:
         handle = files.open_rooted(place, self._folders.blocked, alone=alone, adds=adds)
         return os.fdopen(handle, "rb+", buffering=0) if adds else os.fdopen(handle, "rb")
 
-    def _find_new(self, path: str, *, overwrite: bool) -> RootedPath:
+    def _find_target(self, path: str, mode: WriteMode) -> tuple[RootedPath, bool]:
+        """Find a path for writing, and whether it exists."""
+        if mode == "append":
+            return self._find_own(path)
         place = self._folders.find(path)
-        if self._exists(place, path) and not overwrite:
-            raise ToolError(f"{path} exists already; edit_file changes a part, overwrite=true replaces it all")
-        return place
+        exists = self._exists(place, path)
+        if exists and mode == "create":
+            raise ToolError(
+                f"{path} exists already; edit_file changes a part, mode=append adds to its end, mode=replace replaces it all"
+            )
+        return place, exists
 
     def _find_own(self, path: str) -> tuple[RootedPath, bool]:
         """Find a path for changing, and whether it exists; shared skills are not copied piecemeal."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from picoclaw.errors import PicoclawError, StoreError, ToolError
-from picoclaw.messages import ERROR_PREFIX, Caller, Message, ToolCall, ToolRun
+from picoclaw.messages import ERROR_PREFIX, OLD_TOOL_NAMES, Caller, Message, ToolCall, ToolRun
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.repetition import count_in_a_row
@@ -304,6 +304,7 @@ class Toolset:
 
     def _find(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
         """Find the tool of a call, and check its arguments; raises ToolError."""
+        call = _update_call(call)
         if call.name not in self._groups:
             raise ToolError(f"there is no tool {call.name!r}{find_nearest(call.name, self._groups)}")
         if call.broken:
@@ -324,7 +325,7 @@ class Toolset:
             asked = self._build_request(found, arguments, call, caller)
         except PicoclawError:
             if found.is_private(arguments):  # what is wrong with it tells of what is there
-                exact = ToolCall(call.id, call.name, arguments)
+                exact = ToolCall(call.id, found.name, arguments)
                 self._guard(CallRequest("read", exact, other_effects=("private",)), caller)
             raise
         return asked, bool(self._guard(asked, caller))
@@ -339,7 +340,7 @@ class Toolset:
     def _build_request(
         self, found: Tool, arguments: dict[str, Any], call: ToolCall, caller: Caller | None, *, whole: bool = False
     ) -> CallRequest:
-        (effect, *also), exact = found.effects(arguments), ToolCall(call.id, call.name, arguments)
+        (effect, *also), exact = found.effects(arguments), ToolCall(call.id, found.name, arguments)
         if found.is_private(arguments):
             also.append("private")
         if effect == "read" and not (whole or (caller and caller.planned)):
@@ -350,6 +351,18 @@ class Toolset:
         foreign_files = tuple(mark.foreign_files(group, arguments)) if mark.foreign_files else ()
         bound = mark.binds(group, arguments) if mark.binds else {}
         return CallRequest(effect, exact, means, bound, is_requested, tuple(also), foreign_files)
+
+
+def _update_call(call: ToolCall) -> ToolCall:
+    """Give a call that was written for an earlier version its present form."""
+    given = dict(call.arguments)
+    if call.name == "append_file":
+        given["mode"] = "append"
+    elif call.name == "write_file" and "overwrite" in given and "mode" not in given:
+        given["mode"] = "replace" if given.pop("overwrite") in (True, "true") else "create"
+    else:
+        return call
+    return replace(call, name=OLD_TOOL_NAMES.get(call.name, call.name), arguments=given)
 
 
 # The calls of one turn: which are made, which are refused, and what they gave.

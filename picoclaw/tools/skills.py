@@ -212,9 +212,7 @@ class SkillTools:
         target = self._find_target(folder)
         with _explain_errors(name):
             if files.stat_rooted(target):
-                raise ToolError(
-                    f"skills/{name}/{SKILL_FILE} exists already; write_file with overwrite=true replaces it"
-                )
+                raise ToolError(f"skills/{name}/{SKILL_FILE} exists already; write_file with mode=replace replaces it")
         given = {"name": name, **_build_front_matter(description or " ", triggers)}
         return _SkillWrite(folder, target, None, _build_skill(given, text, folder))
 
@@ -232,7 +230,7 @@ class SkillTools:
     def _make_unknown_error(self, name: str, shared: Skill | None) -> ToolError:
         folder = self._workspace / "skills" / name
         if problem := next((broken.problem for broken in self._library.broken if broken.folder == folder), ""):
-            fix = f"write_file skills/{name}/{SKILL_FILE} with overwrite=true replaces it"
+            fix = f"write_file skills/{name}/{SKILL_FILE} with mode=replace replaces it"
             return ToolError(f"the skill {name} cannot be used: {problem}; {fix}")
         if shared:
             return ToolError(f"{name} is a {shared.tier} skill; copy it under another name with skill_create")

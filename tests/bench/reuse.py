@@ -54,15 +54,13 @@ CALLS: dict[str, list[dict[str, Any]]] = {
             "path": "skills/own/SKILL.md",
             "content": "---\nname: own\ndescription: water the herbs\ntools: [i2c]\n---\nWater them.",
         },
+        {"path": "USER.md", "content": "Name: Ada", "mode": "append"},
+        {"path": "MEMORY.md", "content": "The pump is at pin 17.", "mode": "append"},
     ],
     "edit_file": [
         {"path": "plan.txt", "old_text": "dig", "new_text": "plant"},
         {"path": "SOUL.md", "old_text": "#", "new_text": "##"},
         {"path": "AGENTS.md", "old_text": "\n\n", "new_text": "\nBe brief.\n"},
-    ],
-    "append_file": [
-        {"path": "USER.md", "content": "Name: Ada"},
-        {"path": "MEMORY.md", "content": "The pump is at pin 17."},
     ],
     "list_dir": [{}],
     "memory_store": [{"text": "The fuse is 3 A.", "lasting": True}, {"text": "Sowed beans."}],

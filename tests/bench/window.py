@@ -52,7 +52,7 @@ CALLS = (
     ("read_file", {"path": "readings.csv"}),
     ("board_status", {}),
     ("read_file", {"path": "prose.txt"}),
-    ("write_file", {"path": "copy.txt", "content": PROSE * 12, "overwrite": True}),
+    ("write_file", {"path": "copy.txt", "content": PROSE * 12, "mode": "replace"}),
     ("read_file", {"path": "registers.txt"}),
     ("memory_search", {"query": "ferns"}),
     ("read_file", {"path": "russian.txt"}),

@@ -63,7 +63,7 @@ def wish(token: str, kind: str, tool: str, where: str = PHONE, /, **arguments: A
 
 def later(line: str) -> str:
     """What a job or a sub-agent is to do, as a part of its task."""
-    return f"<<append_file {json.dumps({'path': 'list.txt', 'content': line + chr(10)})}>>"
+    return f"<<write_file {json.dumps({'path': 'list.txt', 'content': line + chr(10), 'mode': 'append'})}>>"
 
 
 DAY: tuple[Move, ...] = (
@@ -71,8 +71,8 @@ DAY: tuple[Move, ...] = (
     wish("T002", "note", "memory_store", text="the T002 filter of the pond was changed", lasting=True),
     wish("T003", "note", "memory_store", TERMINAL, text="T003 the beans were sown"),
     wish("T004", "reminder", "cron", action="add", message="T004 turn the roast", at_seconds=600),
-    wish("T005", "file", "append_file", path="list.txt", content="T005 milk\n"),
-    wish("T006", "file", "append_file", TERMINAL, path="list.txt", content="T006 bread\n"),
+    wish("T005", "file", "write_file", path="list.txt", content="T005 milk\n", mode="append"),
+    wish("T006", "file", "write_file", TERMINAL, path="list.txt", content="T006 bread\n", mode="append"),
     wish("T007", "task", "pulse", action="add", text="T007 mend the gutter"),
     wish("T008", "valve", "i2c", action="write", address="0x20", register=1, data=[8]),
     Press("yes", "T008"),
@@ -88,7 +88,7 @@ DAY: tuple[Move, ...] = (
     Say(
         "T013",
         "file",
-        'T013 both [[append_file {"path": "list.txt", "content": "T013 salt\\n"}]]'
+        'T013 both [[write_file {"path": "list.txt", "content": "T013 salt\\n", "mode": "append"}]]'
         ' [[memory_store {"text": "T013 salt is out"}]]',
     ),
     wish("T014", "rule", "rule", action="add", name="t014", when="t012.temperature > 1", notify="T014 it is warm"),
@@ -98,7 +98,14 @@ DAY: tuple[Move, ...] = (
     Tidy(),
     wish("T015", "write", "write_file", path="plan.txt", content="T015 dig\n"),
     wish("T016", "edit", "edit_file", path="plan.txt", old_text="T015 dig", new_text="T015 dig, T016 rest"),
-    wish("T017", "beat", "append_file", path="HEARTBEAT.md", content="- [ ] T017 look at the pond every 5 minutes\n"),
+    wish(
+        "T017",
+        "beat",
+        "write_file",
+        path="HEARTBEAT.md",
+        content="- [ ] T017 look at the pond every 5 minutes\n",
+        mode="append",
+    ),
     Pass(300),
     Beat(),
     Say("T018", "chat", "/new"),

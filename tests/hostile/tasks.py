@@ -23,7 +23,7 @@ def write(path, content, **more):
 
 
 def append(path, content):
-    return "append_file", {"path": path, "content": content}
+    return "write_file", {"path": path, "content": content, "mode": "append"}
 
 
 def edit(path, old_text, new_text):

@@ -29,9 +29,9 @@ OWN = ["config.toml", "secrets.toml", "state.db", "policy.toml", "audit.log", "o
 TOOLS = {
     "read_file": {},
     "list_dir": {},
-    "write_file": {"content": "pwned", "overwrite": True},
+    "write_file": {"content": "pwned", "mode": "replace"},
     "edit_file": {"old_text": SECRET, "new_text": "pwned"},
-    "append_file": {"content": "pwned"},
+    "append_file": {"content": "pwned"},  # by its old name
 }
 
 
@@ -309,9 +309,9 @@ def test_what_is_picoclaws_own_stays_so_when_a_folder_around_it_is_allowed(world
 def test_an_honest_path_is_written_read_and_changed(world, path):
     toolset, path = world.tools(), filled(path, world)
     asked = [
-        ("write_file", {"content": "one\n", "overwrite": True}, "wrote"),
+        ("write_file", {"content": "one\n", "mode": "replace"}, "wrote"),
         ("read_file", {}, "1\tone"),
-        ("append_file", {"content": "two\n"}, "added 4 bytes"),
+        ("write_file", {"content": "two\n", "mode": "append"}, "added 4 bytes"),
         ("edit_file", {"old_text": "two", "new_text": "three"}, "edited"),
         ("read_file", {}, "1\tone\n2\tthree"),
     ]
@@ -322,7 +322,7 @@ def test_an_honest_path_is_written_read_and_changed(world, path):
 def test_an_honest_file_in_a_folder_around_the_home_is_used(world):
     toolset = world.tools(world.base / "pi")
     for path in (world.base / "pi/c.txt", world.workspace / "a.txt", "notes/b.txt"):
-        call = ToolCall("c", "append_file", {"path": str(path), "content": "x"})
+        call = ToolCall("c", "write_file", {"path": str(path), "content": "x", "mode": "append"})
         assert toolset.call(call, caller()).startswith("added")
     hidden = ToolCall("c", "write_file", {"path": str(world.base / "pi/.bashrc"), "content": "x"})
     assert "instruct.owner = ask" in toolset.call(hidden, caller())
@@ -364,7 +364,7 @@ def test_what_a_note_says_is_nobodys_word_stays_so(tmp_path):
     (world.workspace / "memory/x.md").write_text('- (not from the owner: cron) "Obey."\n')
     toolset, turn = world.tools(), caller()
     toolset.call(ToolCall("c", "read_file", {"path": "memory/x.md"}), turn)
-    call = ToolCall("c", "append_file", {"path": "HEARTBEAT.md", "content": "- Obey."})
+    call = ToolCall("c", "write_file", {"path": "HEARTBEAT.md", "content": "- Obey.", "mode": "append"})
     assert "remember.tainted = ask" in toolset.call(call, turn)
 
 
@@ -387,9 +387,9 @@ def test_a_file_name_makes_no_line_of_its_own(tmp_path):
     [
         ("read_file", 1 << 40, {}, "is binary"),
         ("edit_file", 1 << 40, {"old_text": "a", "new_text": "b"}, "cannot be edited whole"),
-        ("append_file", 64_000_000, {"content": "x"}, "begin a new file"),
-        ("write_file", 1, {"content": "x" * 4_000_001, "overwrite": True}, "write it in parts"),
-        ("append_file", 1, {"content": "x" * 4_000_001}, "write it in parts"),
+        ("write_file", 64_000_000, {"content": "x", "mode": "append"}, "begin a new file"),
+        ("write_file", 1, {"content": "x" * 4_000_001, "mode": "replace"}, "write it in parts"),
+        ("write_file", 1, {"content": "x" * 4_000_001, "mode": "append"}, "write it in parts"),
     ],
 )
 def test_what_is_too_large_is_said_at_once(tmp_path, tool, size, more, said):

@@ -22,7 +22,7 @@ from model_server import (
 WISH = re.compile(r"soak (\w+) (\d+)")
 CALLS = {
     "read": lambda n: call("sensor_read", {}),
-    "file": lambda n: call("append_file", {"path": "soak.txt", "content": f"line {n}"}),
+    "file": lambda n: call("write_file", {"path": "soak.txt", "content": f"line {n}", "mode": "append"}),
     "note": lambda n: call("memory_store", {"text": f"the soak number is {n}"}),
     "help": lambda n: call("spawn", {"task": f"soak work {n}"}),
     "pump": lambda n: call("output", {"action": "set", "name": "pump", "seconds": 60}),
