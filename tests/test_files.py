@@ -58,19 +58,19 @@ TEN = "".join(f"line {i}\n" for i in range(1, 11))
 @pytest.mark.parametrize(
     ("content", "asked", "shown"),
     [
-        ("one\ntwo\n", {}, "1\tone\n2\ttwo"),
-        ("one\ntwo", {}, "1\tone\n2\ttwo"),
-        ("one\r\ntwo\r\n", {}, "1\tone\n2\ttwo"),
-        ("\n\n", {}, "1\t\n2\t"),
-        (TEN, {"start_line": 9}, "9\tline 9\n10\tline 10"),
-        (TEN, {"start_line": "3", "max_lines": "1"}, "3\tline 3\n[more follows, from line 4]"),
-        ("a\nb\nc\n", {"max_lines": 2}, "1\ta\n2\tb\n[more follows, from line 3]"),
-        (TEN, {"start_line": 10, "max_lines": 1}, "10\tline 10"),
+        ("one\ntwo\n", {}, "1| one\n2| two"),
+        ("one\ntwo", {}, "1| one\n2| two"),
+        ("one\r\ntwo\r\n", {}, "1| one\n2| two"),
+        ("\n\n", {}, "1| \n2| "),
+        (TEN, {"start_line": 9}, "9| line 9\n10| line 10"),
+        (TEN, {"start_line": "3", "max_lines": "1"}, "3| line 3\n[more follows, from line 4]"),
+        ("a\nb\nc\n", {"max_lines": 2}, "1| a\n2| b\n[more follows, from line 3]"),
+        (TEN, {"start_line": 10, "max_lines": 1}, "10| line 10"),
         (TEN, {"start_line": 11}, "[a.txt ends before line 11]"),
         ("", {}, "[a.txt is empty]"),
-        ("grün ☕ 𝄞\n", {}, "1\tgrün ☕ 𝄞"),
-        (b"caf\xe9 \xff\n", {}, "1\tcaf\ufffd \ufffd"),
-        (b"\xef\xbb\xbfhi\n", {}, "1\thi"),
+        ("grün ☕ 𝄞\n", {}, "1| grün ☕ 𝄞"),
+        (b"caf\xe9 \xff\n", {}, "1| caf\ufffd \ufffd"),
+        (b"\xef\xbb\xbfhi\n", {}, "1| hi"),
     ],
 )
 def test_reading_lines(desk, content, asked, shown):
@@ -91,9 +91,9 @@ def test_a_long_line_is_cut_and_the_next_one_is_still_found(desk, length, cut, l
     line = letter * length + ending
     desk.put("a.txt", f"{line}second\n" if ending else line)
     first, *others = desk("read_file", path="a.txt").splitlines()
-    shown = f"1\t{letter * min(length, 2000)}"
+    shown = f"1| {letter * min(length, 2000)}"
     assert first == (f"{shown} [line cut: {len(line.encode())} bytes]" if cut else shown)
-    assert others == (["2\tsecond"] if ending else [])
+    assert others == (["2| second"] if ending else [])
 
 
 def test_reading_an_endless_line_takes_little_memory(desk):
@@ -185,7 +185,7 @@ def test_an_extra_folder_may_be_used_and_its_neighbours_not(tmp_path, tool):
 def test_an_absolute_path_is_fine_and_a_link_says_where_it_leads(desk):
     path = desk.put("notes/a.txt", "hello\n")
     (desk.path / "link").symlink_to("notes/a.txt")
-    assert desk("read_file", path=str(path)) == "1\thello"
+    assert desk("read_file", path=str(path)) == "1| hello"
     said = "error: link: link is a symbolic link to notes/a.txt, and links are not followed; name that"
     assert desk("read_file", path="link") == said
     assert desk("write_file", path="link", content="new\n", mode="replace") == said
@@ -293,6 +293,19 @@ def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
         ("a\nb\n", "x", "y", None, "error: old_text occurs 0 times in a.txt, not once; read the file"),
         ("a\na\n", "a", "y", None, "error: old_text occurs 2 times in a.txt, not once; take in more"),
         ("a\n", "", "y", None, "error: old_text occurs 0 times in a.txt"),
+        ("a\nb\nc\n", "2| b", "2| B", "a\nB\nc\n", "edited a.txt at line 2"),
+        ("a\nb\nc\n", "1| a\n2| b\n", "A\n", "A\nc\n", "edited a.txt at line 1"),
+        ("a\n\nc\n", "1| a\n2| \n3| c", "1| A\n2| C", "A\nC\n", "edited a.txt at line 1"),
+        ("1| a\n", "1| a", "2| b", "2| b\n", "edited a.txt at line 1"),
+        ("a\nb\n", "1| a\nb", "x", None, "error: old_text occurs 0 times in a.txt, not once; read the file"),
+        (
+            "a\na\n",
+            "1| a",
+            "x",
+            None,
+            "error: old_text begins with line numbers, which are not in a.txt; without them it",
+        ),
+        ("a\n", "7| x", "x", None, "error: old_text begins with line numbers"),
         ("", "a", "y", None, "error: old_text occurs 0 times in a.txt"),
         (b"caf\xe9", "caf", "tea", None, "error: a.txt is not UTF-8 text (byte 3); it cannot be edited"),
     ],
@@ -448,11 +461,11 @@ def skilled(tmp_path):
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("skills/mine/SKILL.md", "1\thow to do mine in {workspace}/skills/mine"),
-        ("skills/wiring/SKILL.md", "1\thow to do wiring in {shipped}/wiring"),
-        ("{shipped}/wiring/SKILL.md", "1\thow to do wiring in {shipped}/wiring"),
-        ("skills/wiring/pins.md", "1\t17"),
-        ("{shipped}/wiring/pins.md", "1\t17"),
+        ("skills/mine/SKILL.md", "1| how to do mine in {workspace}/skills/mine"),
+        ("skills/wiring/SKILL.md", "1| how to do wiring in {shipped}/wiring"),
+        ("{shipped}/wiring/SKILL.md", "1| how to do wiring in {shipped}/wiring"),
+        ("skills/wiring/pins.md", "1| 17"),
+        ("{shipped}/wiring/pins.md", "1| 17"),
     ],
 )
 def test_a_skill_is_read_wherever_it_lies(skilled, path, text):
@@ -654,5 +667,5 @@ def test_reading_a_page_does_not_look_at_every_skill(tmp_path, monkeypatch):
     looked, real = [], Path.resolve
     monkeypatch.setattr(Path, "resolve", lambda path, *more: looked.append(path) or real(path, *more))
     for path in ("a.md", "skills/s7/more.md", "a.md"):
-        assert tools.read_file(path) == "1\tx"
+        assert tools.read_file(path) == "1| x"
     assert len(looked) < 10

@@ -71,7 +71,8 @@ def history(tmp_path):
 
 
 def test_what_does_not_change_is_steady_and_a_moment_has_no_trend(history):
-    assert "mean 50.00 %, steady" in call(history, "sensor_history", quantity="humidity")
+    for quantity in ("humidity", "relative humidity", "rh"):
+        assert "mean 50.00 %, steady" in call(history, "sensor_history", quantity=quantity)
     assert "too little for a trend" in call(history, "sensor_history", quantity="humidity", when="last 2 minutes")
 
 

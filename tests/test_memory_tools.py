@@ -64,7 +64,7 @@ def test_a_note_is_found_read_mended_and_forgotten(desk):
     )
     (line,) = desk.call("memory_search", query="which fuse has the pump?").split("\n")
     assert re.fullmatch(rf"\[id:1\] {TODAY}:1-3 \(2026-07-01\) [01]\.\d\d - 12:00 the pump's fuse is 3 A", line)
-    assert desk.call("memory_get", path=TODAY, line=3) == "3\t- 12:00 the pump's fuse is 3 A"
+    assert desk.call("memory_get", path=TODAY, line=3) == "3| - 12:00 the pump's fuse is 3 A"
     assert desk.call("memory_update", old=f"{TODAY}:3", new="the pump's fuse is 5 A") == (
         f'changed {TODAY} line 3: "the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'
     )
@@ -133,7 +133,7 @@ def test_an_id_is_taken_as_small_models_write_it(desk, name):
     desk.call("memory_search", query="fuse")
     assert desk.call("memory_rank", id=name, useful=True) == "[id:1] is now at +0.25, of -1 to +1"
     assert desk.call("memory_rank", id=name, useful=False) == "[id:1] is now at +0, of -1 to +1"
-    assert desk.call("memory_get", path=name).endswith("3\t- 12:00 the fuse is 3 A")
+    assert desk.call("memory_get", path=name).endswith("3| - 12:00 the fuse is 3 A")
     said = f"error: an id, as {name.strip()!r}, may mean another note by now; name its words, or path:line"
     before = desk.read()
     assert desk.call("memory_forget", text=name) == said
@@ -144,7 +144,7 @@ def test_an_id_is_taken_as_small_models_write_it(desk, name):
 def test_a_whole_line_of_a_result_names_its_note(desk):
     desk.call("memory_store", text="the fuse is 3 A")
     found = desk.call("memory_search", query="fuse")
-    assert "3\t- 12:00 the fuse is 3 A" in desk.call("memory_get", path=found)
+    assert "3| - 12:00 the fuse is 3 A" in desk.call("memory_get", path=found)
     assert desk.call("memory_forget", text=found).startswith("forgotten")
 
 
@@ -157,15 +157,15 @@ def test_opinions_reach_their_bounds(desk):
 
 
 GETS = [
-    ({"path": LASTING}, "1\ta\n2\tb\n3\tc\n4\td"),
-    ({"path": f"/{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
-    ({"path": f"workspace/{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
-    ({"path": f"./{LASTING}"}, "1\ta\n2\tb\n3\tc\n4\td"),
-    ({"path": f"{LASTING}:2-3"}, "2\tb\n3\tc\n[more follows from line 4]"),
-    ({"path": f"{LASTING}:4"}, "4\td"),
-    ({"path": LASTING, "line": 2, "lines": 1}, "2\tb\n[more follows from line 3]"),
-    ({"path": LASTING, "line": "3", "lines": None}, "3\tc\n4\td"),
-    ({"path": LASTING, "line": 0, "lines": 0}, "1\ta\n2\tb\n3\tc\n4\td"),
+    ({"path": LASTING}, "1| a\n2| b\n3| c\n4| d"),
+    ({"path": f"/{LASTING}"}, "1| a\n2| b\n3| c\n4| d"),
+    ({"path": f"workspace/{LASTING}"}, "1| a\n2| b\n3| c\n4| d"),
+    ({"path": f"./{LASTING}"}, "1| a\n2| b\n3| c\n4| d"),
+    ({"path": f"{LASTING}:2-3"}, "2| b\n3| c\n[more follows from line 4]"),
+    ({"path": f"{LASTING}:4"}, "4| d"),
+    ({"path": LASTING, "line": 2, "lines": 1}, "2| b\n[more follows from line 3]"),
+    ({"path": LASTING, "line": "3", "lines": None}, "3| c\n4| d"),
+    ({"path": LASTING, "line": 0, "lines": 0}, "1| a\n2| b\n3| c\n4| d"),
     ({"path": LASTING, "line": 9}, "error: the note ends at line 4, before line 9"),
     ({"path": LASTING, "line": -1}, "error: argument 'line' is -1, outside 0 to 10000000"),
     ({"path": "memory/MEMROY.md"}, f"error: there is no note 'memory/MEMROY.md'; did you mean '{LASTING}'?"),
@@ -324,7 +324,7 @@ def test_comments_are_not_found_and_lines_are_counted_as_they_stand(desk):
     (desk.workspace / "memory" / "hid.md").write_text("- a\n<!--\nthe safe opens with 4711\n-->\n- the zebra\n")
     assert "no note" in desk.call("memory_search", query="safe")
     assert "4711" not in desk.call("memory_search", query="zebra")
-    assert "5\t- the zebra" in desk.call("memory_get", path="memory/hid.md:5")
+    assert "5| - the zebra" in desk.call("memory_get", path="memory/hid.md:5")
 
 
 def test_a_day_finds_a_note_without_a_heading(desk):

@@ -220,6 +220,7 @@ NOTHING_NEW = [
     "\n\n---- | ----",
     "hello world",
     "3\twrong sum",
+    "3| wrong sum",
 ]
 NEW = [
     "1now", "now1", "5 volts of", "\u0663", "1 p 2 l 3 e", "p\nl\ne", "1Delete", "a-b-c", "請", "hello", "world hello",

@@ -213,6 +213,7 @@ ANSWERS = {
     "tagged": ('<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call>', []),
     "tagged in a line": ('Sure! <tool_call>{"name": "exec", "arguments": {}}</tool_call>', []),
     "two tags": ('<tool_call>{"name": "exec"}</tool_call>\n<tool_call>{"name": "sensor_read"}</tool_call>', []),
+    "lone fence": ('{"name": "sensor_read", "parameters": {"quantity": "light"}}\n```\n', []),
     "bare": ('{"name": "sensor_read", "parameters": {"quantity": "light"}}', []),
     "indented": ('Look:\n  \t{"name": "sensor_read"}', []),
     "array": ('[{"name": "sensor_read"}, {"name": "exec"}]', []),
@@ -550,6 +551,9 @@ def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
     [
         '```json\n{"name": "exec", "arguments": {"command": "touch X"}}\n```\nI did not run it.',
         'So:\n```json\n{"name": "exec", "arguments": {}}\n```\nor\n```json\n{"name": "exec"}\n```\n',
+        '{"name": "exec", "arguments": {}}\n```\nis how a call looks.',
+        '{"name": "exec", "arguments": {}}\n```\n21 °C\n```',
+        '`{"name": "exec", "arguments": {}}`',
         '```json\n{"exec": {"command": "ls"}}\n```\nPut it into bridge.json.',
         'This is bridge.json:\n```json\n{"exec": {"command": "ls"}}\n```\n',
         '```xml\n<tool_call>{"name": "exec"}</tool_call>\n```\nThat is how it looks.',
@@ -568,6 +572,17 @@ def test_a_call_that_is_only_talked_about_is_not_made(text: str, size: int) -> N
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
     rest, found = inline.end(cut=False)
     assert (shown + rest, found) == (text, [])
+
+
+@pytest.mark.parametrize("said", ["", "I look.\n"])
+@pytest.mark.parametrize("end", ["\n```", "\n\n```\n", "```", "\n```json\n", "\n</tool_call>\n"])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_call_before_a_lone_fence_is_made(said: str, end: str, size: int) -> None:
+    text = f'{said}{{"name": "exec", "arguments": {{"command": "ls"}}}}{end}'
+    inline = TextCallParser(KNOWN)
+    shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
+    rest, found = inline.end(cut=False)
+    assert (shown + rest, found) == (said, [("exec", {"command": "ls"})])
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])

@@ -159,7 +159,7 @@ _COMPARISON = pattern(
     re.IGNORECASE | re.DOTALL,
 )
 _VALUE = pattern(r"(?P<quantity>\w+) (?P<value>-?\d+(?:\.\d+)?) (?P<unit>°C|%|hPa|lx|ppm|V|A|W)")
-_LINE_NUMBER = pattern(r"^\d+\t", re.MULTILINE)
+_LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
 _ROW = pattern(r"^(?P<number>\d+)(?::| \[p\d+\]) (?P<text>.*)$", re.MULTILINE)
 """A line of the list of reminders or of tasks."""
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)

@@ -75,7 +75,7 @@ def _show_policy() -> int:
     own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"
     print(f"The usual rules; {own}.")
     for name, cells in list_rows(policy):
-        print_safe(f"{name:<14}" + "".join(f"{cell:<12}" for cell in cells).rstrip())
+        print_safe(f"{name:<17}" + "".join(f"{cell:<12}" for cell in cells).rstrip())
     problems = load_policy(file)[1]
     for problem in problems:
         print_note(f"{file.name}: {problem}")

@@ -274,6 +274,8 @@ _MADE_UP_RESULT = pattern(
 """Where a model goes on with the result that it expects; in a sentence about that tag it does not."""
 
 _OPEN_FENCE = pattern(r"```\w*\s*\Z")
+_LONE_END = pattern(r"(?P<before>[^`]*?[}\]])\s*(?:```\w*|</tool_call>)\s*\Z", re.DOTALL)
+"""What ends a call whose beginning a server has swallowed, or a model never wrote."""
 _MARKUP = pattern(r"```\w*|[\s}]|</[a-z_]+>")
 _WRAPPED_ANSWER = pattern(r"\s*<(response|answer|reply|output)>(?P<inside>.*?)</\1>\s*", re.DOTALL)
 _CALL_FIELDS = {"name", "arguments", "parameters", "id", "type", "call_id", "tool_call_id"}
@@ -465,7 +467,8 @@ class TextCallParser:
                 return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
                     call for _, calls in found for call in calls
                 ]
-        if not cut and (calls := self._calls(text)):
+        lone = _LONE_END.match(text)
+        if not cut and (calls := self._calls(lone["before"] if lone else text)):
             return "", calls
         wrapped = _WRAPPED_ANSWER.fullmatch(text)
         return wrapped["inside"].strip() if wrapped and not self._wants_tags(wrapped) else text, []

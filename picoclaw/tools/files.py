@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -43,6 +44,7 @@ _MAX_WRITE_BYTES = 4_000_000
 _MAX_APPENDED_BYTES = 64_000_000
 _MAX_LISTED = 500
 _MAX_SCANNED_ENTRIES = 100_000
+_NUMBERED = pattern(r"[ \t]*\d+\| ?(.*)", re.DOTALL)
 _SIZE = pattern(r"(?:/|  \d+| -> \(link\))$")
 _OUR_ROW = pattern(r"\[(?:more than )?\d+ more not shown: list a folder below\]")
 
@@ -179,7 +181,7 @@ class FileTools:
         start_line: Annotated[int, Span(1, 10_000_000)] = 1,
         max_lines: Annotated[int, Span(1, 2000)] = 200,
     ) -> str:
-        """Read a text file as numbered lines."""
+        """Read a text file. Each line comes as `NUMBER| TEXT`; the number is not in the file."""
         with _explain_errors(path), self._open_readable(path) as file:
             if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
@@ -191,7 +193,7 @@ class FileTools:
             raise ToolError(f"line {start_line} of {path} lies behind its first {_MAX_SCANNED_BYTES} bytes; use exec")
         if not lines:
             return f"[{path} is empty]" if start_line == 1 else f"[{path} ends before line {start_line}]"
-        numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, start_line))
+        numbered = "\n".join(f"{number}| {line}" for number, line in enumerate(lines, start_line))
         return numbered + (f"\n[more follows, from line {start_line + len(lines)}]" if more else "")
 
     def _get_write_effect(self, arguments: Mapping[str, Any]) -> Effect:
@@ -237,12 +239,12 @@ class FileTools:
         return f"wrote {path}: {size} bytes{self._describe_skill(place)}"
 
     def _get_edit_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return self._folders.get_effect(self._find_text(arguments["path"], arguments["old_text"])[0])
+        return self._folders.get_effect(self._find_text(**arguments)[0])
 
     @tool(effect=_get_edit_effect, private=True)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
         """Replace text that occurs exactly once in a file."""
-        place, before, after = self._find_text(path, old_text)
+        place, before, new_text, after = self._find_text(path, old_text, new_text)
         self._check_taint(place, path, caller)
         self._write_whole(place, path, before + new_text + after)
         return f"edited {path} at line {before.count(chr(10)) + 1}{self._describe_skill(place)}"
@@ -360,8 +362,11 @@ class FileTools:
         with _explain_errors(path):
             return files.stat_rooted(place, self._folders.blocked) is not None
 
-    def _find_text(self, path: str, old_text: str) -> tuple[RootedPath, str, str]:
-        """Find the only occurrence of a text; returns the file, and what precedes and follows."""
+    def _find_text(self, path: str, old_text: str, new_text: str) -> tuple[RootedPath, str, str, str]:
+        """Find the only occurrence of a text; returns the file, what precedes, the new text and what follows.
+
+        Line numbers that were copied with the text are left out where it is exact without them.
+        """
         place, _ = self._find_own(path)
         with _explain_errors(path), self._open_plain(place) as file:
             data = file.read(_MAX_WRITE_BYTES + 1)
@@ -371,14 +376,18 @@ class FileTools:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise ToolError(f"{path} is not UTF-8 text (byte {error.start}); it cannot be edited") from None
-        count, at = 0, text.find(old_text) if old_text else -1
-        while at >= 0:  # also those that overlap
-            count, at = count + 1, text.find(old_text, at + 1)
+        count, bare = _count_text(text, old_text), _remove_line_numbers(old_text)
+        if count == 0 and bare:
+            if (count := _count_text(text, bare)) != 1:
+                raise ToolError(
+                    f"old_text begins with line numbers, which are not in {path}; without them it occurs {count} times, not once"
+                )
+            old_text, new_text = bare, _remove_line_numbers(new_text) or new_text
         if count != 1:
             hint = "read the file and copy the text exactly" if count == 0 else "take in more of the lines around it"
             raise ToolError(f"old_text occurs {count} times in {path}, not once; {hint}")
         before, _, after = text.partition(old_text)
-        return place, before, after
+        return place, before, new_text, after
 
     def _write_whole(self, place: RootedPath, path: str, content: str) -> int:
         data = _encode_content(content)
@@ -399,6 +408,21 @@ class FileTools:
 
 def _is_tainted(caller: Caller | None) -> bool:
     return bool(caller and (caller.taints or caller.origin == "guest"))
+
+
+def _count_text(text: str, sought: str) -> int:
+    """Count the places of a text, also those that overlap."""
+    count, at = 0, text.find(sought) if sought else -1
+    while at >= 0:
+        count, at = count + 1, text.find(sought, at + 1)
+    return count
+
+
+def _remove_line_numbers(text: str) -> str:
+    """The lines without the numbers that `read_file` shows before them; '' where not each has one."""
+    rows = [_NUMBERED.fullmatch(line) for line in text.removesuffix("\n").split("\n")]
+    found = [row[1] for row in rows if row]
+    return "\n".join(found) + "\n" * text.endswith("\n") if len(found) == len(rows) else ""
 
 
 def _encode_content(content: str) -> bytes:

@@ -225,5 +225,11 @@ def find_series(known: Sequence[Series], sensor: str, quantity: str) -> list[Ser
         with contextlib.suppress(ValueError):
             sensor, quantity = parse_series(sensor)
     fits = [series for series in known if quantity in {"", series.quantity, series.quantity.partition(" ")[0]}]
+    if not fits:  # such as "air pressure" and "temp"
+        from picoclaw.tools.sensors import parse_quantities
+
+        with contextlib.suppress(ToolError):
+            meant = parse_quantities(quantity)
+            fits = [series for series in known if series.quantity.partition(" ")[0] in meant]
     exact = [series for series in fits if series.sensor.lower() == sensor]
     return exact or [series for series in fits if sensor in series.sensor.lower()]

@@ -201,7 +201,7 @@ def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> s
     offset = first if head else 1  # a chunk begins at its own first line
     start = first - offset
     shown = [
-        f"{first + i}\t{remove_invisible(t)[:_MAX_LINE_CHARS]}"
+        f"{first + i}| {remove_invisible(t)[:_MAX_LINE_CHARS]}"
         for i, t in enumerate(islice(texts, start, start + count))
     ]
     if not shown:

@@ -41,7 +41,7 @@ class SensorTools:
 
     def _check_reading(self, arguments: Mapping[str, Any]) -> Literal["read"]:
         """Refuse a reading of a missing sensor now: a planned one would fail each time it is due."""
-        asked = _parse_quantities(arguments["quantity"])
+        asked = parse_quantities(arguments["quantity"])
         name, wanted = self._parse_request(
             arguments["sensor"] or self._find_qualifier(arguments["quantity"], asked), asked
         )
@@ -57,7 +57,7 @@ class SensorTools:
         quantity: Annotated[str, "temperature, humidity..., empty: all"] = "",
     ) -> str:
         """Measure now; gives values with units."""
-        wanted = _parse_quantities(quantity)
+        wanted = parse_quantities(quantity)
         named = self._find_qualifier(quantity, wanted)
         name, wanted = self._parse_request(sensor or named, wanted)
         readings = [r for r in self._read(name, wanted) if not wanted or r.quantity in wanted]
@@ -84,9 +84,16 @@ class SensorTools:
         if any(asked == s.name or (_is_part_of_name(asked, s) and not _find_quantities(asked)) for s in known):
             return asked, wanted
         told = {word: _find_quantities(word) for word in _split_words(asked)}
-        name = " ".join(word for word, meant in told.items() if not meant and word not in _SENSORS)
         both = frozenset[str]().union(*told.values())
-        return name, (wanted & both) or (wanted | both)
+        others = [word for word, meant in told.items() if not meant and word not in _SENSORS]
+        if both:  # in "air pressure" the air names no sensor, unless one is called that
+            others = [
+                word
+                for word in others
+                if any(_is_part_of_name(word, found) for found in known)
+                or not (word.isalpha() and _QUALIFIES.fullmatch(word))
+            ]
+        return " ".join(others), (wanted & both) or (wanted | both)
 
     def _find_qualifier(self, quantity: str, wanted: frozenset[str]) -> str:
         """The sensor in "cpu temperature", '' for none; raises ToolError for words that name nothing here."""
@@ -170,7 +177,7 @@ def _find_quantities(text: str) -> frozenset[str]:
     return frozenset({asked}) if asked in QUANTITIES else frozenset(units)
 
 
-def _parse_quantities(asked: str) -> frozenset[str]:
+def parse_quantities(asked: str) -> frozenset[str]:
     """The requested quantities; none means all."""
     words = _split_words(asked)
     found = _find_quantities(asked) or frozenset[str]().union(*map(_find_quantities, words))

@@ -310,10 +310,10 @@ def test_an_honest_path_is_written_read_and_changed(world, path):
     toolset, path = world.tools(), filled(path, world)
     asked = [
         ("write_file", {"content": "one\n", "mode": "replace"}, "wrote"),
-        ("read_file", {}, "1\tone"),
+        ("read_file", {}, "1| one"),
         ("write_file", {"content": "two\n", "mode": "append"}, "added 4 bytes"),
         ("edit_file", {"old_text": "two", "new_text": "three"}, "edited"),
-        ("read_file", {}, "1\tone\n2\tthree"),
+        ("read_file", {}, "1| one\n2| three"),
     ]
     for tool, arguments, said in asked:
         assert toolset.call(ToolCall("c", tool, {"path": path, **arguments}), caller()).startswith(said), tool
@@ -449,7 +449,7 @@ def swaps(world):
 
 def both(said):
     """Whether the honest file was met, and what was put in its place."""
-    return any(text.startswith("1\t") for text in said) and any("link" in text for text in said)
+    return any(text.startswith("1| ") for text in said) and any("link" in text for text in said)
 
 
 @pytest.mark.parametrize("kind", ["leaf", "hard", "folder"])
@@ -497,7 +497,7 @@ def put_in_place(world, kind):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("link", "links"), ("hard link", "second name"), ("pipe", "not a regular file"), ("file", "1\tanother")],
+    [("link", "links"), ("hard link", "second name"), ("pipe", "not a regular file"), ("file", "1| another")],
 )
 def test_what_is_put_there_between_the_look_and_the_opening(tmp_path, monkeypatch, kind, said):
     world, waiting, real = World(tmp_path), [kind], os.open
