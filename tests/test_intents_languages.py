@@ -2,14 +2,20 @@
 
 import re
 import tomllib
+from datetime import UTC, datetime
 
 import pytest
+from test_history_tools import fill
 
+from picoclaw.app import App
+from picoclaw.config import Config
+from picoclaw.config.tables import MemoryConfig
+from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.grammar import Grammar, load_grammar, read_marks
 from picoclaw.intents.provider import IntentProvider
-from picoclaw.messages import Message, Request, Text, ToolCall
+from picoclaw.messages import Caller, Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
+from picoclaw.workspace import list_intent_files, list_languages, prepare_home, read_intent_tables
 
 FOLDER = find_shipped("templates") / "intents"
 ENGLISH = tomllib.loads((FOLDER / "en.toml").read_text("utf-8"))
@@ -249,6 +255,93 @@ def test_each_language_says_all_that_english_says():
             if key in english.get(name, {}) and key not in intent and (name, key) != ("memory_search", "ask")
         ]
         assert missing == [], language
+
+
+# --- what the tools say, in each language ---
+
+NOW = datetime(2026, 11, 23, 17, 24, tzinfo=UTC)
+SAME = """greenhouse outside cpu soil lamp fan light pump greenhouse_temperature milk bme no sensor board hardware in
+    picoclaw outputs arm resume utc gpio min max md who owner rule config toml sensors name local plausible pi gb mb
+    hpa id note source minutes"""
+"""Names, units, and words that are the same in one of the languages."""
+WISHES = {
+    "cron": ("meine erinnerungen", "mis recordatorios", "mes rappels"),
+    "rule": ("welche regeln gibt es", "qué reglas hay", "quelles règles y a-t-il"),
+    "output": ("welche ausgänge gibt es", "qué salidas hay", "quelles sorties y a-t-il"),
+    "board_status": ("zeig mir den status", "estado", "état"),
+    "sensor_list": ("sensoren", "sensores", "capteurs"),
+    "sensor_read": ("wie warm ist es", "qué temperatura hace", "quelle est la température"),
+    "sensor_history": ("zeig mir ein diagramm", "hazme una gráfica", "fais-moi un graphique"),
+    "memory_store": ("notiere milk", "anota milk", "note que milk"),
+    "memory_search": ("was habe ich über milk notiert", "qué he anotado sobre milk", "notes sur milk"),
+    "memory_forget": ("vergiss die notiz über milk", "olvida la nota sobre milk", "oublie la note sur milk"),
+}
+
+
+def list_results(home):
+    """What the tools say to ordinary wishes, from themselves, and what only a board with outputs says."""
+    prepare_home(home)
+    database, _ = fill(home, NOW)
+    database.close()
+    app = App(Config(home, memory=MemoryConfig(embeddings="off")), SimBoard())
+    caller = Caller("terminal", "owner", NOW, lambda _: None)
+    add = {"action": "add", "message": "milk"}
+    calls = [
+        *(("cron", add | when) for when in (
+            {"at": "18:30"}, {"at": "tomorrow 09:00"}, {"at_seconds": 600}, {"every_seconds": 7200},
+            {"cron_expr": "0 8,20 * * *"}, {"cron_expr": "0 19 * * 1,4"}, {"cron_expr": "0 7 * * 1-5"},
+            {"cron_expr": "0 9 * * 0,6"}, {"at": "2026-11-20 10:00"},
+        )),
+        *(("cron", {"action": action, "job": job} | more) for action, job, more in (
+            ("disable", 5, {}), ("list", 0, {}), ("enable", 5, {}), ("snooze", 5, {"at_seconds": 600}),
+            ("snooze", 1, {"at_seconds": 600}), ("move", 4, {"at": "10:00"}), ("remove", 77, {}), ("remove", 1, {}),
+        )),
+        ("rule", {"action": "list"}),
+        ("rule", {"action": "add", "when": "temperature above 35", "notify": "milk"}),
+        ("rule", {"action": "remove", "name": "milk"}),
+        ("sensor_list", {}), ("sensor_read", {}), ("sensor_read", {"sensor": "soil", "quantity": "light"}),
+        ("sensor_history", {"sensor": "greenhouse", "quantity": "temperature", "chart": True}),
+        ("sensor_history", {"sensor": "greenhouse", "quantity": "humidity"}),
+        ("sensor_history", {"when": "last month"}), ("sensor_history", {"sensor": "soil"}),
+        ("board_status", {}), ("memory_store", {"text": "milk"}), ("memory_store", {"text": "milk"}),
+        ("memory_search", {"query": "milk"}), ("memory_search", {"query": "soil"}),
+    ]  # fmt: skip
+    try:
+        return [(name, app.toolset.call(ToolCall("1", name, given), caller)) for name, given in calls] + STATED
+    finally:
+        app.close()
+
+
+STATED = [
+    ("output", "fan is on for 600 s"),
+    ("output", "fan is at its safe level, off"),
+    ("output", "fan (motor, gpio GPIO17): on, 599.4 s left\npump (pump, gpio GPIO27): off"),
+    ("output", "light (light, gpio GPIO22): not driven, dry run until `picoclaw outputs arm light`"),
+    ("output", "error: lamp was refused: rule 'unknown output': there is no 'lamp'; declared: fan, light, pump"),
+    ("output", "error: light was refused: rule 'value': light is only on or off, not 30 %"),
+    ("output", "fan was not on"),
+    ("board_status", "clock: 2026-11-23 17:24, trusted: synchronised with a time source"),
+    ("board_status", "power and throttling: under-voltage has occurred since boot (bad)"),
+    ("rule", ("the rule is kept: fan: when the temperature of greenhouse is above 35 °C: switch fan on for 10 min. "
+     'Never twice within 10 min.\nbut rules may not switch fan: its declaration needs who = ["owner", "rule"]')),
+    ("rule", "light: every day at 08:00: switch light on for 10 min. Not done late when the board was off."),
+    ("memory_forget", 'forgotten, from memory/202611/20261123.md line 4: "milk"'),
+]  # fmt: skip
+
+
+def test_no_word_of_english_stays_in_what_is_told(home, tmp_path):
+    left = []
+    for name, result in list_results(tmp_path):
+        for language, wish in zip(LANGUAGES, WISHES[name], strict=True):
+            provider = make_provider(home)
+            told = provider.word_result(wish, ToolCall("1", name, {}), result)
+            words, before = (
+                set(re.findall(r"[a-z_]{2,}", re.sub(r"`[^`]*`|\S*/\S*|[\w-]+\.local", "", text).lower()))
+                for text in (told, result)
+            )
+            kept = words & before.difference(SAME.split())
+            left += [(language, name, sorted(kept), told)] if kept else []
+    assert not left, f"{len(left)}: " + "\n".join(map(str, left[:40]))
 
 
 # --- every order of the data, turned into talk about it ---

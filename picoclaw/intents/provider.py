@@ -127,7 +127,10 @@ class IntentProvider:
                 for name, value in table.items()
             }
 
-        return match._replace(arguments=replace(match.arguments), said=replace(match.said))
+        arguments = replace(match.arguments)
+        if "notify" in arguments:  # made of the names that the tools have for quantities
+            arguments["notify"] = self._tell(match, arguments["notify"])
+        return match._replace(arguments=arguments, said=replace(match.said))
 
     def _find_called(self, match: IntentMatch | None, rows: str) -> IntentMatch | None:
         """The same with the number of what it names by words, found in a list; what to say where that is none or several."""
@@ -336,8 +339,9 @@ class IntentProvider:
 
     def _tell(self, match: IntentMatch | None, text: str) -> str:
         """What a tool says, in the words of the language."""
-        for expression, told in self._matcher.tools.get(match.tool if match else "", {}).get("told", {}).items():
-            text = re.sub(expression, told, text)
+        for tool in (match.tool, "all") if match else ():
+            for expression, told in self._matcher.tools.get(tool, {}).get("told", {}).items():
+                text = re.sub(expression, told, text)
         return text
 
     def _waiting(self, match: IntentMatch | None, newest: str) -> str:
