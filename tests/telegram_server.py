@@ -27,7 +27,7 @@ from picoclaw.records import dataclass, field
 
 TOKEN = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw1"
 OWNER, STRANGER, GROUP = 7, 666, -1001
-KINDS = {"bold", "italic", "code", "pre", "text_link", "blockquote", "strikethrough"}
+KINDS = {"bold", "italic", "code", "pre", "text_link", "blockquote", "strikethrough", "expandable_blockquote"}
 
 
 class GoneError(Exception):
@@ -51,6 +51,7 @@ class Sent:
     name: str = ""
     kind: str = "text"
     number: int = 0
+    reply_to: int = 0
 
 
 Fault = Callable[["Exchange"], bool]
@@ -246,10 +247,10 @@ class TelegramServer:
             self.update({"edited_message" if edited else "message": message})
             return self._message
 
-    def presses(self, user: int, data: str, chat: int = 0) -> None:
+    def presses(self, user: int, data: str, chat: int = 0, message: int = 1) -> None:
         """Have somebody press a button."""
         query = {"id": f"q{time.monotonic_ns()}", "from": {"id": user}, "data": data}
-        self.update({"callback_query": query | {"message": {"message_id": 1, "chat": {"id": chat or user}}}})
+        self.update({"callback_query": query | {"message": {"message_id": message, "chat": {"id": chat or user}}}})
 
     def update(self, content: Any) -> None:
         """Have any update wait for the bot."""
@@ -330,6 +331,12 @@ class TelegramServer:
         self._chat(exchange)
         return True
 
+    def _do_setMyCommands(self, exchange: Exchange) -> Any:  # noqa: N802
+        for row in exchange.fields["commands"]:
+            if not re.fullmatch("[a-z0-9_]{1,32}", row["command"]) or not 1 <= len(row["description"]) <= 256:
+                raise RefusalError(400, "Bad Request: BOT_COMMAND_INVALID", {})
+        return True
+
     def _do_answerCallbackQuery(self, _: Exchange) -> Any:  # noqa: N802
         return True
 
@@ -393,7 +400,10 @@ class TelegramServer:
             raise RefusalError(400, "Bad Request: message thread not found", {})
         with self.news:
             self._message += 1
-            self.sent.append(Sent(**{**sent.__dict__, "chat": chat, "thread": thread, "number": self._message}))
+            reply_to = exchange.fields.get("reply_parameters", {})
+            reply_to = json.loads(reply_to) if isinstance(reply_to, str) else reply_to
+            place = {"chat": chat, "thread": thread, "number": self._message, "reply_to": reply_to.get("message_id", 0)}
+            self.sent.append(Sent(**{**sent.__dict__, **place}))
             self.news.notify_all()
             return {"message_id": self._message, "chat": {"id": chat}, "date": int(time.time())}
 

@@ -2,12 +2,14 @@
 
 import threading
 import time
+import tomllib
 from contextlib import closing
 
 import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
+from picoclaw.agent.commands import COMMANDS
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.telegram.api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
@@ -19,6 +21,8 @@ from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Notice, Turn, Usage
+from picoclaw.providers import BUILT_IN_PROVIDER
+from picoclaw.resources import find_shipped
 from picoclaw.security import untrusted
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
@@ -773,3 +777,126 @@ def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path
     with closing(Database(tmp_path / "state.db")) as database:
         kept = str(database.connection.execute("SELECT * FROM marks").fetchall())
     assert other not in kept
+
+
+# --- the menu, replies, choices and long answers ---
+
+
+def answers(bench, came, reply, provider=BUILT_IN_PROVIDER, number=1):
+    """Have a message answered as the daemon does."""
+    assert not bench.channel.answered(came, TURN._replace(reply=reply, provider=provider), reply)
+    bench.letter(reply, number, came.key)
+    return bench.server.sent[-1]
+
+
+@pytest.mark.parametrize("fault", [None, tg.reset, tg.BAD_GATEWAY, tg.error(400, "Bad Request: BOT_COMMAND_INVALID")])
+def test_the_commands_are_in_the_bots_menu_and_nothing_waits_for_that(tmp_path, server, fault):
+    if fault:
+        server.fail("setMyCommands", fault)
+    bench = Bench(tmp_path / "home", server)
+    does = {word: one.does for word, one in COMMANDS.items()}
+    config = Config(bench.home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
+    bench.channel = TelegramChannel(config, WORDING, frozenset(), QUICK, commands=does)
+    bench.channel.start(bench.post)
+    server.says(OWNER, "hello")
+    bench.come()
+    server.wait(lambda: server.called("setMyCommands"))
+    bench.settled()
+    bench.channel.stop()
+    (told,) = server.called("setMyCommands")
+    assert {"command": "undo", "description": "undo the last question and its answer"} in told["commands"]
+
+
+@pytest.mark.parametrize(
+    ("chat", "more", "place"),
+    [
+        (0, {}, (OWNER, 0, False)),
+        (GROUP, {"text": "@pico_bot hi"}, (GROUP, 0, True)),
+        (GROUP, {"text": "@pico_bot hi", "message_thread_id": 5, "is_topic_message": True}, (GROUP, 5, True)),
+        (GROUP, {"text": "@pico_bot hi", "edited": True, "edit_date": 9}, (GROUP, 0, True)),
+    ],
+)
+def test_an_answer_in_a_group_replies_to_its_message(bench, server, chat, more, place):
+    server.threads = {5}
+    number = server.says(OWNER, more.pop("text", "hi"), chat=chat, **more)
+    (came,) = bench.come()
+    shown = answers(bench, came, "hello")
+    assert (shown.chat, shown.thread, shown.reply_to) == (*place[:2], number if place[2] else 0)
+    bench.letter("Reminder: water", 2, came.key)
+    assert server.sent[-1].reply_to == 0
+
+
+def test_a_reply_whose_message_is_gone_is_sent_without_it(bench, server):
+    server.says(OWNER, "@pico_bot hi", chat=GROUP)
+    (came,) = bench.come()
+    server.fail("sendMessage", tg.error(400, "Bad Request: message to be replied not found"))
+    assert answers(bench, came, "hello").reply_to == 0
+
+
+def asked_without_a_model():
+    for path in sorted((find_shipped("templates") / "intents").glob("*.toml")):
+        say = tomllib.loads(path.read_text())["say"]
+        yes = {"de": ("ja", "nein"), "en": ("yes", "no"), "es": ("sí", "no"), "fr": ("oui", "non")}[path.stem]
+        yield say["partly"].format(done="read a sensor", undone="and fly"), yes
+        yield say["which"].format(names="cellar, roof"), ("cellar", "roof")
+    yield "This would delete conversation 3\n/clear yes does it. /new begins another one and keeps this.", (
+        "/clear yes",
+        "/new",
+    )
+
+
+def test_what_a_press_can_answer_has_buttons_and_a_press_is_as_typed(bench, server):
+    for count, (text, choices) in enumerate(asked_without_a_model()):
+        server.says(OWNER, "do it")
+        came = bench.come(2 * count + 1)[-1]
+        shown = answers(bench, came, text, "command" if "/clear" in text else BUILT_IN_PROVIDER, count + 1)
+        assert tuple(key["text"] for key in shown.keys) == choices, text
+        server.presses(STRANGER, shown.keys[0]["callback_data"], chat=OWNER)
+        server.presses(OWNER, shown.keys[0]["callback_data"], message=shown.number)
+        pressed = bench.come(2 * count + 2)[-1]
+        assert (pressed.key, pressed.text, pressed.who, pressed.origin) == (
+            came.key,
+            choices[0],
+            "telegram:7",
+            "owner",
+        )
+        server.wait(lambda shown=shown: [one for one in server.sent if one.number == shown.number and not one.keys])
+        server.presses(OWNER, shown.keys[0]["callback_data"], message=shown.number)
+        bench.settled()
+        assert len(bench.posted) == 2 * count + 2
+
+
+@pytest.mark.parametrize(
+    ("text", "provider"),
+    [
+        ("I know nothing. Say yes, and I do what I understand.", "gpt"),
+        ("It is 21 °C.", BUILT_IN_PROVIDER),
+        (f"Which one do you mean: {', '.join('abcdef')}? Please name it.", BUILT_IN_PROVIDER),
+        (f"Which one do you mean: a, {'b' * 31}? Please name it.", BUILT_IN_PROVIDER),
+    ],
+)
+def test_what_a_model_says_and_what_takes_more_than_a_press_has_no_buttons(bench, server, text, provider):
+    server.says(OWNER, "do it")
+    assert answers(bench, bench.come()[0], text, provider).keys == ()
+
+
+def test_a_choice_ends_with_the_next_message(bench, server):
+    server.says(OWNER, "do it")
+    shown = answers(bench, bench.come()[0], "Which one do you mean: cellar, roof? Please name it.")
+    server.says(OWNER, "never mind")
+    bench.come(2)
+    server.presses(OWNER, shown.keys[0]["callback_data"])
+    server.wait(lambda: server.called("answerCallbackQuery"))
+    assert server.called("answerCallbackQuery")[0]["text"] == "This question is no longer open."
+    assert len(bench.posted) == 2
+
+
+def test_a_long_answer_shows_its_gist_and_folds_the_rest(bench, server):
+    gist, rest = "The **greenhouse** was too warm on three days of this week.", "> quoted\n" + "It was `35` °C. " * 150
+    bench.letter(f"{gist}\n\n{rest}")
+    (shown,) = server.sent
+    (folded,) = [e for e in shown.entities if e["type"].endswith("blockquote")]
+    assert (folded["type"], folded["offset"]) == ("expandable_blockquote", len(gist) - 4 + 2)
+    assert folded["offset"] + folded["length"] == len(shown.text)
+    bench.letter(f"{gist}\n\nShort.", 2)
+    assert [e["type"] for e in server.sent[-1].entities] == ["bold"]

@@ -7,12 +7,14 @@ is waiting, asked over another connection: a poll can be answered and deaf. Whic
 """
 
 import json
+import os
 import threading
 import time
 from calendar import timegm
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from picoclaw.channels.channel import (
@@ -41,6 +43,7 @@ from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
 from picoclaw.messages import Origin, Turn, TurnHooks
 from picoclaw.prompts import Templates, fill_template
+from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
@@ -58,14 +61,47 @@ _BUTTONS: dict[str, tuple[str, ApprovalAnswer, str]] = {
 }
 """By the letter in a button's data: what is on it, what the owner says by it, and what they are told."""
 
+_CHOICE_DATA = pattern(r"c([0-9a-f]{16}):([0-9])")
+_CHOICES = (
+    (pattern(r"Say yes, and [^\n]*\Z"), ("yes", "no")),
+    (pattern(r"Sag ja, [^\n]*\Z"), ("ja", "nein")),
+    (pattern(r"Di sí y [^\n]*\Z"), ("sí", "no")),
+    (pattern(r"Dites oui, [^\n]*\Z"), ("oui", "non")),
+    (pattern(r"\n/clear yes does it\. [^\n]*\Z"), ("/clear yes", "/new")),
+    (pattern(r"(?:Which one do you mean|Was meinst du|¿Cuál|Lequel ?): ([^?\n]{1,200}?) ?\?[^\n]*\Z"), ()),
+)
+"""What picoclaw asks without a model that a press answers; what is pressed is posted as if it had been typed."""
+_MAX_CHOICES, _MAX_CHOICE_CHARS = 4, 30
+
 QUESTION_CLOSED = "This question is no longer open."
 NOT_OWNER = "Only the owner can answer this."
+NOT_ASKED = "Only the person who was asked can answer this."
 
 
 class _ShownQuestion(NamedTuple):
     chat: int
     message: int
     text: str
+
+
+def find_choices(text: str) -> tuple[str, ...]:
+    """List the answers that a text asks to choose from; none where it asks for more than a press."""
+    for expression, answers in _CHOICES:
+        if found := expression.search(text):
+            answers = answers or tuple(found[1].split(", "))
+            fits = len(answers) <= _MAX_CHOICES and max(map(len, answers)) <= _MAX_CHOICE_CHARS
+            return answers if fits else ()
+    return ()
+
+
+class _Answer(NamedTuple):
+    """An answer on its way: the number and writer of the message it answers, and the buttons below it by their sign."""
+
+    text: str
+    message: int
+    who: str
+    choices: tuple[str, ...] = ()
+    sign: str = ""
 
 
 class TelegramQuestions:
@@ -174,8 +210,11 @@ class TelegramChannel:
         timing: Timing = DEFAULT_TIMING,
         note: Callable[[str], None] = lambda _: None,
         kept: FindApproval = lambda _: None,
+        commands: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
+
+        `commands` are shown in the bot's menu, each with what it does.
 
         `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
         and `kept` looks up a call that needs a yes.
@@ -193,6 +232,7 @@ class TelegramChannel:
         self._thread = threading.Thread(target=self._poll, name="telegram", daemon=True)
         self._post: PostMessage = lambda _: None
         self._typing: dict[str, threading.Event] = {}
+        self._commands, self._answers = dict(commands), dict[str, _Answer]()
         self._strangers: set[int] = set()
         self._me: BotIdentity | None = None
         self._offset, self._empty_rounds, self._may_hold = 0, 0, False
@@ -239,7 +279,11 @@ class TelegramChannel:
         if message.approval:
             self._questions.show(place, message.approval, message.text)
         else:
-            self._sender.send_message(message.number, place, message.text)
+            answer = self._answers.get(message.session)
+            if answer and answer.text != message.text:  # a reminder, or several messages in one
+                answer = None
+            data = {one: f"c{answer.sign}:{n}" for n, one in enumerate(answer.choices)} if answer else None
+            self._sender.send_message(message.number, place, message.text, answer.message if answer else 0, data)
         self._questions.settle()
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
@@ -250,9 +294,17 @@ class TelegramChannel:
         threading.Thread(target=self._type, args=(place, done), name="telegram-typing", daemon=True).start()
         return TurnHooks(say=partial(self._sender.say, place))
 
-    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002 - the protocol's
-        """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks."""
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
+        """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks.
+
+        In a group it replies to the message it answers, and what a press can answer has buttons; a restart forgets that.
+        """
         self._end_typing(arrived.key)
+        number = arrived.external.partition("e")[0]
+        choices = find_choices(turn.reply) if turn.provider in {BUILT_IN_PROVIDER, "command"} else ()
+        is_group = arrived.key.startswith(f"{self.name}:-")
+        message = int(number) if is_group and number.isdecimal() else 0
+        self._answers[arrived.key] = _Answer(reply, message, arrived.who, choices, os.urandom(8).hex())
         return False
 
     def changed(self, approval: Approval) -> None:
@@ -289,7 +341,11 @@ class TelegramChannel:
 
     def _poll_once(self) -> None:
         """Take what is there; the first time, and after a failure, without waiting for more."""
-        me = self._me = self._me or updates.identify_bot(self._poll_api, self._timing.wait)
+        if self._me is None:
+            self._me = updates.identify_bot(self._poll_api, self._timing.wait)
+            if self._commands:
+                self._start_beside(self._show_commands)
+        me = self._me
         raws = self._get_updates(self._timing.hold if self._may_hold else 0)
         self._keep_urgent(raws, me)
         if raws and isinstance(last := parse_update(raws[-1], me), TelegramMessage) and last.album:
@@ -315,6 +371,11 @@ class TelegramChannel:
                 raise Unreachable(
                     f"polling received nothing: {waiting} messages were waiting at Telegram; polling was restarted"
                 )
+
+    def _show_commands(self) -> None:
+        """Put the commands into the bot's menu."""
+        rows = [{"command": word, "description": does} for word, does in self._commands.items()]
+        self._api.call("setMyCommands", {"commands": rows}, self._timing.wait)
 
     def _get_updates(self, hold: int) -> list[Any]:
         """Ask for what is not acknowledged yet; Telegram may wait `hold` seconds for something to come."""
@@ -342,7 +403,11 @@ class TelegramChannel:
         return " ".join(message.text.lower().strip(" \t\r\n!.").split()) in self._stops
 
     def _receive(self, update: Update) -> None:
-        if isinstance(update, ButtonPress):
+        if isinstance(update, ButtonPress) and (chosen := _CHOICE_DATA.fullmatch(update.data)):
+            text = self._choose(update, chosen[1], int(chosen[2]))
+            told = {"callback_query_id": update.id, "text": text}
+            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+        elif isinstance(update, ButtonPress):
             text, approval, word = self._questions.answer(update)
             if approval:  # the owner's button counts as what they would type
                 command, who = make_answer_command(approval, word), f"telegram:{update.user}"
@@ -369,6 +434,21 @@ class TelegramChannel:
                 problems = [f"I could not take what came with this: {problem}"] if update.files else []
                 self._post_message(update, (), problems)
 
+    def _choose(self, button: ButtonPress, sign: str, number: int) -> str:
+        """Post what whoever was asked has pressed; returns what to say to them."""
+        asked = next(((key, one) for key, one in self._answers.items() if one.sign == sign), None)
+        if not asked or number >= len(asked[1].choices) or parse_place(asked[0]).chat != button.chat:
+            return QUESTION_CLOSED
+        key, answer = asked
+        if answer.who != f"telegram:{button.user}" or not self._pairing.allows(button.user):
+            return NOT_ASKED
+        text = answer.choices[number]
+        origin: Origin = "owner" if button.user == self._pairing.owner() else "guest"
+        self._post(InboxMessage(key, text, answer.who, origin, f"button {button.id}"))
+        self._answers.pop(key, None)
+        self._start_beside(lambda: self._sender.edit(button.chat, button.message, f"{answer.text}\n\n→ {text}"))
+        return text
+
     def _greet_stranger(self, message: TelegramMessage) -> None:
         """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
         if not message.private:
@@ -389,6 +469,8 @@ class TelegramChannel:
             origin: Origin = "owner" if message.user == self._pairing.owner() else "guest"
             text, foreign = self._format_text(message, origin)
             who, key = f"telegram:{message.user}", message.place.key
+            if (answer := self._answers.get(key)) and answer.who == who:  # what it asked is answered, or let go
+                self._answers[key] = answer._replace(choices=())
             self._post(InboxMessage(key, text, who, origin, message.external, attached, foreign=foreign))
 
     @staticmethod

@@ -281,6 +281,7 @@ _MAX_CAPTION_UNITS = 1024
 _KNOWN_AGAIN, _KNOWN_IN_A_DIGEST = 200, 60  # characters of a message
 
 
+_LONG_ANSWER_CHARS, _MIN_GIST_CHARS, _MAX_GIST_CHARS = 1500, 40, 700
 MAX_EXTENDABLE_UNITS = 3800
 """UTF-16 units of a message that may have a line added later."""
 
@@ -296,8 +297,13 @@ class Sender:
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
 
-    def send_message(self, number: int, place: ChatPlace, text: str) -> None:
-        """Send a message; one that broke off is gone on with where it did. Raises ChannelError."""
+    def send_message(
+        self, number: int, place: ChatPlace, text: str, reply_to: int = 0, buttons: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a message; one that broke off is gone on with where it did. Raises ChannelError.
+
+        Its first part replies to `reply_to`, the number of a message; `buttons` as for `plain`.
+        """
         with self._guard:
             begun, left = self._begun.get(number, ("", []))
             if not left or begun != text[:_KNOWN_AGAIN]:
@@ -307,7 +313,8 @@ class Sender:
                 with self._doubting(place, text):
                     while left:
                         doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
-                        self._part(place, left[0], again=bool(doubts))
+                        first = reply_to if len(left) == before and begun != text[:_KNOWN_AGAIN] else 0
+                        self._part(place, left[0], again=bool(doubts), reply_to=first, buttons=buttons if len(left) == 1 else None)
                         self._doubts -= doubts
                         del left[0]
             except ChannelDown as error:
@@ -329,10 +336,7 @@ class Sender:
             *before, last = split_message(RichText(text), MAX_EXTENDABLE_UNITS)
             for part in before:
                 self._part(place, part)
-            fields = {"text": last.text, "link_preview_options": {"is_disabled": True}}
-            if buttons:
-                row = [{"text": label, "callback_data": data} for label, data in buttons.items()]
-                fields["reply_markup"] = {"inline_keyboard": [row]}
+            fields = {"text": last.text, "link_preview_options": {"is_disabled": True}} | _encode_buttons(buttons)
             sent = self._put(place, "sendMessage", fields)
             return (int(sent.get("message_id", 0)) if isinstance(sent, dict) else 0), last.text
 
@@ -352,10 +356,21 @@ class Sender:
                 self._doubts.add((place.chat, text[:_KNOWN_IN_A_DIGEST]))
             raise
 
-    def _part(self, place: ChatPlace, part: RichText | Attachment, *, again: bool = False) -> None:
+    def _part(
+        self,
+        place: ChatPlace,
+        part: RichText | Attachment,
+        *,
+        again: bool = False,
+        reply_to: int = 0,
+        buttons: Mapping[str, str] | None = None,
+    ) -> None:
+        more = _encode_buttons(buttons)
+        if reply_to:
+            more["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
         if isinstance(part, Attachment):
             try:
-                self._file(place, part, again=again)
+                self._file(place, part, more, again=again)
                 return
             except CallRefused as error:  # what comes after the file is told all the same
                 part = RichText(f"{part.place.path.name}: {error}")
@@ -364,13 +379,13 @@ class Sender:
         fields: dict[str, Any] = {"text": part.text, "link_preview_options": {"is_disabled": True}}
         if part.entities:
             fields["entities"] = encode_entities(part.entities, part.text)
-        self._put(place, "sendMessage", fields)
+        self._put(place, "sendMessage", fields | more)
 
-    def _file(self, place: ChatPlace, file: Attachment, *, again: bool) -> None:
+    def _file(self, place: ChatPlace, file: Attachment, more: dict[str, Any], *, again: bool) -> None:
         """Send a file; a picture that Telegram does not take as one goes as it is."""
         fits = count_units(file.caption) <= _MAX_CAPTION_UNITS - len(MAYBE_REPEATED) - 1
         words = "\n".join(filter(None, [MAYBE_REPEATED if again else "", file.caption if fits else ""]))
-        caption = {"caption": words} if words else {}
+        caption = more | ({"caption": words} if words else {})
         kinds = ["photo", "document"] if file.photo else ["document"]
         for kind in kinds:
             try:
@@ -432,7 +447,7 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
     """Make of a refused call one that may be taken; None when nothing is left to leave out."""
     if error.moved_to and fields.get("chat_id") != error.moved_to:
         return {**fields, "chat_id": error.moved_to}
-    for name, sign in (("message_thread_id", "thread"), ("entities", "entit")):
+    for name, sign in (("message_thread_id", "thread"), ("entities", "entit"), ("reply_parameters", "repl")):
         if name in fields and sign in str(error).lower():
             return {key: value for key, value in fields.items() if key != name}
     return None
@@ -444,8 +459,24 @@ def split_answer(text: str, workspace: Path) -> list[RichText | Attachment]:
         if isinstance(piece, Attachment):
             parts.append(piece)
         else:
-            parts += split_message(render_rich(piece), MAX_MESSAGE_UNITS - len(MAYBE_REPEATED) - 1)
+            parts += split_message(fold_rest(render_rich(piece)), MAX_MESSAGE_UNITS - len(MAYBE_REPEATED) - 1)
     return parts
+
+
+def fold_rest(whole: RichText) -> RichText:
+    """Leave the first paragraph of a long answer open, and fold the rest, which a tap shows."""
+    end = whole.text.find("\n\n", _MIN_GIST_CHARS)
+    if len(whole.text) < _LONG_ANSWER_CHARS or not 0 < end <= _MAX_GIST_CHARS:
+        return whole
+    start = end + 2
+    quote = Entity("expandable_blockquote", start, len(whole.text))
+    inside = [e for e in whole.entities if e.end <= start or e.kind != "blockquote"]  # a quote holds no other
+    return RichText(whole.text, tuple(sorted([*inside, quote], key=lambda e: (e.start, -e.end))))
+
+
+def _encode_buttons(buttons: Mapping[str, str] | None) -> dict[str, Any]:
+    row = [{"text": label, "callback_data": data} for label, data in (buttons or {}).items()]
+    return {"reply_markup": {"inline_keyboard": [row]}} if row else {}
 
 
 def _mark_repeated(part: RichText) -> RichText:

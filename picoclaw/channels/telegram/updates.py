@@ -113,6 +113,7 @@ class ButtonPress(NamedTuple):
     user: int
     chat: int
     data: str
+    message: int = 0
 
 
 class EmptyUpdate(NamedTuple):
@@ -141,7 +142,8 @@ def parse_update(raw: Any, me: BotIdentity) -> Update | None:
     if query := _as_dict(raw.get("callback_query")):
         user, name, data = _as_int(_get(query, "from", "id")), _as_text(query.get("id")), _as_text(query.get("data"))
         chat = _as_int(_get(query, "message", "chat", "id"))
-        return ButtonPress(number, name, user, chat, data) if user and name else EmptyUpdate(number)
+        message_id = _as_int(_get(query, "message", "message_id"))
+        return ButtonPress(number, name, user, chat, data, message_id) if user and name else EmptyUpdate(number)
     edited = "edited_message" in raw
     message = _as_dict(raw.get("edited_message" if edited else "message"))
     return _parse_message(number, message, me, edited=edited) or EmptyUpdate(number)
