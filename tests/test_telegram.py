@@ -839,9 +839,12 @@ def asked_without_a_model():
         yes = {"de": ("ja", "nein"), "en": ("yes", "no"), "es": ("sí", "no"), "fr": ("oui", "non")}[path.stem]
         yield say["partly"].format(done="read a sensor", undone="and fly"), yes
         yield say["which"].format(names="cellar, roof"), ("cellar", "roof")
-    yield "This would delete conversation 3\n/clear yes does it. /new begins another one and keeps this.", (
-        "/clear yes",
-        "/new",
+    yield (
+        "This would delete conversation 3\n/clear yes does it. /new begins another one and keeps this.",
+        (
+            "/clear yes",
+            "/new",
+        ),
     )
 
 

@@ -86,9 +86,9 @@ class _ShownQuestion(NamedTuple):
 
 def find_choices(text: str) -> tuple[str, ...]:
     """List the answers that a text asks to choose from; none where it asks for more than a press."""
-    for expression, answers in _CHOICES:
+    for expression, words in _CHOICES:
         if found := expression.search(text):
-            answers = answers or tuple(found[1].split(", "))
+            answers = words or tuple(found[1].split(", "))
             fits = len(answers) <= _MAX_CHOICES and max(map(len, answers)) <= _MAX_CHOICE_CHARS
             return answers if fits else ()
     return ()

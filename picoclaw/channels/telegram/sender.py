@@ -314,7 +314,13 @@ class Sender:
                     while left:
                         doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
                         first = reply_to if len(left) == before and begun != text[:_KNOWN_AGAIN] else 0
-                        self._part(place, left[0], again=bool(doubts), reply_to=first, buttons=buttons if len(left) == 1 else None)
+                        self._part(
+                            place,
+                            left[0],
+                            again=bool(doubts),
+                            reply_to=first,
+                            buttons=buttons if len(left) == 1 else None,
+                        )
                         self._doubts -= doubts
                         del left[0]
             except ChannelDown as error:
