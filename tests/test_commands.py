@@ -15,6 +15,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, ToolCall, TurnHooks
+from picoclaw.outputs import config as outputs_config
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
@@ -523,3 +524,95 @@ def test_a_damaged_database_is_said(tmp_path, word):
     with Chat(home) as chat:
         assert f"error: /{word} was not done: " in chat(f"/{word}")
         assert chat("/help")
+
+
+OUTPUTS = """
+[outputs.pump]
+line = "GPIO17"
+kind = "pump"
+longest_on_s = 600
+confirm = false
+
+[outputs.valve]
+line = "GPIO22"
+kind = "valve"
+longest_on_s = 600
+"""
+RULES = """# mine
+[rules.hot]
+when = "greenhouse.temperature > 35"  # or so
+notify = "hot"
+# the next one
+[rules.water]
+enabled = false # for now
+when = "every day at 6:00"
+output = "pump"
+"""
+
+
+@pytest.fixture
+def board(tmp_path):
+    """A chat on a board with outputs, one of them armed without a yes, and rules."""
+    home = tmp_path / "home"
+    prepare_home(home)
+    (home / "outputs.toml").write_text(OUTPUTS)
+    (home / "rules.toml").write_text(RULES)
+    found = outputs_config.load_outputs(home / "outputs.toml").outputs
+    outputs_config.save_armed(home, {name: one.digest for name, one in found.items()})
+    with Chat(home) as chat:
+        yield chat
+
+
+def test_an_output_is_switched_past_the_same_guard_as_by_a_model(board):
+    assert board("/set pump on 30s").startswith("pump is on")
+    assert 25 < board.app.wiring.outputs.list()["outputs"][0]["left"] <= 30
+    assert "pump" in board("/set pump off")
+    assert board("/set valve on for 1m") == "It waits for your approval: /yes 1 does it, /no 1 leaves it."
+    assert board.app.wiring.outputs.list()["outputs"][1]["left"] is None
+    assert "valve is on" in board("/yes 1")
+    for text, said in (
+        ("/set", "/set takes an output"),
+        ("/set pump", "/set takes an output"),
+        ("/set pump on soon", "'soon' is no length of time"),
+        ("/set fan on", "fan"),
+        ("/set pump on 2h", "600"),
+    ):
+        assert said in board(text).removeprefix("error: Nothing was done: "), text
+    assert board("/set pump on 30s").startswith("pump is on")
+    board("/set pump off")
+
+
+def test_without_outputs_that_is_said(bare):
+    assert bare("/set pump on") == "error: Nothing was done: no output is declared in outputs.toml."
+
+
+def test_reminders_of_any_chat_are_paused_resumed_and_removed(board):
+    board.turn("remind me in 40 minutes to water the tomatoes", "telegram:7")
+    assert "off" in board("/job pause 1")
+    assert not board.app.stores.jobs.all()[0].enabled
+    board("/job resume 1")
+    assert board.app.stores.jobs.all()[0].enabled
+    assert "removed" in board("/job remove 1")
+    assert not board.app.stores.jobs.all()
+    assert board("/job remove 1") == "error: Nothing was done: there is no reminder or job 1."
+    assert board("/job stop 1").startswith("error: Nothing was done: /job takes pause")
+
+
+def test_a_rule_is_paused_resumed_and_removed_and_the_rest_of_the_file_stays(board):
+    path = board.app.config.home / "rules.toml"
+    paused = RULES.replace("[rules.hot]\n", "[rules.hot]\nenabled = false\n")
+    for text, said, left in (
+        ("/rule pause hot", "Rule hot is paused; /rule resume hot goes on with it.", paused),
+        ("/rule pause hot", "Rule hot is paused; /rule resume hot goes on with it.", paused),
+        ("/rule resume hot", "Rule hot is followed again.", RULES),
+        ("/rule resume water", "Rule water is followed again.", RULES.replace("enabled = false # for now\n", "")),
+        ("/rule remove nothing", f"error: Nothing was done: {path} has no rule 'nothing'; there are: hot, water", None),
+        ("/rule pause nothing", f"error: Nothing was done: {path} has no rule 'nothing'; there are: hot, water", None),
+        ("/rule water", "error: Nothing was done: /rule takes pause, resume or remove, and a name.", None),
+    ):
+        assert board(text) == said
+        assert left is None or path.read_text() == left
+    assert board("/rule remove hot") == "Rule hot is removed."
+    assert "[rules.hot]" not in path.read_text()
+    path.write_text('rules.hot = {when = "every day at 6:00", notify = "x"}\n')
+    assert "write enabled = false there by hand" in board("/rule pause hot")

@@ -9,7 +9,7 @@ import pytest
 import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.agent.commands import COMMANDS
+from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.telegram.api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
@@ -794,7 +794,7 @@ def test_the_commands_are_in_the_bots_menu_and_nothing_waits_for_that(tmp_path, 
     if fault:
         server.fail("setMyCommands", fault)
     bench = Bench(tmp_path / "home", server)
-    does = {word: one.does for word, one in COMMANDS.items()}
+    does = {word: does for word, (_, does) in CHAT_COMMANDS.items()}
     config = Config(bench.home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
     bench.channel = TelegramChannel(config, WORDING, frozenset(), QUICK, commands=does)
     bench.channel.start(bench.post)

@@ -7,10 +7,12 @@ from datetime import datetime
 
 from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
+from picoclaw.agent.dispatcher import CHAT_COMMANDS
+from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
-from picoclaw.errors import StoreError
-from picoclaw.messages import Inbound, Message, Origin, Stop, Usage
+from picoclaw.errors import ConfigError, StoreError
+from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links
@@ -23,7 +25,7 @@ from picoclaw.store.sessions import ConversationInfo
 from picoclaw.store.tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.text import pattern, truncate
-from picoclaw.times import format_duration
+from picoclaw.times import format_duration, parse_duration
 from picoclaw.window import count_request_bytes, split_window
 
 
@@ -144,6 +146,70 @@ def show_approval(one: Approval) -> str:
     by = f" by {one.answered_by}" if one.answered_by else ""
     lines = [f"number {one.number}: {one.state}{by}", one.question, f"({one.rule}: {one.why})", one.outcome]
     return "\n".join(filter(None, lines))
+
+
+# /set, /job and /rule: calls of tools that a person orders, past the same guard as a model's.
+
+_LEVEL = pattern(
+    r"(?P<name>\S+)\s+(?P<level>on|off|[0-9.]{1,8} ?%?)(?:\s+(?:for\s+)?(?P<time>.{1,40}))?", re.IGNORECASE
+)
+_CHANGE = pattern(r"(pause|resume|remove)\s+(\S.*)", re.IGNORECASE)
+_ACTIONS = {"pause": "disable", "resume": "enable", "remove": "remove"}
+
+
+def switch_output(chat: CommandContext, rest: str) -> CommandResult:
+    """Bring an output to a level for a while."""
+    how = "/set takes an output, a level and a time, such as /set pump on 10m or /set lamp 40% 2h"
+    found = _LEVEL.fullmatch(rest)
+    if found is None:
+        return CommandResult(f"Nothing was done: {how}.", good=False)
+    if chat.app.wiring.outputs is None:
+        return CommandResult("Nothing was done: no output is declared in outputs.toml.", good=False)
+    try:
+        seconds = parse_duration(found["time"]) if found["time"] else 0.0
+    except ValueError:
+        return CommandResult(f"Nothing was done: {found['time']!r} is no length of time; {how}.", good=False)
+    level = found["level"].replace(" ", "").lower()
+    action = {"action": "off"} if level == "off" else {"action": "set", "level": level, "seconds": seconds}
+    return _call_tool(chat, chat.key, "output", {**action, "name": found["name"]})
+
+
+def change_job(chat: CommandContext, rest: str) -> CommandResult:
+    found = _CHANGE.fullmatch(rest)
+    number = parse_number(found[2]) if found else 0
+    if found is None or not number:
+        return CommandResult("Nothing was done: /job takes pause, resume or remove, and a number.", good=False)
+    job = next((one for one in chat.stores.jobs.all() if one.number == number), None)
+    if job is None:
+        return CommandResult(f"Nothing was done: there is no reminder or job {number}.", good=False)
+    return _call_tool(chat, job.session, "cron", {"action": _ACTIONS[found[1].lower()], "job": number})
+
+
+def change_rule(chat: CommandContext, rest: str) -> CommandResult:
+    if (found := _CHANGE.fullmatch(rest)) is None:
+        return CommandResult("Nothing was done: /rule takes pause, resume or remove, and a name.", good=False)
+    home, action, name = chat.app.config.home, found[1].lower(), found[2].strip()
+    try:
+        if action == "remove":
+            remove_rule(home, name)
+        else:
+            enable_rule(home, name, enabled=action == "resume")
+    except ConfigError as error:
+        return CommandResult(f"Nothing was done: {error}", good=False)
+    wake_all(home)
+    done = {"pause": f"is paused; /rule resume {name} goes on with it", "resume": "is followed again"}
+    return CommandResult(f"Rule {name} {done.get(action, 'is removed')}.")
+
+
+def _call_tool(chat: CommandContext, session: str, name: str, arguments: dict[str, object]) -> CommandResult:
+    """Make a call as the owner in a chat; what needs a yes is asked about."""
+    caller = Caller(session, chat.origin, chat.now, say=lambda _: None, who=chat.who, reply_to=chat.key, asks=[])
+    with chat.app.approving.ask_at_end(caller):
+        good, text = chat.app.toolset.run(ToolCall("1", name, arguments), caller)
+    if caller.asks:
+        numbers = " and ".join(map(str, caller.asks))
+        return CommandResult(f"It waits for your approval: /yes {numbers} does it, /no {numbers} leaves it.")
+    return CommandResult(text, good)
 
 
 # The commands about the model: what its window is filled with, what it has cost, and which one is asked.
@@ -399,23 +465,27 @@ class _CommandSpec(NamedTuple):
 
 
 _NOTHING_RUNS = "Nothing is running. STOP, without the slash, brings the outputs to safety."
-COMMANDS = {
-    "new": _CommandSpec("", "start a new conversation; this one is kept", begin_conversation),
-    "clear": _CommandSpec("[yes]", "delete this conversation for good, after a confirmation", clear_conversation),
-    "undo": _CommandSpec("", "undo the last question and its answer", undo_turn),
-    "retry": _CommandSpec("", "discard the last answer and ask again", retry_turn),
-    "sessions": _CommandSpec("[N]", "list the conversations of this chat; continue number N", show_sessions),
-    "context": _CommandSpec("", "show what fills the model's context window", show_context),
-    "usage": _CommandSpec("", "show the tokens used", show_usage),
-    "model": _CommandSpec("[NAME]", "show the model of this conversation, or choose another", choose_model),
-    "tasks": _CommandSpec("[cancel N]", "list the tasks of sub-agents; cancel one", show_tasks),
-    "approvals": _CommandSpec("[N]", "list what waits for your approval; show number N in full", show_approvals),
-    "yes": _CommandSpec("[N]", "approve everything that waits, or number N", approve_call),
-    "no": _CommandSpec("[N]", "leave it", reject_call),
-    "always": _CommandSpec("N", "approve number N now and whenever exactly the same is asked again", approve_always),
-    "stop": _CommandSpec("", "stop the turn that is running", lambda *_: CommandResult(_NOTHING_RUNS)),
-    "help": _CommandSpec("", "this list", lambda *_: CommandResult(format_command_list())),
+_RUNS: dict[str, Callable[[CommandContext, str], CommandResult]] = {
+    "new": begin_conversation,
+    "clear": clear_conversation,
+    "undo": undo_turn,
+    "retry": retry_turn,
+    "sessions": show_sessions,
+    "context": show_context,
+    "usage": show_usage,
+    "model": choose_model,
+    "tasks": show_tasks,
+    "set": switch_output,
+    "job": change_job,
+    "rule": change_rule,
+    "approvals": show_approvals,
+    "yes": approve_call,
+    "no": reject_call,
+    "always": approve_always,
+    "stop": lambda *_: CommandResult(_NOTHING_RUNS),
+    "help": lambda *_: CommandResult(format_command_list()),
 }
+COMMANDS = {word: _CommandSpec(takes, does, _RUNS[word]) for word, (takes, does) in CHAT_COMMANDS.items()}
 
 
 def parse_chat_command(text: str) -> ParsedCommand | None:

@@ -30,6 +30,27 @@ if TYPE_CHECKING:
     from picoclaw.store.approvals import Approval
 
 _NOT_STORED_NOTICE = "turns are not being kept"
+CHAT_COMMANDS = {
+    "new": ("", "start a new conversation; this one is kept"),
+    "clear": ("[yes]", "delete this conversation for good, after a confirmation"),
+    "undo": ("", "undo the last question and its answer"),
+    "retry": ("", "discard the last answer and ask again"),
+    "sessions": ("[N]", "list the conversations of this chat; continue number N"),
+    "context": ("", "show what fills the model's context window"),
+    "usage": ("", "show the tokens used"),
+    "model": ("[NAME]", "show the model of this conversation, or choose another"),
+    "tasks": ("[cancel N]", "list the tasks of sub-agents; cancel one"),
+    "set": ("NAME LEVEL [TIME]", "switch an output, such as: /set pump on 10m"),
+    "job": ("pause|resume|remove N", "pause, resume or remove reminder or job N, of any chat"),
+    "rule": ("pause|resume|remove NAME", "pause, resume or remove a rule"),
+    "approvals": ("[N]", "list what waits for your approval; show number N in full"),
+    "yes": ("[N]", "approve everything that waits, or number N"),
+    "no": ("[N]", "leave it"),
+    "always": ("N", "approve number N now and whenever exactly the same is asked again"),
+    "stop": ("", "stop the turn that is running"),
+    "help": ("", "this list"),
+}
+"""The words behind a /: what may follow each, and what it does."""
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 

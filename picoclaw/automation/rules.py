@@ -375,6 +375,32 @@ def remove_rule(home: Path, name: str) -> None:
         _write(path, text)
 
 
+def enable_rule(home: Path, name: str, *, enabled: bool) -> None:
+    """Have a rule followed, or not, and leave the rest of the file unchanged; raises ConfigError."""
+    with _lock_file(home) as path:
+        before = _read_text(path)
+        wanted, parts = _load_toml(before), list(_split_rules(before))
+        if name not in (names := _list_names(before)):
+            raise ConfigError(f"{path} has no rule {name!r}; there are: {', '.join(names) or 'none'}")
+        for part in parts:
+            if part.name == name:
+                part.lines[1:] = [line for line in part.lines[1:] if not _ENABLED.fullmatch(line.rstrip("\r\n"))]
+                part.lines[0] = part.lines[0].rstrip("\r\n") + ("\n" if enabled else "\nenabled = false\n")
+        text = "".join(line for part in parts for line in part.lines)
+        found = _load_toml(text)
+        for tables in (found, wanted):
+            if tables is not None:
+                tables["rules"][name]["enabled"] = (
+                    tables["rules"][name].get("enabled", True) if tables is found else enabled
+                )
+        if wanted is None or found != wanted:
+            raise ConfigError(f"{path} cannot be changed safely: write enabled = {str(enabled).lower()} there by hand")
+        _write(path, text)
+
+
+_ENABLED = pattern(r"\s*enabled\s*=\s*(?:true|false)\s*(?:#.*)?")
+
+
 def _get_trailing_comments(lines: list[str]) -> list[str]:
     """The comments at the end of a rule, which stand above the next one."""
     used = max(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))

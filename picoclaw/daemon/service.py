@@ -155,10 +155,10 @@ class DaemonService(MessageQueue):
                 backend, app.config.home, page.host, page.port, page.names, origins=page.origins, proxies=page.proxies
             )
         if app.config.telegram_token and not self._safe:
-            from picoclaw.agent.commands import COMMANDS
+            from picoclaw.agent.dispatcher import CHAT_COMMANDS
             from picoclaw.channels.telegram.channel import TelegramChannel
 
-            commands = {word: one.does for word, one in COMMANDS.items() if not one.takes[:1].isupper()}
+            commands = {word: does for word, (takes, does) in CHAT_COMMANDS.items() if takes[:1] in {"", "["}}
             stops = frozenset(STOP_WORDS)
             yield TelegramChannel(
                 app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
