@@ -379,6 +379,27 @@ OWN = [
     ("what's your ip address", ("board_status", {})),
     ("wind speed", WITHOUT),
     ("what is the uv index", WITHOUT),
+    ("how cold is it going to get tonight", "I don't forecast."),
+    ("will it be warm tomorrow?", "I don't forecast."),
+    ("is it damper inside than outside", "Which two sensors?"),
+    ("when did it get coldest today", ("sensor_history", {"quantity": "temperature", "when": "today"})),
+    ("who has the spare key?", ("memory_search", {"query": "spare key"})),
+    ("when was the pump filter cleaned", ("memory_search", {"query": "pump filter"})),
+    (
+        "every weekday at 6:45 wake me up",
+        ("cron", {"action": "add", "message": "Wake up!", "cron_expr": "45 6 * * 1-5"}),
+    ),
+    (
+        "warn me when the humidity outside is over 90 for 10 minutes",
+        (
+            "rule",
+            {
+                "action": "add",
+                "when": "outside.humidity above 90 for 10 minutes",
+                "notify": "outside: humidity above 90 for 10 minutes",
+            },
+        ),
+    ),
     ("how loud is it", WITHOUT),
     ("how warm was it an hour ago?", ("sensor_history", {"quantity": "temperature", "when": "1 hour ago"})),
     ("every night at 2 tell me the temperature", ("cron", told("temperature", cron_expr="0 2 * * *"))),

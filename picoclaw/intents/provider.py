@@ -118,12 +118,15 @@ class IntentProvider:
         declared = self._declared()
 
         def translate(found: re.Match[str]) -> str:
-            word = found[0]
-            return word if fold_name(word) in declared else str(names.get(word, word))
+            word, named = found[0], str(names.get(found[0], found[0]))
+            keeps = fold_name(word) in declared or (self._matcher is self._matchers["en"] and named not in declared)
+            return word if keeps else named
 
         def replace(table: Mapping[str, Any]) -> dict[str, Any]:
             return {
-                name: _NAME_WORD.sub(translate, value) if name in _NAMED and isinstance(value, str) else value
+                name: _NAME_WORD.sub(translate, value)
+                if name in _NAMED and isinstance(value, str) and fold_name(value) not in declared
+                else value
                 for name, value in table.items()
             }
 
