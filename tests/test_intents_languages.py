@@ -203,7 +203,7 @@ TALKS = [
     (["apaga la luz y el ventilador"], off("light") + off("fan")),
     (["quelle est la température dans la serre ?", "et l'humidité ?"], read("humidity", "greenhouse")),
     (["allume le ventilateur", "éteins-le"], off("fan")),
-    (["rappelle-moi d'arroser", "dans une demi-heure"], remind("d'arroser", at_seconds=1800)),
+    (["rappelle-moi d'arroser", "dans une demi-heure"], remind("arroser", at_seconds=1800)),
     (["éteins la lumière et le ventilateur"], off("light") + off("fan")),
     (["turn on the fan", "schalte ihn aus"], off("fan")),
 ]

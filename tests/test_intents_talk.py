@@ -1,12 +1,18 @@
 """A conversation without a model: "it", bare answers, corrections, and several wishes in one sentence."""
 
+import re
+import sys
 import tomllib
 
 import pytest
+from person import ROOT
 
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
+
+sys.path.append(str(ROOT / "tests/bench"))
+from talk import TALKS, have
 
 SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
 INTENTS = IntentProvider([SHIPPED])
@@ -86,6 +92,10 @@ CONVERSATIONS = [
     (["remind me to water the plants", "in half an hour"], [
         ("cron", {"action": "add", "message": "water the plants", "at_seconds": 1800})
     ]),
+    (["remind me to water the plants", "every day at 8 and at 18:30"], [
+        ("cron", {"action": "add", "message": "water the plants", "cron_expr": "0 8 * * *"}),
+        ("cron", {"action": "add", "message": "water the plants", "cron_expr": "30 18 * * *"}),
+    ]),
     (["remind me", "to stretch", "at 10:30"], [("cron", {"action": "add", "message": "stretch", "at": "10:30"})]),
     (["remind me to water the plants", WARM], read(**GREENHOUSE)),
     (["remind me at 7 to feed the fish", "no, at 8:15"], [("cron", {"action": "move", "job": 5, "at": "08:15"})]),
@@ -132,6 +142,19 @@ def test_what_was_spoken_of_is_meant(lines, expected):
 def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):
     for before in (WARM, "turn on the fan", "remind me at 7 to feed the fish", "turn the fan on and order a pizza"):
         assert isinstance(talk(before, said, minutes=16)[-1], str), before
+
+
+@pytest.mark.parametrize("language", TALKS)
+def test_the_transcript_in_the_docs_is_what_is_said(language, tmp_path):
+    def fold(text):
+        return re.sub(r"[▁▂▃▄▅▆▇█\s]+", " ", re.sub(r"\d+(?:\.\d+)?", "0", text.replace("```", "")))
+
+    page = (ROOT / "docs/talk.md").read_text()
+    shown = page.partition(f"## {language}\n")[2].partition("\n## ")[0]
+    for line, reply in have(tmp_path / "home", TALKS[language].splitlines()):
+        assert fold(f"> {line}\n{reply.strip()}") in fold(shown), (
+            f"run `python tests/bench/talk.py --write`: {line}: {reply}"
+        )
 
 
 WISHES = [

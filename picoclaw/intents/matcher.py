@@ -179,7 +179,7 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         whole = self.match(text, offered, topic, last)
-        if whole and (several := self._list_parts(whole)):
+        if whole and (several := self.list_parts(whole)):
             return [(text, match) for match in several]
         if whole and whole.route == "template" and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
@@ -195,7 +195,7 @@ class IntentMatcher:
             parts = self._split(text, offered, topic, last)
         return parts or [(text, whole)]
 
-    def _list_parts(self, match: IntentMatch) -> list[IntentMatch]:
+    def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
         if "_other" in match.said and not match.missing:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]

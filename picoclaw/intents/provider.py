@@ -183,7 +183,7 @@ class IntentProvider:
                     continue
                 kept = failed or match.arguments.items() >= wanted.arguments.items()  # no other wish is swallowed
                 if kept and match.arguments != wanted.arguments:
-                    return [(text, match)]
+                    return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
 
     def _is_nod(self, text: str) -> bool:

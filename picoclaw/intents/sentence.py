@@ -92,7 +92,9 @@ class Sentence:
             else:
                 parts = [word] if word else []
             self.words += parts
-            self.starts += [found.start()] * len(parts)
+            elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
+            self.starts += [found.start()] * (1 if elided else len(parts))
+            self.starts += [found.start() + elided.end()] * (len(parts) - 1) if elided else []
         del self.words[MAX_WORDS:]
         self.spelt = tuple(self.words)
         self.asks = raw.rstrip()[-1:] == "?"
