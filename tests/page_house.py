@@ -57,10 +57,10 @@ class PaperHouse:
         return "resumed"
 
     def jobs(self):
-        return [ListRow("1.", "10:22 water the tomatoes")]
+        return [ListRow("1.", "10:22 water the tomatoes", command="/job")]
 
     def rules(self):
-        return [ListRow("hot", "when it is hot: tell you")]
+        return [ListRow("hot", "when it is hot: tell you", command="/rule", paused=True)]
 
     def errors(self):
         return []

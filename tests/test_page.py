@@ -8,7 +8,7 @@ import time
 import pytest
 from page_house import PaperHouse, later, served
 
-from picoclaw.channels.dashboard.backend import ChatEntry, make_question
+from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE as LETTERS
 from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
@@ -49,7 +49,7 @@ def test_every_file_is_given_with_its_kind_and_not_twice(client):
     for path in FILES:
         status, headers, body = client.ask(f"/{path.name}" if path.name != "index.html" else "/")
         assert (status, body) == (200, path.read_bytes())
-        assert headers["content-type"].startswith(("text/", "image/svg+xml"))
+        assert headers["content-type"].startswith(("text/", "image/svg+xml", "application/manifest+json"))
         again = client.ask(
             "/" if path.name == "index.html" else f"/{path.name}", headers=[("If-None-Match", headers["etag"])]
         )
@@ -186,6 +186,7 @@ def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):
         ("/api/off", {}, 400),
         ("/api/history?hours=nan", None, 400),
         ("/api/history?hours=-1", None, 400),
+        ("/api/csv?hours=-1", None, 400),
         ("/api/history?hours=x", None, 400),
         ("/api/history?sensor=%ff", None, 400),
         ("/api/history?sensor=%ed%a0%80", None, 400),
@@ -214,8 +215,8 @@ def test_the_state_has_all_that_a_browser_shows_first(client):
     assert state["readings"][0]["text"] == "21.4 °C"
     assert state["outputs"][0]["left"] == 90
     assert (state["jobs"], state["rules"], state["live"], state["questions"]) == (
-        [{"name": "1.", "text": "10:22 water the tomatoes", "good": True, "at": 0.0}],
-        [{"name": "hot", "text": "when it is hot: tell you", "good": True, "at": 0.0}],
+        [ListRow("1.", "10:22 water the tomatoes", command="/job")._asdict()],
+        [ListRow("hot", "when it is hot: tell you", command="/rule", paused=True)._asdict()],
         None,
         [],
     )
@@ -248,6 +249,28 @@ def test_the_past_comes_in_few_points(client):
     assert found["end"] - found["begin"] == pytest.approx(86_400)
     assert client.told("/api/history?sensor=no&quantity=temperature&hours=1e99")["points"] == []
     assert len(client.told("/api/day")["series"][0]["points"]) == 48
+
+
+def test_the_past_can_be_taken_along_as_a_file_for_a_spreadsheet(client):
+    status, headers, body = client.ask("/api/csv?sensor=porch&quantity=tem%22%0d%0aX:%20y&hours=1")
+    assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    assert headers["content-disposition"] == 'attachment; filename="porch-tem_X_y.csv"'
+    first, *rows = body.decode().splitlines()
+    assert first == "time,lowest,mean,highest"
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ,-1,0,1", rows[0])
+    assert len(rows) == 20_000
+    assert client.ask("/api/csv?sensor=no&hours=1")[2] == b"time,lowest,mean,highest\r\n"
+    client.cookie = ""
+    assert client.ask("/api/csv?sensor=porch&quantity=temperature&hours=1")[0] == 401
+
+
+def test_what_is_kept_in_the_browser_is_the_page_alone(client):
+    shell = re.search(r"FILES = (\[[^\]]*\])", client.ask("/offline.js")[2].decode())[1]
+    names = {path.name for path in FILES} - {"index.html", "offline.js"}
+    assert set(json.loads(shell)) == {"/", *(f"/{name}" for name in names)}
+    assert client.ask("/")[1]["content-security-policy"].endswith(
+        "manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def test_a_turn_is_heard_while_it_goes_on(client):

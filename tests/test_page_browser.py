@@ -10,7 +10,7 @@ from page_house import PaperHouse
 from picoclaw.channels.dashboard.backend import ChatEntry, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.login import make_code
-from picoclaw.messages import ToolCall
+from picoclaw.messages import Notice, ToolCall, Turn, Usage
 from picoclaw.store.approvals import Approval
 
 pytestmark = [
@@ -22,6 +22,7 @@ pytestmark = [
 CALL = ToolCall("1", "exec", {"argv": ["reboot"]})
 ASKED = ("page:home", "page:home", "web", "page:1", CALL, "exec", "exec.tainted = ask", "it is told to", "", {}, "", ())
 KEPT = Approval(3, "a1b2c3d4e5f6", *ASKED, "exec\n  command: reboot", 1.0, 2e9)
+TURN = Turn("", (), 0, (), Usage(), "", "command", Notice(""))
 SAID = "document.querySelector('#said')?.textContent"
 LIVE = "document.querySelector('#line')?.textContent == 'live'"
 
@@ -118,3 +119,86 @@ def test_a_question_that_was_answered_stands_in_the_conversation_and_comes_up_no
         browser.do("Page.reload")
         browser.until(LIVE)
     assert browser.js("document.querySelectorAll('.outcome').length") == 1
+
+
+def test_an_output_is_switched_for_a_time_as_a_command_of_the_chat_and_never_later(board):
+    browser = board.browser
+    board.house.away.clear()
+    browser.screen(390, 844, "light")
+    browser.click("[data-go=board]")
+    browser.until("document.querySelector('[data-key=\"on pump\"]')", 15)
+    browser.click("[data-key='on pump']")
+    browser.until("document.querySelector('#switch').open")
+    assert browser.js("document.querySelector('#switch-level').hidden")
+    browser.js("document.querySelector('#switch-form').elements.time.value = '300s'")
+    browser.click("#switch-form button")
+    browser.until("!document.querySelector('#switch').open")
+    until(lambda: board.texts() == ["/set pump on 300s"])
+    board.page.around(board.posted[0])
+    board.page.answered(board.posted[0], TURN, "pump is on for 5 min")
+    browser.until("document.querySelector('.notice.good')?.textContent == 'pump is on for 5 min'")
+    board.page.stop()
+    browser.until("document.querySelector('#line')?.textContent.startsWith('no connection')")
+    browser.click("[data-key='on pump']")
+    browser.click("#switch-form button")
+    browser.until("document.querySelector('.notice.bad')")
+    board.back()
+    browser.until(LIVE, 20)
+    assert board.texts() == ["/set pump on 300s"]
+
+
+def test_plans_are_paused_deleted_and_made(board):
+    browser = board.browser
+    browser.screen(390, 844, "light")
+    browser.js("window.confirm = () => true")
+    browser.click("[data-go=plans]")
+    for label in ("Pause number 1", "Delete number 1", "Resume rule hot", "Delete rule hot"):
+        browser.click(f"[aria-label='{label}']")
+    until(lambda: len(board.posted) == 4)
+    assert board.texts() == ["/job pause 1", "/job remove 1", "/rule resume hot", "/rule remove hot"]
+    for when, field, value in (
+        ("in", "minutes", "40"),
+        ("tomorrow at", "time", "07:30"),
+        ("every monday at", "time", "18:00"),
+    ):
+        browser.click("[data-go=plans]")
+        form = "document.querySelector('#new-job')"
+        browser.js(f"{form}.closest('details').open = true")
+        browser.js(f"{form}.elements.what.value = 'look at the tank'")
+        browser.js(f"{form}.elements.when.value = '{when}'; {form}.elements.when.dispatchEvent(new Event('change'))")
+        browser.js(f"{form}.elements.{field}.value = '{value}'")
+        browser.click("#new-job button")
+        browser.until("document.body.dataset.view == 'chat'")
+    browser.click("[data-go=plans]")
+    form = "document.querySelector('#new-rule')"
+    browser.js(f"{form}.closest('details').open = true")
+    browser.js(f"{form}.elements.value.value = '30'; {form}.elements.minutes.value = '10'")
+    browser.click("#new-rule button")
+    until(lambda: len(board.posted) == 8)
+    assert board.texts()[4:] == [
+        "remind me in 40 minutes to look at the tank",
+        "remind me tomorrow at 07:30 to look at the tank",
+        "every monday at 18:00 remind me to look at the tank",
+        "tell me when the porch temperature is above 30 for 10 minutes",
+    ]
+
+
+def test_the_page_opens_without_the_board_and_says_so(board):
+    browser = board.browser
+    browser.until("navigator.serviceWorker.controller", 20)
+    board.page.stop()
+    browser.do("Page.reload")
+    browser.until("document.querySelector('#line')?.textContent.startsWith('no connection')", 20)
+    assert browser.js("document.querySelector('#name').textContent") == "shed"
+    assert "cannot be reached" in browser.js(SAID)
+    board.types("water the figs")
+    board.back()
+    browser.until(f"{LIVE} && !document.querySelector('.failed')", 20)
+    assert board.texts() == ["water the figs"]
+
+
+def until(good, seconds=10):
+    end = time.monotonic() + seconds
+    while not good():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -128,9 +128,15 @@ def test_what_was_said_is_without_the_head_and_the_tools(app, house):
 def test_jobs_and_rules_are_told_with_what_is_wrong_with_them(app, house):
     (app.config.home / "rules.toml").write_text(RULES)
     app.dispatcher.answer(Inbound("page:home", "remind me in 40 minutes to water the tomatoes"))
-    assert house.jobs()[0].text.endswith("water the tomatoes")
+    (job,) = house.jobs()
+    assert job.text.endswith("water the tomatoes")
+    assert (job.name, job.command, job.paused) == ("1.", "/job", False)
+    app.dispatcher.answer(Inbound("page:home", "/job pause 1"))
+    assert house.jobs()[0].paused
     good, bad = house.rules()
-    assert (good.name, good.good) == ("hot", True)
+    assert (good.name, good.good, good.command, good.paused) == ("hot", True, "/rule", False)
+    app.dispatcher.answer(Inbound("page:home", "/rule pause hot"))
+    assert house.rules()[0].paused
     assert good.text.startswith("when the temperature of greenhouse is above 35")
     assert (bad.name, bad.good) == ("bad", False)
 
@@ -153,6 +159,7 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     assert (pump.name, pump.level, pump.away, pump.armed) == ("pump", "on", True, True)
     assert 50 < pump.left <= 60
     assert (lamp.name, lamp.away, lamp.left, lamp.armed) == ("lamp", False, None, False)
+    assert (lamp.longest, lamp.graded) == (600, False)
     assert "off" in house.off("pump")
     assert not house.outputs().rows[0].away
     assert house.stop().startswith("stopped")

@@ -170,8 +170,8 @@ def switch_output(chat: CommandContext, rest: str) -> CommandResult:
     except ValueError:
         return CommandResult(f"Nothing was done: {found['time']!r} is no length of time; {how}.", good=False)
     level = found["level"].replace(" ", "").lower()
-    action = {"action": "off"} if level == "off" else {"action": "set", "level": level, "seconds": seconds}
-    return _call_tool(chat, chat.key, "output", {**action, "name": found["name"]})
+    arguments = {"action": "set", "name": found["name"], "level": level, "seconds": seconds}
+    return _call_tool(chat, chat.key, "output", arguments)
 
 
 def change_job(chat: CommandContext, rest: str) -> CommandResult:

@@ -39,6 +39,7 @@ from picoclaw.store.samples import Samples, Series
 from picoclaw.store.sessions import Sessions, strip_context_header
 from picoclaw.tools import cron, history
 from picoclaw.wiring import Wiring
+from picoclaw.workspace import find_outputs_file
 
 DASHBOARD_USER = "owner on the page"
 _READINGS_MAX_AGE_S = 5.0
@@ -97,6 +98,7 @@ class DaemonBackend:
         if self._wiring.outputs is None:
             return OutputStates()
         answer = self._wiring.outputs.list()
+        declared = config.load_outputs(find_outputs_file(self._config.home)).outputs
         rows = tuple(
             OutputState(
                 row["name"],
@@ -107,6 +109,7 @@ class DaemonBackend:
                 row["left"],
                 row["armed"],
                 "could not be brought to its safe level" if row["unsafe"] else row["fault"],
+                *((one.longest_on_s, one.graded) if (one := declared.get(row["name"])) else ()),
             )
             for row in answer["outputs"]
         )
@@ -132,12 +135,20 @@ class DaemonBackend:
         rows, now = [], self._now()
         for job in self._list_jobs():
             number, _, rest = cron.format_row(job, now).partition(": ")  # what it says, and then when
-            rows.append(ListRow(f"{number}.", rest, not job.last_error))
+            rows.append(ListRow(f"{number}.", rest, not job.last_error, command="/job", paused=not job.enabled))
         return rows
 
     def rules(self) -> list[ListRow]:
         found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
-        rows = [ListRow(name, rules.explain_rule(one).removeprefix(f"{name}: ")) for name, one in found.rules.items()]
+        rows = [
+            ListRow(
+                name,
+                rules.explain_rule(one).removeprefix(f"{name}: "),
+                command="/rule",
+                paused=not one.written.enabled,
+            )
+            for name, one in found.rules.items()
+        ]
         return rows + [ListRow(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
 
     def errors(self) -> list[ListRow]:

@@ -5,7 +5,8 @@ const find = (id) => document.getElementById(id);
 const series = new Map();
 const courses = new Map();
 const shownIn = new WeakMap();
-let looked = null;
+let looked = null, ahead = 0;
+const STALE_S = 180, LENGTHS_S = [30, 60, 300, 600, 1800, 3600, 7200, 14400, 28800];
 
 export function element(tag, words = {}, ...inside) {
   const node = document.createElement(tag);
@@ -36,10 +37,22 @@ function sensor(value, call) {
   if (value.text) body.push(element("span", { class: "value" }, value.text));
   else body.push(element("span", { class: "why bad" }, value.problem || "no value"));
   if (value.doubt) body.push(element("span", { class: "why doubt" }, value.doubt));
+  const age = value.at && value.text ? Date.now() / 1000 + ahead - value.at : 0;
+  if (age > 60) body.push(element("span", { class: "why" }, `measured ${ago(age)}`));
   const course = courses.get(key);
   if (course?.points.length > 1) body.push(chart(course.points, course.begin, course.end, [160, 36], false, ""));
-  const button = element("button", { "data-key": `sensor ${key}`, "aria-haspopup": "dialog", onclick: () => past(key, call, 24) }, ...body);
+  const button = element("button", { class: age > STALE_S ? "stale" : "", "data-key": `sensor ${key}`, "aria-haspopup": "dialog", onclick: () => past(key, call, 24) }, ...body);
   return element("li", {}, button);
+}
+
+function ago(seconds) {
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min ago` : seconds < 172800 ? `${Math.round(seconds / 3600)} h ago`
+    : `${Math.round(seconds / 86400)} days ago`;
+}
+
+// How old each value is goes on counting while nothing comes from the board.
+export function age() {
+  if (series.size) fill(find("sensors"), [...series.values()].map((value) => sensor(value, looked.call)));
 }
 
 function length(seconds) {
@@ -55,40 +68,113 @@ function output(row, call) {
   if (row.away) {
     const off = () => call("off", { name: row.name });
     head.append(element("button", { "data-key": `off ${row.name}`, "aria-label": `Switch ${row.name} off`, onclick: off }, "Off"));
+  } else {
+    const to = row.level === "on" ? "off" : "on";
+    head.append(element("button", { "data-key": `on ${row.name}`, "aria-label": `Switch ${row.name} ${to} for a while`,
+      "aria-haspopup": "dialog", onclick: () => ask(row, to, call) }, to === "on" ? "On…" : "Off…"));
   }
   const item = element("li", {}, head, element("div", { class: "note" }, `${row.kind}, ${row.place}`));
   if (row.trouble) item.append(element("div", { class: "bad" }, row.trouble));
   return item;
 }
 
+// Ask for how long, and give the order as a command of the chat, which is guarded there.
+function ask(row, to, call) {
+  const box = find("switch"), form = find("switch-form");
+  const times = LENGTHS_S.filter((seconds) => !row.longest || seconds < row.longest);
+  const choices = times.map((seconds) => element("option", { value: `${seconds}s` }, length(seconds)));
+  find("switch-title").textContent = `Switch ${row.name} ${to}`;
+  form.elements.time.replaceChildren(...choices, element("option", { value: "" }, `as long as it may${row.longest ? `: ${length(row.longest)}` : ""}`));
+  form.elements.time.value = times.includes(600) ? "600s" : times.length ? `${times.at(-1)}s` : "";
+  find("switch-level").hidden = form.elements.level.disabled = !row.graded || to === "off";
+  form.querySelector("button").textContent = `Switch ${to}`;
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    box.close();
+    const level = form.elements.level.disabled || form.elements.level.value === "100" ? to : `${form.elements.level.value}%`;
+    call.order(`/set ${row.name} ${level} ${form.elements.time.value}`.trim());
+  };
+  box.showModal();
+}
+
 const problem = (text) => element("li", { class: "bad" }, text);
 
-function plain(row) {
+function plain(row, call) {
   const when = row.at ? new Date(row.at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : "";
   const item = element("li", {}, element("strong", {}, row.name), " ", element("span", { class: row.good ? "" : "bad" }, row.text));
   if (when) item.append(" ", element("span", { class: "note" }, when));
+  if (!row.command) return item;
+  const name = row.name.replace(/\.$/, ""), what = `${row.command === "/job" ? "number" : "rule"} ${name}`;
+  const button = (does, says) => element("button", { "data-key": `${does} ${what}`, "aria-label": `${says} ${what}`,
+    onclick: () => (does !== "remove" || confirm(`Delete ${what}?\n${row.text}`)) && call.order(`${row.command} ${does} ${name}`) }, says);
+  item.append(element("p", { class: "pair" }, row.paused ? button("resume", "Resume") : button("pause", "Pause"), button("remove", "Delete")));
+  if (row.paused) item.classList.add("paused");
   return item;
 }
 
 export function show(news, call) {
   const shown = news.readings;
+  if (news.now) ahead = news.now - Date.now() / 1000;
+  looked ??= { call };
   if (shown) {
     fill(find("sensors"), shown.map((value) => sensor(value, call)));
+    choose("series", shown.map((value) => [`${value.sensor} ${value.quantity}`, `${value.sensor} · ${value.quantity}${value.unit ? ` in ${value.unit}` : ""}`]));
   } else if (news.readings_problem) fill(find("sensors"), [problem(news.readings_problem)]);
   if (news.outputs) {
     const known = news.outputs.length || news.output_problems.length || news.stopped;
     find("outputs-part").hidden = find("stop").hidden = !known;
     fill(find("outputs"), [...news.output_problems.map(problem), ...news.outputs.map((row) => output(row, call))]);
     stopped(news.stopped, call);
+    choose("then", [["tell me", "tell me"], ...news.outputs.map((row) => [`turn on the ${row.name.replaceAll("_", " ")}`, `switch ${row.name} on`])]);
   }
   for (const name of ["jobs", "rules", "errors"]) {
-    if (news[name]) fill(find(name), news[name].map(plain));
+    if (news[name]) fill(find(name), news[name].map((row) => plain(row, call)));
     else if (news[`${name}_problem`]) fill(find(name), [problem(news[`${name}_problem`])]);
   }
   if (news.facts) {
     find("facts").replaceChildren(...news.facts.flatMap((row) => [
       element("dt", {}, row.name), element("dd", { class: row.good ? "" : "bad" }, row.text)]));
   }
+}
+
+// Change what can be chosen only where it differs, so that a choice is not lost.
+function choose(name, options) {
+  const list = find("new-rule").elements[name], had = list.value, news = JSON.stringify(options);
+  if (shownIn.get(list) === news) return;
+  shownIn.set(list, news);
+  list.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  if (options.some(([value]) => value === had)) list.value = had;
+}
+
+// The forms say in the chat what a person would type there.
+export function forms(say) {
+  const job = find("new-job"), rule = find("new-rule"), part = (form, name) => form.elements[name];
+  const fit = () => {
+    const counted = part(job, "when").value === "in";
+    for (const [name, used] of [["minutes", counted], ["time", !counted]]) {
+      part(job, name).disabled = part(job, name).parentNode.hidden = !used;
+    }
+  };
+  part(job, "when").addEventListener("change", fit);
+  fit();
+  const made = (form, sentence) => form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    say(sentence());
+    form.reset();
+    fit();
+    form.closest("details").open = false;
+  });
+  made(job, () => {
+    const what = part(job, "what").value.trim(), when = part(job, "when").value;
+    if (when === "in") return `remind me in ${part(job, "minutes").value} minutes to ${what}`;
+    const moment = `${when} ${part(job, "time").value}`;
+    return /^(at|tomorrow)/.test(when) ? `remind me ${moment} to ${what}` : `${moment} remind me to ${what}`;
+  });
+  made(rule, () => {
+    const value = part(rule, "value").value, minutes = Number(part(rule, "minutes").value);
+    const lasting = minutes ? ` for ${minutes} minute${minutes === 1 ? "" : "s"}` : "";
+    return `${part(rule, "then").value} when the ${part(rule, "series").value} is ${part(rule, "side").value} ${value}${lasting}`;
+  });
 }
 
 function stopped(who, call) {
@@ -115,6 +201,7 @@ async function past(key, call, hours) {
   if (!box.open) box.showModal();
   find("past-figures").textContent = "…";
   const words = new URLSearchParams({ sensor: value.sensor, quantity: value.quantity, hours });
+  find("past-csv").href = `/api/csv?${words}`;
   const found = await call(`history?${words}`);
   if (!found || looked.key !== key) return;
   const points = found.points;

@@ -18,7 +18,7 @@ function keepUnsent(messages) {
 
 export const forget = () => keepUnsent([]);
 
-const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 // Code in backticks is shown as such; everything else stays text, and nothing of it is ever read as HTML.
 function words(said) {
@@ -83,6 +83,7 @@ function end(said) {
 
 // A call that needs a yes: shown whole, with buttons while it is open; how it has ended stands in the conversation.
 function ask(question) {
+  queueMicrotask(() => document.dispatchEvent(new Event("asked")));
   const shown = find("questions"), name = `question-${question.number}`, old = find(name);
   if (question.outcome) {
     old?.remove();
@@ -147,6 +148,14 @@ function type(one) {
   return add(node);
 }
 
+// Say something as if it had been typed; it is kept here until the board has it.
+export function say(said) {
+  const one = { id: random(), text: said, at: Date.now() / 1000 };
+  keepUnsent([...unsent(), one]);
+  type(one);
+  send(one);
+}
+
 // Send what the board has not got yet; tells whether it took any of it.
 export async function resend() {
   let took = false;
@@ -178,6 +187,7 @@ export function show(state) {
   if (state.live) { begin(); if (state.live.text) grow(state.live.text); } else end();
   find("questions").replaceChildren();
   (state.questions ?? []).filter((one) => !one.outcome).forEach(ask);
+  document.dispatchEvent(new Event("asked"));
   for (const one of unsent()) { type(one); failed(one); }
   box.scrollTop = box.scrollHeight;
 }
@@ -189,12 +199,9 @@ export function begins(call) {
     event.preventDefault();
     const said = text.value.trim();
     if (!said) return;
-    const one = { id: random(), text: said, at: Date.now() / 1000 };
-    keepUnsent([...unsent(), one]);
-    type(one);
     text.value = "";
     fit();
-    send(one);
+    say(said);
   });
   text.addEventListener("input", fit);
   text.addEventListener("keydown", (event) => {

@@ -3,11 +3,12 @@ import * as board from "/board.js";
 import * as chat from "/chat.js";
 
 const find = (id) => document.getElementById(id);
-const PATIENCE_MS = 15000, COURSES_MS = 300000;
-let line = null, since = 0;
+const PATIENCE_MS = 15000, COURSES_MS = 300000, AGE_MS = 15000;
+const KNOWN = "picoclaw.name";
+let line = null, since = 0, ordered = false;
 
-function notice(text) {
-  const node = board.element("div", { class: "notice bad" }, text);
+function notice(text, kind = "bad") {
+  const node = board.element("div", { class: `notice ${kind}` }, text);
   find("notices").append(node);
   setTimeout(() => node.remove(), 8000);
 }
@@ -17,6 +18,7 @@ function up(good) {
   since = good ? 0 : since || Date.now();
   const text = good ? "live" : `no connection since ${new Date(since).toLocaleTimeString([], { timeStyle: "short" })}`;
   shown.className = `line ${good ? "up" : "down"}`;
+  document.body.toggleAttribute("data-away", !good);
   if (shown.textContent !== text) shown.textContent = text;
 }
 
@@ -41,6 +43,37 @@ async function call(name, body) {
   return null;
 }
 
+// Give an order that counts now or not at all: one that does not reach the board is not kept.
+call.order = async (text) => {
+  ordered = true;
+  if (!await call("say", { text, id: chat.random() })) ordered = false;
+};
+
+const hidden = (id) => !find(id).checkVisibility();
+
+// What was ordered elsewhere on the page is answered there; a question that it raises is shown.
+function answered(said) {
+  if (ordered && hidden("chat") && said.text) notice(said.text, said.problem ? "bad" : "good");
+  ordered = false;
+}
+
+function asked() {
+  const waiting = document.querySelectorAll(".question").length;
+  document.querySelector("[data-go=chat]").textContent = waiting ? `Chat (${waiting} to answer)` : "Chat";
+  if (waiting && ordered && hidden("chat")) go("chat");
+}
+
+// Until the board has been reached: what is known without it, and a place to type.
+function lost() {
+  let name = "";
+  try { name = localStorage.getItem(KNOWN) ?? ""; } catch { /* then the page waits without a name */ }
+  up(false);
+  if (!find("house").hidden) return;
+  find("house").hidden = false;
+  find("name").textContent = name || "picoclaw";
+  chat.show({ said: [], problem: "The board cannot be reached. What you send is kept here until it is back; nothing shown here is new." });
+}
+
 function door() {
   line?.close();
   line = null;
@@ -52,7 +85,10 @@ function door() {
 async function enter() {
   let state = await call("state");
   if (!state) {
-    if (find("door").hidden) setTimeout(enter, 3000);
+    if (find("door").hidden) {
+      lost();
+      setTimeout(enter, 3000);
+    }
     return;
   }
   if (await chat.resend()) state = await call("state") ?? state;
@@ -60,6 +96,7 @@ async function enter() {
   find("house").hidden = false;
   find("name").textContent = state.name;
   document.title = `${state.name} · picoclaw`;
+  try { localStorage.setItem(KNOWN, state.name); } catch { /* the page works without */ }
   find("notices").querySelector(".mark")?.remove();
   if (state.mark) find("notices").append(board.element("div", { class: "notice doubt mark" }, state.mark));
   chat.show(state);
@@ -85,19 +122,24 @@ function listen(seen) {
     shown.textContent = "paused: five others follow";
   });
   line.addEventListener("board", (event) => board.show(JSON.parse(event.data), call));
-  line.addEventListener("ended", async () => {
+  line.addEventListener("ended", async (event) => {
+    answered(JSON.parse(event.data));
     for (const name of ["board", "plans"]) board.show(await call(name) ?? {}, call);
   });
   for (const [kind, hear] of Object.entries(chat.heard)) line.addEventListener(kind, (event) => hear(JSON.parse(event.data)));
 }
 
-for (const button of document.querySelectorAll("[data-go]")) {
-  button.addEventListener("click", () => {
-    document.body.dataset.view = button.dataset.go;
-    for (const other of document.querySelectorAll("[data-go]")) other.removeAttribute("aria-current");
-    button.setAttribute("aria-current", "page");
-  });
+function go(view) {
+  document.body.dataset.view = view;
+  for (const button of document.querySelectorAll("[data-go]")) {
+    if (button.dataset.go === view) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+  }
 }
+
+for (const button of document.querySelectorAll("[data-go]")) button.addEventListener("click", () => go(button.dataset.go));
+document.addEventListener("asked", asked);
+board.forms((sentence) => { go("chat"); chat.say(sentence); });
 
 find("login").addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -115,10 +157,12 @@ find("login").addEventListener("submit", async (event) => {
 });
 
 find("stop").addEventListener("click", () => call("stop", {}));
-find("logout").addEventListener("click", async () => { if (await call("logout", {})) { chat.forget(); door(); } });
+find("logout").addEventListener("click", async () => { if (await call("logout", {})) { chat.forget(); localStorage.removeItem(KNOWN); door(); } });
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible" && !line && !find("house").hidden) enter();
 });
 setInterval(() => document.visibilityState === "visible" && !find("house").hidden && board.day(call), COURSES_MS);
+setInterval(board.age, AGE_MS);
+navigator.serviceWorker?.register("/offline.js").catch(() => { /* the page works without */ });
 chat.begins(call);
 enter();

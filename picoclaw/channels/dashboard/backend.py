@@ -27,7 +27,10 @@ class SensorValue(NamedTuple):
 
 
 class OutputState(NamedTuple):
-    """An output: `left` are the seconds until it goes to its safe level by itself, None when it is there."""
+    """An output: `left` are the seconds until it goes to its safe level by itself, None when it is there.
+
+    It may be away from that for `longest` seconds; a `graded` one takes percents.
+    """
 
     name: str
     kind: str
@@ -37,6 +40,8 @@ class OutputState(NamedTuple):
     left: float | None
     armed: bool
     trouble: str = ""
+    longest: float = 0.0
+    graded: bool = False
 
 
 class OutputStates(NamedTuple):
@@ -48,12 +53,17 @@ class OutputStates(NamedTuple):
 
 
 class ListRow(NamedTuple):
-    """A line of a list: a job, a rule, something that went wrong, a figure of the board."""
+    """A line of a list: a job, a rule, something that went wrong, a figure of the board.
+
+    `command` is what is said in the chat to change it, behind "pause", "resume" or "remove", '' for nothing.
+    """
 
     name: str
     text: str
     good: bool = True
     at: float = 0.0
+    command: str = ""
+    paused: bool = False
 
 
 class ChatEntry(NamedTuple):

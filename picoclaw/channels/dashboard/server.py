@@ -133,6 +133,7 @@ _ALLOWED_FETCH_SITES = {"", "same-origin", "none"}
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " manifest-src 'self'; worker-src 'self';"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
@@ -17,6 +18,7 @@ from picoclaw.channels.dashboard.live import merge_messages
 from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import find_shipped
+from picoclaw.text import pattern
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.channel import DashboardChannel
@@ -30,6 +32,8 @@ FILES = {
     "/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
     "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/offline.js": ("offline.js", "text/javascript; charset=utf-8"),
+    "/app.webmanifest": ("app.webmanifest", "application/manifest+json"),
 }
 
 
@@ -100,7 +104,8 @@ MAX_CHAT_CHARS = 16_000
 _MAX_ROWS = 60
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
 _HEALTH_S = 10.0
-_MAX_POINTS, _SPARK_POINTS = 200, 48
+_MAX_POINTS, _SPARK_POINTS, _MAX_CSV_ROWS = 200, 48, 20_000
+_UNSAFE_IN_FILE_NAMES = pattern(r"[^A-Za-z0-9_-]+")
 
 
 class Site:
@@ -119,7 +124,7 @@ class Site:
             self._app.route(path, "GET", serve_file)
         self._app.route("/health", "GET", self._health)
         self._app.route("/api/login", "POST", self._login)
-        for handler in (self._state, self._board, self._plans, self._history, self._day):
+        for handler in (self._state, self._board, self._plans, self._history, self._csv, self._day):
             self._app.route(f"/api/{handler.__name__[1:]}", "GET", self._for_known(handler))
         self._app.route("/api/events", "GET", self._for_known(self._follow))
         for handler in (self._say, self._answer, self._logout, self._stop, self._off, self._resume):
@@ -213,6 +218,7 @@ class Site:
             told += self._backend.outcomes(_MAX_ROWS)
         lines = [line._asdict() for line in merge_messages(said, told, self._backend.mark, _MAX_ROWS)]
         own = {"name": self._backend.name, "mark": self._backend.mark, "said": lines, "problem": problem, "seen": mark}
+        own["now"] = time.time()
         asked = _collect_parts(questions=self._backend.questions)
         return own | asked | self._channel.live_turn.now() | self._board() | self._plans()
 
@@ -224,6 +230,26 @@ class Site:
         return _collect_parts(jobs=parts.jobs, rules=parts.rules, errors=parts.errors, facts=parts.facts)
 
     def _history(self) -> dict[str, Any]:
+        sensor, quantity, begin, end = self._read_series()
+        points = self._backend.history(sensor, quantity, begin, end, _MAX_POINTS)
+        return {"begin": begin, "end": end, "points": points}
+
+    def _csv(self) -> str:
+        """Give a series as a file for a spreadsheet, finer than it is drawn."""
+        sensor, quantity, begin, end = self._read_series()
+        points = self._backend.history(sensor, quantity, begin, end, _MAX_CSV_ROWS)
+        name = _UNSAFE_IN_FILE_NAMES.sub("_", f"{sensor}-{quantity}")
+        bottle.response.content_type = "text/csv; charset=utf-8"
+        bottle.response.set_header("Content-Disposition", f'attachment; filename="{name}.csv"')
+        times = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for at, *_ in points)
+        rows = (
+            f"{at},{low:.6g},{mean:.6g},{high:.6g}\r\n" for at, (_, low, mean, high) in zip(times, points, strict=True)
+        )
+        return "".join(["time,lowest,mean,highest\r\n", *rows])
+
+    @staticmethod
+    def _read_series() -> tuple[str, str, float, float]:
+        """Read which sensor, quantity and time a request is about."""
         try:
             query = bottle.request.query.decode("utf-8")
         except UnicodeError:
@@ -235,9 +261,7 @@ class Site:
         if not hours > 0:
             refuse(400, "hours is no number above 0")
         end = time.time()
-        begin = end - min(hours, _MAX_HOURS) * 3600
-        points = self._backend.history(query.get("sensor", ""), query.get("quantity", ""), begin, end, _MAX_POINTS)
-        return {"begin": begin, "end": end, "points": points}
+        return query.get("sensor", ""), query.get("quantity", ""), end - min(hours, _MAX_HOURS) * 3600, end
 
     def _day(self) -> dict[str, Any]:
         end = time.time()
