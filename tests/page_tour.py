@@ -1,7 +1,8 @@
 """Clicks through the page in Chromium, on a simulated board, and keeps pictures: `python tests/page_tour.py FOLDER`.
 
 Run by hand, because Chromium is larger than all the rest together. It ends with an error when a click does nothing,
-when something runs over the edge of the screen, or when the browser has complained.
+when something runs over the edge of the screen, or when the browser has complained. With AXE=axe.min.js in the environment
+(https://www.npmjs.com/package/axe-core) each view is checked by it too, and ends the tour with what it finds.
 """
 
 import math
@@ -98,6 +99,25 @@ PHONE = (390, 844, "light", 2)
 SAID = "document.querySelector('#said').textContent"
 
 
+def check(browser, view):
+    """Have axe look at what is shown, light and dark, at the size of a phone and of a desktop."""
+    if not (path := os.environ.get("AXE")):
+        return
+    browser.js(f"{Path(path).read_text()}; 0")
+    for width, height in ((390, 844), (1280, 800)):
+        for scheme in ("light", "dark"):
+            browser.screen(width, height, scheme)
+            time.sleep(0.3)  # colours change slowly
+            found = browser.js(
+                "axe.run({resultTypes: ['violations']}).then(f => f.violations.map(v => [v.id, v.nodes.map(n => n.html.slice(0, 160))]))"
+            )
+            FINDINGS.extend((view, width, scheme, *one) for one in found)
+    browser.screen(*PHONE)
+
+
+FINDINGS = []
+
+
 def toured(browser, page, home, folder):
     """Do all that a person can."""
     enter(browser, page, home, folder)
@@ -107,6 +127,7 @@ def toured(browser, page, home, folder):
     browser.click("#logout")
     browser.until("!document.querySelector('#door').hidden")
     assert not browser.troubles, browser.troubles
+    assert not FINDINGS, "\n".join(map(str, FINDINGS))
 
 
 def enter(browser, page, home, folder):
@@ -114,6 +135,7 @@ def enter(browser, page, home, folder):
     browser.do("Page.navigate", url=f"http://localhost:{page.port}/")
     browser.until("document.activeElement?.id == 'code'")
     browser.picture(folder / "login.webp")
+    check(browser, "login")
     browser.write("wrong")
     browser.press("Enter", 13)
     browser.until("document.querySelector('#login-problem').textContent.includes('page code')")
@@ -142,6 +164,7 @@ def talk(browser, page, folder):
     browser.click("#send")
     browser.until("document.querySelector('.question .main')")
     browser.picture(folder / "leave-phone-light.webp")
+    check(browser, "question")
     browser.click(".question .main")
     browser.until(f"{SAID}.includes('valve1 is on')")
     browser.until("document.querySelector('.outcome')?.textContent.includes(': done')")
@@ -155,10 +178,26 @@ def talk(browser, page, folder):
 def look(browser, folder):
     browser.click("[data-go=board]")
     browser.until("document.querySelector('#sensors svg')")
+    check(browser, "board")
+    browser.click("[data-key='on pump']")
+    browser.until("document.querySelector('#switch').open")
+    browser.picture(folder / "switch-phone-light.webp")
+    check(browser, "switch")
+    browser.click("#switch-form button")
+    browser.until("document.querySelector('.notice.good')")
     browser.screen(*PHONE[:2], "dark", 2)
     browser.picture(folder / "board-phone-dark.webp")
     browser.click("[data-go=plans]")
+    browser.click("[aria-label='Pause rule water']")
+    browser.until("document.querySelector('[aria-label=\"Resume rule water\"]')")
+    browser.until("!document.querySelector('.notice.good')", 12)
     browser.picture(folder / "plans-phone-dark.webp")
+    browser.js("document.querySelectorAll('details.new').forEach(one => one.open = true)")
+    check(browser, "plans")
+    browser.screen(*PHONE[:2], "dark", 2)
+    browser.js("document.querySelector('#new-rule').scrollIntoView()")
+    browser.picture(folder / "forms-phone-dark.webp")
+    browser.js("document.querySelectorAll('details.new').forEach(one => one.open = false)")
     browser.screen(1280, 800, "dark")
     browser.picture(folder / "desktop-dark.webp")
     browser.screen(1280, 800, "light")
@@ -168,6 +207,8 @@ def look(browser, folder):
     browser.click("[data-hours='168']")
     browser.until("document.querySelector('#past .band')")
     browser.picture(folder / "past-desktop-light.webp")
+    check(browser, "past")
+    browser.screen(1280, 800, "light")
     browser.press("Escape", 27)
     browser.until("!document.querySelector('#past').open")
 
