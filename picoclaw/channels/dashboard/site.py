@@ -217,8 +217,13 @@ class Site:
         with suppress(PicoclawError):  # the conversation says what is wrong
             told += self._backend.outcomes(_MAX_ROWS)
         lines = [line._asdict() for line in merge_messages(said, told, self._backend.mark, _MAX_ROWS)]
-        own = {"name": self._backend.name, "mark": self._backend.mark, "said": lines, "problem": problem, "seen": mark}
-        own["now"] = time.time()
+        own: dict[str, Any] = {
+            "name": self._backend.name,
+            "mark": self._backend.mark,
+            "said": lines,
+            "problem": problem,
+        }
+        own |= {"seen": mark, "now": time.time()}
         asked = _collect_parts(questions=self._backend.questions)
         return own | asked | self._channel.live_turn.now() | self._board() | self._plans()
 
