@@ -187,6 +187,8 @@ def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):
         ("/api/history?hours=nan", None, 400),
         ("/api/history?hours=-1", None, 400),
         ("/api/csv?hours=-1", None, 400),
+        ("/api/history?hours=1&back=-1", None, 400),
+        ("/api/history?hours=1&back=nan", None, 400),
         ("/api/history?hours=x", None, 400),
         ("/api/history?sensor=%ff", None, 400),
         ("/api/history?sensor=%ed%a0%80", None, 400),
@@ -248,6 +250,8 @@ def test_the_past_comes_in_few_points(client):
     assert len(found["points"]) == 200
     assert found["end"] - found["begin"] == pytest.approx(86_400)
     assert client.told("/api/history?sensor=no&quantity=temperature&hours=1e99")["points"] == []
+    before = client.told("/api/history?sensor=porch&quantity=temperature&hours=24&back=48")
+    assert (found["end"] - before["end"]) / 3600 == pytest.approx(48, abs=0.1)
     assert len(client.told("/api/day")["series"][0]["points"]) == 48
 
 

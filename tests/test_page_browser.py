@@ -127,6 +127,7 @@ def test_an_output_is_switched_for_a_time_as_a_command_of_the_chat_and_never_lat
     browser.screen(390, 844, "light")
     browser.click("[data-go=board]")
     browser.until("document.querySelector('[data-key=\"on pump\"]')", 15)
+    assert "days ago" in browser.js("document.querySelector('#sensors .stale').textContent")
     browser.click("[data-key='on pump']")
     browser.until("document.querySelector('#switch').open")
     assert browser.js("document.querySelector('#switch-level').hidden")

@@ -159,7 +159,7 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     assert (pump.name, pump.level, pump.away, pump.armed) == ("pump", "on", True, True)
     assert 50 < pump.left <= 60
     assert (lamp.name, lamp.away, lamp.left, lamp.armed) == ("lamp", False, None, False)
-    assert (lamp.longest, lamp.graded) == (600, False)
+    assert (lamp.longest, lamp.graded, lamp.for_rules) == (600, False, False)
     assert "off" in house.off("pump")
     assert not house.outputs().rows[0].away
     assert house.stop().startswith("stopped")

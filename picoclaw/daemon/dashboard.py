@@ -109,7 +109,7 @@ class DaemonBackend:
                 row["left"],
                 row["armed"],
                 "could not be brought to its safe level" if row["unsafe"] else row["fault"],
-                *((one.longest_on_s, one.graded) if (one := declared.get(row["name"])) else ()),
+                *((one.longest_on_s, one.graded, "rule" in one.who) if (one := declared.get(row["name"])) else ()),
             )
             for row in answer["outputs"]
         )

@@ -125,7 +125,7 @@ export function show(news, call) {
     find("outputs-part").hidden = find("stop").hidden = !known;
     fill(find("outputs"), [...news.output_problems.map(problem), ...news.outputs.map((row) => output(row, call))]);
     stopped(news.stopped, call);
-    choose("then", [["tell me", "tell me"], ...news.outputs.map((row) => [`turn on the ${row.name.replaceAll("_", " ")}`, `switch ${row.name} on`])]);
+    choose("then", [["tell me", "tell me"], ...news.outputs.filter((row) => row.for_rules).map((row) => [`turn on the ${row.name.replaceAll("_", " ")}`, `switch ${row.name} on`])]);
   }
   for (const name of ["jobs", "rules", "errors"]) {
     if (news[name]) fill(find(name), news[name].map((row) => plain(row, call)));
@@ -192,31 +192,46 @@ export async function day(call) {
   if (series.size) fill(find("sensors"), [...series.values()].map((value) => sensor(value, call)));
 }
 
-// The course of one series, in a dialogue of its own.
-async function past(key, call, hours) {
-  const value = series.get(key), box = find("past");
-  looked = { key, call };
-  find("past-title").textContent = `${value.sensor} · ${value.quantity}`;
+// The course of one series, in a dialogue of its own: for how many hours, ending how many hours back, beside which other.
+async function past(key, call, hours, back = 0, other = "") {
+  const value = series.get(key), box = find("past"), place = find("past-chart");
+  const mine = looked = { key, call, hours, back, other };
+  const named = (one) => `${one.sensor} · ${one.quantity}`;
+  find("past-title").textContent = named(value);
   for (const button of box.querySelectorAll("[data-hours]")) button.setAttribute("aria-pressed", button.dataset.hours === String(hours));
+  find("past-later").disabled = !back;
+  const alike = [...series].filter(([name, one]) => name !== key && one.unit === value.unit);
+  find("past-compare").hidden = !alike.length;
+  find("past-other").replaceChildren(element("option", { value: "" }, "nothing"), ...alike.map(([name, one]) => element("option", { value: name }, named(one))));
+  find("past-other").value = other;
   if (!box.open) box.showModal();
   find("past-figures").textContent = "…";
-  const words = new URLSearchParams({ sensor: value.sensor, quantity: value.quantity, hours });
-  find("past-csv").href = `/api/csv?${words}`;
-  const found = await call(`history?${words}`);
-  if (!found || looked.key !== key) return;
-  const points = found.points;
-  if (!points.length) {
-    find("past-chart").replaceChildren();
-    find("past-figures").textContent = "Nothing was measured in this time.";
-    return;
-  }
+  const words = (one) => new URLSearchParams({ sensor: one.sensor, quantity: one.quantity, hours, back });
+  find("past-csv").href = `/api/csv?${words(value)}`;
+  const wanted = [value, ...(other ? [series.get(other)] : [])];
+  const found = await Promise.all(wanted.map((one) => call(`history?${words(one)}`)));
+  if (found.includes(null) || looked !== mine) return;
   const shown = (number) => `${Number(number.toPrecision(4))} ${value.unit}`.trim();
-  const mean = points.reduce((sum, point) => sum + point[2], 0) / points.length;
-  const figures = `Lowest ${shown(Math.min(...points.map((p) => p[1])))}, mean ${shown(mean)}, highest ${shown(Math.max(...points.map((p) => p[3])))}, last ${shown(points.at(-1)[2])}.`;
-  find("past-chart").replaceChildren(chart(points, found.begin, found.end, [Math.max(260, Math.min(700, find("past-chart").clientWidth)), 260], true, figures));
+  const figures = found.map(({ points }, n) => {
+    const whose = other ? `${named(wanted[n])}${n ? " (dashed)" : ""}: ` : "";
+    if (!points.length) return `${whose}Nothing was measured in this time.`;
+    const mean = points.reduce((sum, point) => sum + point[2], 0) / points.length;
+    return `${whose}Lowest ${shown(Math.min(...points.map((p) => p[1])))}, mean ${shown(mean)}, highest ${shown(Math.max(...points.map((p) => p[3])))}, last ${shown(points.at(-1)[2])}.`;
+  }).join("\n");
+  const [{ points, begin, end }, beside] = found;
+  const size = [Math.max(260, Math.min(700, place.clientWidth)), 260];
+  place.replaceChildren(...(points.length || beside?.points.length ? [chart(points, begin, end, size, true, figures, beside?.points)] : []));
   find("past-figures").textContent = figures;
 }
 
-for (const button of document.querySelectorAll("[data-hours]")) {
-  button.addEventListener("click", () => looked && past(looked.key, looked.call, Number(button.dataset.hours)));
+function again(news) {
+  const { key, call, hours, back, other } = { ...looked, ...news };
+  past(key, call, hours, Math.max(0, back), other);
 }
+
+for (const button of document.querySelectorAll("[data-hours]")) {
+  button.addEventListener("click", () => again({ hours: Number(button.dataset.hours) }));
+}
+find("past-earlier").addEventListener("click", () => again({ back: looked.back + looked.hours }));
+find("past-later").addEventListener("click", () => again({ back: looked.back - looked.hours }));
+find("past-other").addEventListener("change", (event) => again({ other: event.target.value }));

@@ -49,11 +49,13 @@ function moments(begin, end) {
   return found;
 }
 
-// `size` is [width, height]; without `labels` it is a small picture that only shows the course.
-export function chart(points, begin, end, size, labels, title) {
+// `size` is [width, height]; without `labels` it is a small picture that only shows the course. `other` is a second
+// series on the same axes.
+export function chart(points, begin, end, size, labels, title, other = []) {
   const [wide, high] = size;
   const [left, bottom, top] = labels ? [52, 26, 8] : [1, 2, 2];
-  const low = Math.min(...points.map((p) => p[1])), most = Math.max(...points.map((p) => p[3]));
+  const all = [...points, ...other];
+  const low = Math.min(...all.map((p) => p[1])), most = Math.max(...all.map((p) => p[3]));
   const room = (most - low) * 0.06 || Math.max(Math.abs(most) * 0.01, 0.5);
   const x = (at) => (left + (at - begin) / (end - begin) * (wide - left - 4)).toFixed(1);
   const y = (value) => (top + (most + room - value) / (most - low + 2 * room) * (high - top - bottom)).toFixed(1);
@@ -73,6 +75,9 @@ export function chart(points, begin, end, size, labels, title) {
     const edge = [...run.map((p) => `${x(p[0])},${y(p[3])}`), ...[...run].reverse().map((p) => `${x(p[0])},${y(p[1])}`)];
     if (labels) picture.append(part("polygon", { points: edge.join(" "), class: "band" }));
     picture.append(part("polyline", { points: run.map((p) => `${x(p[0])},${y(p[2])}`).join(" "), class: "mean" }));
+  }
+  for (const run of runs(other)) {
+    picture.append(part("polyline", { points: run.map((p) => `${x(p[0])},${y(p[2])}`).join(" "), class: "mean other" }));
   }
   return picture;
 }

@@ -183,7 +183,7 @@ export function show(state) {
   live = null;
   box.replaceChildren(...state.said.map((one) => line(one.role, one.text, one.at)));
   if (state.problem) add(element("p", { class: "bad" }, state.problem));
-  if (!state.said.length) add(element("p", { class: "none" }, "Ask for a reading, a reminder, or what the board can do."));
+  if (!state.said.length && !state.problem) add(element("p", { class: "none" }, "Ask for a reading, a reminder, or what the board can do."));
   if (state.live) { begin(); if (state.live.text) grow(state.live.text); } else end();
   find("questions").replaceChildren();
   (state.questions ?? []).filter((one) => !one.outcome).forEach(ask);
@@ -194,6 +194,9 @@ export function show(state) {
 
 export function begins(call) {
   tell = call;
+  let atEnd = true;
+  box.addEventListener("scroll", () => { if (box.clientHeight) atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 120; });
+  new ResizeObserver(() => { if (atEnd) box.scrollTop = box.scrollHeight; }).observe(box);
   const fit = () => { text.style.height = "auto"; text.style.height = `${text.scrollHeight + 2}px`; };
   find("ask").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -29,7 +29,8 @@ class SensorValue(NamedTuple):
 class OutputState(NamedTuple):
     """An output: `left` are the seconds until it goes to its safe level by itself, None when it is there.
 
-    It may be away from that for `longest` seconds; a `graded` one takes percents.
+    It may be away from that for `longest` seconds; a `graded` one takes percents, and one
+    `for_rules` may be switched by rules.
     """
 
     name: str
@@ -42,6 +43,7 @@ class OutputState(NamedTuple):
     trouble: str = ""
     longest: float = 0.0
     graded: bool = False
+    for_rules: bool = False
 
 
 class OutputStates(NamedTuple):

@@ -260,12 +260,14 @@ class Site:
         except UnicodeError:
             refuse(400, "this is no UTF-8")
         try:
-            hours = float(query.get("hours", "24"))
+            hours, back = float(query.get("hours", "24")), float(query.get("back", "0"))
         except ValueError:
-            hours = 0.0
+            hours = back = 0.0
         if not hours > 0:
             refuse(400, "hours is no number above 0")
-        end = time.time()
+        if not 0 <= back <= _MAX_HOURS:
+            refuse(400, f"back has to be hours, from 0 to {_MAX_HOURS:,}")
+        end = time.time() - back * 3600
         return query.get("sensor", ""), query.get("quantity", ""), end - min(hours, _MAX_HOURS) * 3600, end
 
     def _day(self) -> dict[str, Any]:
