@@ -99,7 +99,7 @@ def _build_type(kind: Any) -> dict[str, Any]:
     if get_origin(kind) is dict:
         return {"type": "object"}
     if get_origin(kind) is Literal:
-        return {"type": "string", "enum": list(get_args(kind))}
+        return {"type": "string", "enum": [word for word in get_args(kind) if word != ""]}  # '' is for leaving it out
     if get_origin(kind) is list:
         return {"type": "array", "items": _build_type(get_args(kind)[0])}
     return {"type": _JSON_TYPES[kind]}

@@ -207,7 +207,7 @@ def test_a_skill_with_tools_of_its_own_changes_no_byte_before_the_messages(house
     plain, brought = house.told().brief, house.told(Inbound("terminal", "ferns!")).brief
     assert (brought.system, brought.tools) == (plain.system, plain.tools)
     assert (plain.only, brought.only) == (None, {"sensor_read", "read_file", "first_run"})
-    assert "call no other tools than first_run, read_file, sensor_read" in brought.text
+    assert "call only these tools: first_run, read_file, sensor_read" in brought.text
 
 
 def test_tools_that_are_not_here_limit_nothing(house):

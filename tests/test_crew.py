@@ -26,7 +26,7 @@ from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
 
-SUBAGENT = "You were given one task"
+SUBAGENT = "You are a sub-agent"
 MOST = TaskUsage(20, 60.0, 100_000)
 
 

@@ -279,10 +279,10 @@ def test_arguments_that_do_not_go_together_are_named_and_nothing_goes_out():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (READ | {"address": 0}, "argument 'address' is 0, outside 8 to 119; 0x08-0x77"),
-        (READ | {"address": 0x3FF}, "argument 'address' is 1023, outside 8 to 119; 0x08-0x77"),
+        (READ | {"address": 0}, "argument 'address' is 0, outside 8 to 119; 0x08 to 0x77"),
+        (READ | {"address": 0x3FF}, "argument 'address' is 1023, outside 8 to 119; 0x08 to 0x77"),
         (READ | {"address": None}, "address is missing for read; scan shows which addresses answer"),
-        (READ | {"length": 257}, "argument 'length' is 257, outside 1 to 256"),
+        (READ | {"length": 257}, "argument 'length' is 257, outside 1 to 256; bytes to read, default 1"),
         (READ | {"address": NAN}, "argument 'address' must be a whole number, not NaN"),
         (WRITE | {"data": [[1]]}, "argument 'data[0]' must be a whole number, not [1]"),
         (WRITE | {"data": [0] * 300}, "data holds 300 bytes; one transfer takes at most 256"),

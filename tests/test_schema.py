@@ -221,7 +221,7 @@ def test_json_schema_of_a_signature():
         "properties": {
             "path": {"type": "string", "description": "path in the workspace"},
             "lines": {"type": "integer"},
-            "mode": {"type": "string", "enum": ["", "read", "write"]},
+            "mode": {"type": "string", "enum": ["read", "write"]},
             "data": {"type": "array", "items": {"type": "integer"}, "description": "bytes"},
         },
         "required": ["path"],

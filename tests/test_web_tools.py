@@ -223,8 +223,8 @@ def test_the_tools_cost_few_bytes():
     with WebServer({}) as server:
         tools = Hands(server, NAMES, "searxng").tools
     sizes = {d["name"]: count_tool_bytes(d) for d in tools.definitions()}
-    assert sizes["web_fetch"] < 260
-    assert sizes["web_search"] < 250
+    assert sizes["web_fetch"] < 300
+    assert sizes["web_search"] < 290
     assert "links" in str(tools.definitions())
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from picoclaw import occurrences, times
 from picoclaw.automation.clock import boottime, is_plausible, read_boot_id
@@ -16,7 +16,7 @@ from picoclaw.occurrences import JobTime, Plan, describe_plan
 from picoclaw.schema import Span
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
-from picoclaw.store.jobs import CatchUp, DeliveryMode, Job, Jobs
+from picoclaw.store.jobs import Job, Jobs
 from picoclaw.text import pattern
 from picoclaw.tools.exec import describe_rights, parse_command
 from picoclaw.tools.registry import Effects, tool
@@ -237,12 +237,6 @@ _ASKED_EFFECTS = {"exec", "actuate", "instruct", "erase"}
 _CHANGING_ACTIONS = {"update", "move", "snooze", "enable", "run"}
 _WORD_OF_SHELL = pattern(r"[^\s|&;<>()$`\"'=]+")
 _LIST_HINT = '`picoclaw cron list`, or "list my reminders" in the chat, shows what there is'
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "kind": ("reminder", "turn", "fresh", "tool"),
-    "late": get_args(CatchUp),
-    "deliver": get_args(DeliveryMode),
-}
-"""What the plain texts among the arguments may be: spelled out in the definition, they would cost bytes every turn."""
 
 
 class CronTool:
@@ -329,19 +323,22 @@ class CronTool:
         action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],
         caller: Caller,
         message: str = "",
-        kind: str = "",
+        kind: Annotated[
+            Literal["", "reminder", "turn", "fresh", "tool"],
+            "turn, fresh: message is a task for you then; tool: a call",
+        ] = "",
         command: str = "",
         at_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
-        at: Annotated[str, "18:30, tomorrow 07:30"] = "",
+        at: Annotated[str, "18:30, tomorrow 07:30, friday 09:00"] = "",
         every_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
         cron_expr: str = "",
         tz: str = "",
-        deliver: str = "",
-        late: str = "",
-        job: Annotated[int, Span(0, 1_000_000_000)] = 0,
-        rights: str = "",
+        deliver: Literal["", "always", "change", "failure"] = "",
+        late: Annotated[Literal["", "once", "skip"], "if missed"] = "",
+        job: Annotated[int, Span(0, 1_000_000_000), "its number"] = 0,
+        rights: Annotated[str, "of command: write, network"] = "",
     ) -> str:
-        """Keep reminders. add: message, time; kind turn: a task then."""
+        """Keep reminders and jobs. add: message, and one of at, at_seconds, every_seconds, cron_expr."""
         jobs, now = self._jobs(), caller.now
         if action in {"list", "get"} and ":-" in caller.session:  # a group's number is negative
             caller.taints.add("cron list")  # may hold other people's words
@@ -350,10 +347,10 @@ class CronTool:
             return "\n".join(format_row(job, now) for job in own) or "no reminders"
         when, line = _parse_when(locals()), command.strip()
         fields = {
-            "kind": "command" if line else _parse_choice("kind", kind),
+            "kind": "command" if line else kind,
             "payload": line or message.strip(),
-            "catch_up": _parse_choice("late", late),
-            "deliver": _parse_choice("deliver", deliver),
+            "catch_up": late,
+            "deliver": deliver,
         }
         write, network = _parse_rights(rights)
         fields |= {"write": write, "network": network} if line else {}
@@ -490,13 +487,6 @@ class CronTool:
 def _parse_when(arguments: Mapping[str, Any]) -> JobTime:
     at, cron_expr, tz = (arguments[name].strip() for name in ("at", "cron_expr", "tz"))
     return JobTime(arguments["at_seconds"], at, arguments["every_seconds"], cron_expr, tz)
-
-
-def _parse_choice(name: str, text: str) -> Any:
-    word = text.strip().lower()
-    if word and word not in _CHOICES[name]:
-        raise ToolError(f"{name} must be one of {', '.join(map(repr, _CHOICES[name]))}, not {text[:60]!r}")
-    return word
 
 
 def _parse_rights(text: str) -> tuple[bool, bool]:

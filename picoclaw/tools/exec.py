@@ -340,16 +340,16 @@ class ExecTools:
         self,
         argv: list[str] | None = None,
         *,
-        write: bool = False,
+        write: Annotated[bool, "may change the workspace"] = False,
         network: bool = False,
-        timeout: Annotated[float, Span(0.1, _MAX_BACKGROUND_S), "seconds"] = 30,
+        timeout: Annotated[float, Span(0.1, _MAX_BACKGROUND_S), "seconds, default 30"] = 30,
         cwd: str = "",
         stdin: str = "",
-        background: Annotated[bool, "go on at once; `process` looks at it"] = False,
+        background: Annotated[bool, "return at once; see process"] = False,
         command: Annotated[str, "a line instead of argv"] = "",
         caller: Caller | None = None,
     ) -> str:
-        """Run a program without a shell. It can only read; write=true: change the workspace."""
+        """Run a program, without a shell. By default it can only read: no changes, no network."""
         request = self._parse(locals())
         if background:
             return self._start_in_background(request, stdin, caller)
@@ -442,12 +442,12 @@ class ExecTools:
         action: Literal["list", "poll", "write", "kill"],
         caller: Caller,
         number: Annotated[int, Span(0, 1_000_000_000)] = 0,
-        text: Annotated[str, "a line"] = "",
+        text: Annotated[str, "for write: the line"] = "",
         *,
-        eof: Annotated[bool, "no more comes"] = False,
-        wait: Annotated[float, Span(0, 60), "seconds"] = 0,
+        eof: Annotated[bool, "for write: close the input"] = False,
+        wait: Annotated[float, Span(0, 60), "for poll: seconds to wait for output"] = 0,
     ) -> str:
-        """Look after commands in the background: poll shows what is new."""
+        """Follow up background commands: poll returns new output, write sends a line of input, kill ends one."""
         own = {one.number: one for one in self._background.values() if one.session == caller.session}
         if action == "list":
             return "\n".join(f"{one.number}: {one.shown[:200]} [{one.state()}]" for one in own.values()) or "none"

@@ -181,7 +181,7 @@ class FileTools:
         start_line: Annotated[int, Span(1, 10_000_000)] = 1,
         max_lines: Annotated[int, Span(1, 2000)] = 200,
     ) -> str:
-        """Read a text file. Each line comes as `NUMBER| TEXT`; the number is not in the file."""
+        """Read a text file. Lines come as `NUMBER| TEXT`; the number is not in the file."""
         with _explain_errors(path), self._open_readable(path) as file:
             if b"\0" in (file.read(4096) or b""):
                 raise ToolError(f"{path} is binary; only text can be read")
@@ -224,10 +224,12 @@ class FileTools:
         self,
         path: str,
         content: str,
-        mode: Annotated[WriteMode, "create: a new file (default); append: at the end; replace: all of it"] = "create",
+        mode: Annotated[
+            WriteMode, "create (default): fails if it exists; append: add lines; replace: overwrite all"
+        ] = "create",
         caller: Caller | None = None,
     ) -> str:
-        """Write a text file, or add lines to one."""
+        """Write a text file."""
         place, exists = self._find_target(path, mode)
         self._check_taint(place, path, caller)
         if mode == "append" and exists:
@@ -243,7 +245,7 @@ class FileTools:
 
     @tool(effect=_get_edit_effect, private=True)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
-        """Replace text that occurs exactly once in a file."""
+        """Replace text in a file. old_text must occur in it exactly once."""
         place, before, new_text, after = self._find_text(path, old_text, new_text)
         self._check_taint(place, path, caller)
         self._write_whole(place, path, before + new_text + after)

@@ -30,12 +30,12 @@ class SensorHistory:
         caller: Caller,
         sensor: str = "",
         quantity: str = "",
-        when: Annotated[str, "since monday"] = "last 24 hours",
+        when: Annotated[str, "yesterday, since monday; default: last 24 hours"] = "last 24 hours",
         compare: Annotated[str, "another time"] = "",
         *,
         chart: bool = False,
     ) -> str:
-        """Show past values: low, high, mean, trend."""
+        """Show past readings: lowest, highest, mean, trend."""
         try:
             wanted = times.parse_range(when, caller.now)
             other = times.parse_range(compare, caller.now) if compare.strip() else None

@@ -40,12 +40,12 @@ class MemoryTools:
     @tool(effect="remember", is_requested=_is_requested)
     def memory_store(
         self,
-        text: str,
+        text: Annotated[str, "with names, numbers and dates as said"],
         caller: Caller,
         *,
-        lasting: Annotated[bool, "true: a lasting fact; false: a note of today"] = False,
+        lasting: Annotated[bool, "true: for good; default: a note of today"] = False,
     ) -> str:
-        """Note a fact that the user has told you, in one sentence."""
+        """Note a fact the user told you, in one sentence."""
         whose = replace(caller, taints=set()) if orders.is_stated_fact(text, caller) else caller
         noted = notes.add_note(self._workspace, text, caller.now, describe_origin(whose), lasting=lasting)
         if noted.known:
@@ -56,12 +56,15 @@ class MemoryTools:
     @tool(effect="read", private=True)
     def memory_search(
         self,
-        query: str,
+        query: Annotated[str, "such as pump fuse"],
         caller: Caller,
         also: Annotated[list[str] | None, "synonyms, up to 3"] = None,
         min_score: Annotated[float | None, Span(0.0, 1.0)] = None,
     ) -> str:
-        """Find notes. Search by key words, not by whole questions; rank what you used with memory_rank."""
+        """Find notes by key words, not whole questions. If nothing fits, try other words, up to 3 searches.
+
+        Then memory_rank the notes you used or found wrong.
+        """
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
         try:
@@ -79,7 +82,7 @@ class MemoryTools:
     @tool(effect="read", private=True)
     def memory_get(
         self,
-        path: str,
+        path: Annotated[str, "path, path:line or [id:12] of memory_search"],
         caller: Caller,
         line: Annotated[int, Span(0, 10_000_000)] = 1,
         lines: Annotated[int, Span(0, 1000)] = 40,
@@ -104,8 +107,13 @@ class MemoryTools:
         return notes.describe_named(self._workspace, arguments["old"])
 
     @tool(effect="remember", means=_explain_update, private=True)
-    def memory_update(self, old: str, new: str, caller: Caller) -> str:
-        """Correct a note; old: its words, or path:line and the wrong words; new: what it is to say instead."""
+    def memory_update(
+        self,
+        old: Annotated[str, "the note's words, or path:line and the wrong words"],
+        new: Annotated[str, "what replaces them"],
+        caller: Caller,
+    ) -> str:
+        """Correct a note."""
         try:
             words, origin = _require_words(old), describe_origin(caller)
             done = notes.replace_note(self._index.home, self._workspace, words, new, caller.now, origin)
@@ -123,8 +131,8 @@ class MemoryTools:
         return "erase" if found and not notes.is_named_whole(self._workspace, text) else "remember"
 
     @tool(effect=_get_forget_effect, means=_explain_forget, private=True)
-    def memory_forget(self, text: str, caller: Caller) -> str:
-        """Delete one note for ever; text: its words or path:line."""
+    def memory_forget(self, text: Annotated[str, "its words, or path:line"], caller: Caller) -> str:
+        """Delete one note for good."""
         try:
             done = notes.forget_note(self._workspace, _require_words(text))
         except notes.UnknownNote as error:
@@ -140,8 +148,13 @@ class MemoryTools:
         return said
 
     @tool(effect="write", private=True)
-    def memory_rank(self, id: str, *, useful: bool) -> str:  # noqa: A002 - as search results name it
-        """Say whether a note of memory_search was useful: later searches rank it higher or lower."""
+    def memory_rank(
+        self,
+        id: Annotated[str, "as in [id:12]"],  # noqa: A002 - as search results name it
+        *,
+        useful: Annotated[bool, "false: it was wrong or misled you"],
+    ) -> str:
+        """Rank a note higher or lower in later searches."""
         number = _parse_id(id)
         if not number:
             raise ToolError(f"{id!r} is no id; memory_search shows them, as in [id:12]")

@@ -71,14 +71,14 @@ class FirstRunTool:
         self,
         caller: Caller,
         name: str = "",
-        time_zone: Annotated[str, "Europe/Berlin"] = "",
+        time_zone: Annotated[str, "Europe/Berlin, or a city"] = "",
         preferences: str = "",
         wired: str = "",
         agent_name: str = "",
         *,
         done: bool = False,
     ) -> str:
-        """Note what your owner told you ("skip": not wanted); returns the next question."""
+        """Note what the owner answered, or "skip". Returns the next question."""
         if not find_onboarding(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
         _require_said(caller.user_texts, name, time_zone, preferences, wired, agent_name)

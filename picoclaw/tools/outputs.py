@@ -71,10 +71,10 @@ class OutputTool:
         action: Literal["list", "set", "off", "stop"],
         caller: Caller,
         name: str = "",
-        level: Annotated[str, "on or percent"] = "on",
-        seconds: Annotated[float, Span(0, 86_400), "0: its longest"] = 0,
+        level: Annotated[str, "on (default), or percent"] = "on",
+        seconds: Annotated[float, Span(0, 86_400), "then it goes off; default: its longest"] = 0,
     ) -> str:
-        """Switch pumps, lights, valves. It goes off by itself after seconds. stop: all off until a person resumes."""
+        """Switch the pumps, lights and valves that the owner declared. stop: all off until a person resumes."""
         if action == "list":
             return "\n".join(client.format_outputs(self._client.list()))
         if action == "stop":

@@ -58,10 +58,10 @@ class PulseTool:
         action: Literal["add", "complete", "update", "list"],
         caller: Caller,
         text: str = "",
-        task: Annotated[str, "number"] = "",
-        priority: Annotated[int, Span(0, 10), "1: urgent"] = 0,
+        task: Annotated[str, "its number"] = "",
+        priority: Annotated[int, Span(0, 10), "1 (urgent) to 10; default 5"] = 0,
     ) -> str:
-        """Keep the list of open tasks."""
+        """Keep the user's list of open tasks (to-dos)."""
         store = self._pulse()
         if action == "list":
             listed = "\n".join(map(format_item, store.items()))

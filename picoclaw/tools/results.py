@@ -25,7 +25,7 @@ class ResultTool:
 
     @tool(effect="read", brings=True, private=True)
     def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
-        """Read on in a result that was cut."""
+        """Read on in a result that was cut, as the cut says."""
         text = self._store().read(caller.session, number)
         if text is None:
             raise ToolError(f"there is no result {number} in this chat; where one is cut, its number is told")
@@ -40,7 +40,7 @@ class ResultTool:
 class MessageTool:
     @tool(effect="read")
     def message(self, text: str, caller: Caller) -> str:
-        """Send the user a message now, ahead of your answer."""
+        """Send the user a message now, before your answer."""
         if not text.strip():
             raise ToolError("text is empty")
         caller.say(text)

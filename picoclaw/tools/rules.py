@@ -72,11 +72,11 @@ class RuleTool:
         caller: Caller,
         name: str = "",
         when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00"] = "",
-        notify: Annotated[str, "what to tell"] = "",
+        notify: Annotated[str, "text"] = "",
         output: str = "",
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
-        """Keep rules that tell you something or switch an output when a condition holds, without a model."""
+        """Keep rules that notify the user or switch an output when a condition becomes true, without a model."""
         if action == "list":
             found, rows, number = self._load(caller.now), [], 0
             for known, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):

@@ -29,7 +29,7 @@ class SensorTools:
 
     @tool(effect="read")
     def sensor_list(self) -> str:
-        """List the sensors by name, with what each measures."""
+        """List the sensors and what each measures."""
         rows = []
         for found in sensors.list_sensors(self._board, self._wired):
             ours = self._drivers.channels(found.part) if found.part else []
@@ -53,10 +53,10 @@ class SensorTools:
     @tool(effect=_check_reading)
     def sensor_read(
         self,
-        sensor: Annotated[str, "a name from sensor_list, empty: all"] = "",
-        quantity: Annotated[str, "temperature, humidity..., empty: all"] = "",
+        sensor: Annotated[str, "a name from sensor_list; default: all"] = "",
+        quantity: Annotated[str, "such as temperature; default: all"] = "",
     ) -> str:
-        """Measure now; gives values with units."""
+        """Measure now. Returns values with units."""
         wanted = parse_quantities(quantity)
         named = self._find_qualifier(quantity, wanted)
         name, wanted = self._parse_request(sensor or named, wanted)
@@ -72,7 +72,7 @@ class SensorTools:
 
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
-        """Show how the board is: temperature, throttling, memory, disk, load, uptime, clock, address."""
+        """Show the state of this computer: temperature, throttling, memory, disk, load, uptime, clock, address."""
         from picoclaw.hw import health
 
         rows = health.check_health(self._board, caller.now, self._home)
@@ -240,15 +240,15 @@ class SensorAddTool:
     @tool(effect="actuate")
     def sensor_add(
         self,
-        name: Annotated[str, "such as porch"],
-        part: Annotated[str, "empty: find out"] = "",
+        name: Annotated[str, "a new name, such as porch"],
+        part: Annotated[str, "such as bme280; default: detect it"] = "",
         bus: Annotated[int | None, Span(0, 255)] = None,
-        address: Annotated[int, Span(0, 0x77), "I2C, 0x08-0x77"] = 0,
+        address: Annotated[int, Span(0, 0x77), "I2C address, 0x08 to 0x77"] = 0,
         chip: Annotated[int, Span(0, 255), "SPI chip select"] = 0,
-        port: Annotated[str, "serial or 1-Wire"] = "",
+        port: Annotated[str, "serial port, or 1-Wire id"] = "",
         options: Annotated[dict[str, Any] | None, "such as shunt_ohms"] = None,
     ) -> str:
-        """Add a wired part, after checking that it is there."""
+        """Set up a wired sensor, after checking that it answers."""
         from picoclaw.hw import detect
 
         if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable() or name != name.strip():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
@@ -150,7 +150,7 @@ class SkillTools:
 
     @tool(effect="read", private=True)
     def skill_search(self, query: str) -> str:
-        """Find skills by what they are about."""
+        """Find skills (written instructions) by topic; then read_file the one that fits."""
         self._library.refresh()
         here = self._here()
         usable = [one for one in self._library.skills.values() if not describe_unmet_needs(one, here)]
@@ -163,7 +163,13 @@ class SkillTools:
         return "instruct"
 
     @tool(effect=_get_create_effect)
-    def skill_create(self, name: str, description: str, text: str, triggers: str = "") -> str:
+    def skill_create(
+        self,
+        name: Annotated[str, "such as bee-hives"],
+        description: Annotated[str, "one line: when to read it"],
+        text: Annotated[str, "the instructions, Markdown"],
+        triggers: Annotated[str, "words that bring it into a turn, with commas"] = "",
+    ) -> str:
         """Write a new skill."""
         plan = self._require_unchanged(self._plan_create(name, description, text, triggers))
         with _explain_errors(plan.folder.name), files.open_folder(plan.target.above, make=True) as way:
@@ -184,7 +190,7 @@ class SkillTools:
 
     @tool(effect=_get_update_effect, binds=_bind_found, private=True)
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
-        """Rewrite a skill."""
+        """Replace a skill's text; description and triggers stay unless given."""
         plan = self._require_unchanged(self._plan_update(name, text, description, triggers))
         with _explain_errors(plan.folder.name), files.open_folder(plan.target.above) as way:
             name = plan.target.parts[-1]

@@ -21,7 +21,7 @@ _MAX_LISTED = 12
 _MIN_TOKENS = 1000
 
 Mode = Literal["minimal", "full", "base", "none"]
-Names = Annotated[list[str] | None, "fewer than yours"]
+Names = Annotated[list[str] | None, "default: yours"]
 Steps = Annotated[int, Span(0, _MAX_NUMBER)]
 Seconds = Annotated[float, Span(0, _MAX_NUMBER)]
 
@@ -51,15 +51,15 @@ class SubagentTools:
         name: str = "",
         mode: Mode = "minimal",
         tools: Names = None,
-        needs: Annotated[list[str] | None, "ids to wait for; their reports are handed on"] = None,
-        tasks: Annotated[list[dict[str, Any]] | None, "to do before: [{name, task, needs: [names]}]"] = None,
+        needs: Annotated[list[str] | None, "sub-agents whose reports it gets first"] = None,
+        tasks: Annotated[list[dict[str, Any]] | None, "to do first: [{name, task, needs: [names]}]"] = None,
         steps: Steps = 0,
         seconds: Seconds = 0.0,
         tokens: Steps = 0,
         *,
-        wait: Annotated[bool, "true: return its report; false: it comes into the chat later"] = False,
+        wait: Annotated[bool, "return its report; else it comes into the chat later"] = False,
     ) -> str:
-        """Have a sub-agent do a task, in the background by default. It sees only the text of `task`, so put in all it needs."""
+        """Give a task to a sub-agent. It sees only the text of `task`, so put in all it needs."""
         if wait:
             if needs or tasks:
                 raise ToolError("wait takes one task: leave out needs and tasks")
@@ -102,11 +102,11 @@ class SubagentTools:
     def spawn_status(
         self,
         caller: Caller,
-        number: Annotated[int, Span(0, _MAX_NUMBER), "of a sub-agent; 0: a line for each"] = 0,
+        number: Annotated[int, Span(0, _MAX_NUMBER), "show one's report; default: list all"] = 0,
         *,
-        cancel: Annotated[bool, "end it and what it has spawned"] = False,
+        cancel: Annotated[bool, "end it and its own sub-agents"] = False,
     ) -> str:
-        """Show how sub-agents get on and what one reports, or cancel one."""
+        """List sub-agents, show a report, or cancel one."""
         if cancel:
             return self._cancel(number, caller)
         if number:

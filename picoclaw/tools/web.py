@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from picoclaw.claims import strip_context
 from picoclaw.errors import ToolError
@@ -56,8 +56,8 @@ class WebFetchTool:
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
 
     @tool(effect="network", brings=True, means=_explain, is_requested=_is_requested)
-    def web_fetch(self, url: str, caller: Caller, links: bool = False) -> str:  # noqa: FBT001 - named by a model
-        """Read a web page's text."""
+    def web_fetch(self, url: str, caller: Caller, links: Annotated[bool, "show them"] = False) -> str:
+        """Read a web page as text."""
         from picoclaw.web.address import normalize_url, parse_url
 
         page = self.web.get(normalize_url(url), caller.stop)
@@ -102,7 +102,7 @@ class WebSearchTool:
 
     @tool(effect="network", brings=True, is_requested=_always)
     def web_search(self, query: str, caller: Caller) -> str:
-        """Search the web; read a hit by web_fetch."""
+        """Search the web. Returns titles, addresses and snippets; web_fetch reads a page."""
         from picoclaw.web.search import search_web
 
         query = " ".join(query.split())

@@ -54,14 +54,14 @@ class Gpio:
     def gpio(
         self,
         action: Action,
-        line: Annotated[str, "GPIO17, 17 or pinctrl-rp1:17; list: a filter"] = "",
-        level: Annotated[str, "set: on or off; pwm: duty in %"] = "",
+        line: Annotated[str, "GPIO17, 17 or pinctrl-rp1:17; for list a filter"] = "",
+        level: Annotated[str, "for set: on or off; for pwm: percent"] = "",
         seconds: Annotated[float | None, Span(0, LONGEST_SWITCH_S)] = None,
         debounce_ms: Annotated[float, Span(0, 1000)] = 0.0,
         bias: Literal["pull-up", "pull-down", "none"] | None = None,
         caller: Caller | None = None,
     ) -> str:
-        """Use GPIO lines. watch waits for an edge, count counts them. set, pulse and pwm are for declared outputs."""
+        """Use GPIO lines. watch waits for an edge, count counts edges; set, pulse and pwm work on declared outputs only."""
         if action == "list":
             return self._list(line.strip())
         if not line.strip():

@@ -101,16 +101,16 @@ class I2C:
         self,
         action: Action,
         bus: Annotated[int, Span(0, 255)] = 1,
-        address: Annotated[int | None, Span(FIRST_ADDRESS, LAST_ADDRESS), "0x08-0x77"] = None,
+        address: Annotated[int | None, Span(FIRST_ADDRESS, LAST_ADDRESS), "0x08 to 0x77"] = None,
         register: Annotated[int | None, Span(0, 65_535)] = None,
-        length: Annotated[int, Span(1, MAX_BYTES)] = 1,
+        length: Annotated[int, Span(1, MAX_BYTES), "bytes to read, default 1"] = 1,
         data: Annotated[list[int] | None, Span(0, 255)] = None,
-        form: Annotated[Form, "SMBus form"] = "bytes",
+        form: Annotated[Form, "SMBus; default bytes"] = "bytes",
         pec: Annotated[bool, "SMBus checksum"] = False,
         wide: Annotated[bool, "16-bit register"] = False,
-        script: Annotated[str, "run: 'write 0x24 0, wait 15, read 6' (ms)"] = "",
+        script: Annotated[str, "for run: write 0x24 0, wait 15, read 6 (ms)"] = "",
     ) -> str:
-        """Use an I2C bus. detect lists buses, scan finds parts, read, write and run need address."""
+        """Use an I2C bus: detect lists the buses, scan the addresses that answer; read, write and run take an address."""
         _reject_unused(action, register=register, data=data, script=script)
         if action == "detect":
             return self._detect()

@@ -75,13 +75,13 @@ class Serial:
         action: Action,
         port: str = "",
         data: Annotated[str, r"ASCII; escapes \r \n \t \0 \\ \xHH"] = "",
-        until: Annotated[str, "end of an answer, as data"] = "\\n",
-        length: Annotated[int, Span(1, MAX_BYTES), "bytes at most"] = 256,
+        until: Annotated[str, "what ends an answer; default \\n"] = "\\n",
+        length: Annotated[int, Span(1, MAX_BYTES), "at most so many bytes, default 256"] = 256,
         seconds: Annotated[float, Span(0, 60)] = 2,
         baud: Annotated[int | None, Span(50, 4_000_000), "default 9600"] = None,
         frame: Annotated[str, "default 8N1"] = "",
     ) -> str:
-        """Use a serial port. ask writes data, then reads until; open keeps a port open between calls, until close."""
+        """Use a serial port. ask writes data, then reads up to `until`; open keeps the port open until close."""
         if action == "list":
             return self._list()
         port = self._path(port)

@@ -52,7 +52,7 @@ class Spi:
         speed_hz: Annotated[int, Span(1, 125_000_000)] = 500_000,
         lsb_first: bool = False,  # noqa: FBT001 - the same
     ) -> str:
-        """Use an SPI bus. list shows chip selects, read takes length bytes, transfer sends data or a script."""
+        """Use an SPI bus: list shows the chip selects, read reads length bytes, transfer sends data or a script."""
         if action == "list":
             return self._list()
         segments = _check_limits(self._segments(action, length, data, script), speed_hz)
