@@ -346,7 +346,7 @@ class CronTool:
             own = sorted(jobs.of(caller.session), key=lambda job: (job.plan.kind != "at", job.plan.anchor))
             return "\n".join(format_row(job, now) for job in own) or "no reminders"
         when, line = _parse_when(locals()), command.strip()
-        fields = {
+        fields: dict[str, Any] = {
             "kind": "command" if line else kind,
             "payload": line or message.strip(),
             "catch_up": late,
