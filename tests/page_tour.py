@@ -212,7 +212,6 @@ def look(browser, folder):
     browser.until("document.querySelector('#past .other')")
     check(browser, "past")
     browser.screen(1280, 800, "light")
-    browser.picture(folder / "compared-desktop-light.webp")
     browser.click("#past-earlier")
     browser.until("document.querySelector('#past-figures').textContent.includes('Nothing was measured')")
     browser.click("#past-later")

@@ -27,7 +27,9 @@ function fill(list, nodes) {
   if (shownIn.get(list) === news) return;
   shownIn.set(list, news);
   list.replaceChildren(...nodes);
-  if (focused) list.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  if (!focused) return;
+  const same = list.querySelector(`[data-key="${CSS.escape(focused)}"]`);  // or what has taken its place, such as Off for On
+  (same ?? list.querySelector(`[data-key$="${CSS.escape(focused.slice(focused.indexOf(" ")))}"]`))?.focus();
 }
 
 function sensor(value, call) {

@@ -93,7 +93,7 @@ function ask(question) {
   const card = element("div", { class: "card question", id: name },
     element("h3", {}, "May picoclaw do this?"),
     element("pre", { tabindex: "0" }, question.call),
-    element("p", { class: "none" }, `Number ${question.number}, asked in ${question.chat}; until ${clock(question.until)}`),
+    element("p", { class: "none" }, `Number ${question.number}, asked ${question.chat === "page:home" ? "here" : `in ${question.chat}`}; until ${clock(question.until)}`),
     element("p", { class: "pair" }, ...[["yes", "Yes, exactly this"], ["no", "No"], ["always", "Always this"]].map(([word, says]) =>
       element("button", { type: "button", class: word === "yes" ? "main" : "plain", onclick: () => answer(question, word, card) }, says))));
   if (old) old.replaceWith(card);

@@ -59,7 +59,9 @@ function answered(said) {
 
 function asked() {
   const waiting = document.querySelectorAll(".question").length;
-  document.querySelector("[data-go=chat]").textContent = waiting ? `Chat (${waiting} to answer)` : "Chat";
+  const button = document.querySelector("[data-go=chat]");
+  button.textContent = waiting ? `Chat (${waiting})` : "Chat";
+  button.title = waiting ? "something waits for your yes" : "";
   if (waiting && ordered && hidden("chat")) go("chat");
 }
 
