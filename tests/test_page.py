@@ -12,7 +12,7 @@ from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_questio
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE as LETTERS
 from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
-from picoclaw.errors import WAITING_FOR_APPROVAL, ChannelDown, ChannelError, StoreError
+from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import find_shipped
 from picoclaw.store.approvals import Approval
@@ -292,17 +292,6 @@ def test_a_turn_is_heard_while_it_goes_on(client):
     assert found[2][1]["name"] == "sensor_read"
     assert (found[4][1]["text"], found[4][1]["problem"]) == ("It is 21.4 °C.", "the model is slow")
     assert client.told("/api/state")["live"] is None
-
-
-@pytest.mark.parametrize(
-    ("notice", "problem"),
-    [(f"it{WAITING_FOR_APPROVAL}the owner's yes as number 3 (/yes 3)", ""), ("the model is slow", "the model is slow")],
-)
-def test_what_waits_for_a_yes_has_not_failed(client, notice, problem):
-    with client.stream() as heard:
-        client.page.around(ARRIVED)
-        client.page.answered(ARRIVED, turn("Shall I?", notice), "Shall I?")
-        assert heard("ended")[1]["problem"] == problem
 
 
 def test_a_lone_surrogate_ends_no_stream(client):

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from page_house import served
 
 from picoclaw import cli, workspace
 from picoclaw.app import App
@@ -16,7 +17,7 @@ from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import boards
-from picoclaw.messages import Inbound
+from picoclaw.messages import Inbound, Notice
 from picoclaw.outputs import config
 from picoclaw.records import replace
 from picoclaw.store.inbox import Inbox, InboxMessage
@@ -166,6 +167,24 @@ def test_outputs_are_shown_with_their_leases_stopped_and_resumed(app):
     assert "page" in house.outputs().stopped
     house.resume()
     assert not house.outputs().stopped
+
+
+def test_what_waits_for_a_yes_has_not_failed(app, tmp_path):
+    home = app.config.home
+    (home / "outputs.toml").write_text(OUTPUTS)
+    found = config.load_outputs(home / "outputs.toml").outputs
+    config.save_armed(home, {name: one.digest for name, one in found.items()})
+    arrived = InboxMessage("page:home", "switch the lamp on for 1 minute", "page:1", "web", "1")
+    turn = app.dispatcher.answer(Inbound(arrived.key, arrived.text))
+    assert turn.notice.failed
+    with served(tmp_path) as client:
+        client.login()
+        with client.stream() as heard:
+            heard("board")
+            client.page.answered(arrived, turn, turn.reply)
+            assert heard("ended")[1]["problem"] == ""
+            client.page.answered(arrived, turn._replace(notice=Notice("it is slow", failed=True)), turn.reply)
+            assert heard("ended")[1]["problem"] == "it is slow"
 
 
 def test_what_waits_for_its_answer_is_part_of_what_was_said(app, house):

@@ -13,11 +13,13 @@ from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox
 from picoclaw.channels.dashboard.login import Logins
 from picoclaw.channels.dashboard.server import PageServer, list_host_names
 from picoclaw.channels.dashboard.site import SESSION, Site
-from picoclaw.errors import WAITING_FOR_APPROVAL, ChannelError
+from picoclaw.errors import ChannelError
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
+
+_WAITS = "it waits for the owner's yes"
 
 
 class DashboardChannel:
@@ -103,7 +105,7 @@ class DashboardChannel:
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
-        failed = turn.notice.failed and not turn.notice.text.startswith(f"it{WAITING_FOR_APPROVAL}")  # it has its card
+        failed = turn.notice.failed and not turn.notice.text.startswith(_WAITS)  # which has its card
         seen = self.live_turn.end(reply, turn.unsaid_notice if failed else "") > 0
         if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
             now = time.time()
