@@ -40,7 +40,7 @@ def client(tmp_path):
 
 def test_everything_together_is_small_and_comes_from_the_board_alone():
     assert sum(path.stat().st_size for path in FILES) < 60_000
-    for path in FILES:
+    for path in (one for one in FILES if one.suffix != ".png"):
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//[a-z]+\.|@import|eval\(|innerHTML|\son\w+=|style=", text), path.name
 
@@ -49,7 +49,7 @@ def test_every_file_is_given_with_its_kind_and_not_twice(client):
     for path in FILES:
         status, headers, body = client.ask(f"/{path.name}" if path.name != "index.html" else "/")
         assert (status, body) == (200, path.read_bytes())
-        assert headers["content-type"].startswith(("text/", "image/svg+xml", "application/manifest+json"))
+        assert headers["content-type"].startswith(("text/", "image/", "application/manifest+json"))
         again = client.ask(
             "/" if path.name == "index.html" else f"/{path.name}", headers=[("If-None-Match", headers["etag"])]
         )

@@ -198,6 +198,29 @@ def test_the_page_opens_without_the_board_and_says_so(board):
     assert board.texts() == ["water the figs"]
 
 
+def test_a_keyboard_reaches_an_output_and_comes_back_to_it(board):
+    browser = board.browser
+    focused = "document.activeElement.dataset.key"
+    board.house.away.clear()
+    browser.screen(1280, 800, "light")
+    browser.until("document.querySelector('[data-key=\"on pump\"]')", 15)
+    for _ in range(12):
+        if browser.js(focused) == "on pump":
+            break
+        browser.press("Tab", 9)
+    browser.press("Enter", 13)
+    browser.until("document.querySelector('#switch').contains(document.activeElement)")
+    browser.press("Escape", 27)
+    browser.until(f"{focused} == 'on pump'")
+    browser.press("Enter", 13)
+    while browser.js("document.activeElement.className") != "main":
+        browser.press("Tab", 9)
+    browser.press("Enter", 13)
+    until(lambda: board.texts() == ["/set pump on 600s"])
+    board.house.away["pump"] = 300.0
+    browser.until(f"{focused} == 'off pump'", 20)
+
+
 def until(good, seconds=10):
     end = time.monotonic() + seconds
     while not good():

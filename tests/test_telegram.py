@@ -10,6 +10,7 @@ import telegram_server as tg
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
+from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.telegram.api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
@@ -20,7 +21,8 @@ from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.messages import Notice, Turn, Usage
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Inbound, Notice, Turn, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.resources import find_shipped
 from picoclaw.security import untrusted
@@ -881,6 +883,31 @@ def test_what_a_press_can_answer_has_buttons_and_a_press_is_as_typed(bench, serv
 def test_what_a_model_says_and_what_takes_more_than_a_press_has_no_buttons(bench, server, text, provider):
     server.says(OWNER, "do it")
     assert answers(bench, bench.come()[0], text, provider).keys == ()
+
+
+OUTPUT = '[outputs.{}]\nline = "{}"\nkind = "motor"\nlongest_on_s = 60\nconfirm = false\n'
+
+
+@pytest.mark.parametrize(
+    ("wishes", "choices", "done"),
+    [
+        (["turn the fan on and order a pizza"], ("yes", "no"), "fan"),
+        (["turn the lamp and the fan on", "turn it off"], ("lamp", "fan"), "lamp"),
+    ],
+)
+def test_what_is_asked_without_a_model_is_answered_by_a_press(bench, server, wishes, choices, done):
+    (bench.home / "workspace/BOOTSTRAP.md").unlink()
+    (bench.home / "outputs.toml").write_text(OUTPUT.format("fan", "GPIO17") + OUTPUT.format("lamp", "GPIO27"))
+    with closing(App(Config(bench.home), SimBoard())) as app:
+        for count, wish in enumerate(wishes, 1):
+            server.says(OWNER, wish)
+            came = bench.come(count)[-1]
+            turn = app.dispatcher.answer(Inbound(came.key, came.text))
+            shown = answers(bench, came, turn.reply, turn.provider, count)
+        assert tuple(key["text"] for key in shown.keys) == choices
+        server.presses(OWNER, shown.keys[0]["callback_data"], message=shown.number)
+        pressed = bench.come(count + 1)[-1]
+        assert done in app.dispatcher.answer(Inbound(pressed.key, pressed.text)).reply
 
 
 def test_a_choice_ends_with_the_next_message(bench, server):

@@ -167,6 +167,13 @@ class IntentProvider:
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
+        if reply.startswith(self._matcher.say["which"].partition("{")[0]):
+            topic, last = self._topic(turns[:-1])
+            named = text.strip(" .!\n").lower()
+            meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
+            topic |= {name: found for name, found in meant.items() if found}
+            if any(meant.values()):
+                return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
         failed = any(result.startswith("error: ") and "?" in result for _, result in list_calls(turns[-1]))
         if not failed and reply not in questions:

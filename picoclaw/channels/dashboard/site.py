@@ -32,6 +32,7 @@ FILES = {
     "/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
     "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/icon.png": ("icon.png", "image/png"),
     "/offline.js": ("offline.js", "text/javascript; charset=utf-8"),
     "/app.webmanifest": ("app.webmanifest", "application/manifest+json"),
 }
