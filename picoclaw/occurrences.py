@@ -14,7 +14,7 @@ from typing import Literal
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, DAY_PART_HOURS, format_duration, make_time_of_day, parse_zone
+from picoclaw.times import CRON_WEEKDAYS, DAY_PART_HOURS, format_duration, make_time_of_day, parse_moment, parse_zone
 
 MIN_JOB_INTERVAL_S = 60.0
 _MAX_EXPRESSION = 120
@@ -34,6 +34,8 @@ _SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* 
 _DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
 _EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
+UNTIL = " until "
+"""Stands between an expression and the last day on which it counts."""
 DoneSpans = tuple[tuple[float, float], ...]
 _MAX_SPANS = 8
 
@@ -42,7 +44,7 @@ class Plan(NamedTuple):
     """When a job is due. `anchor` is in seconds since 1970.
 
     "at" is due once, at its anchor; "every" at its anchor and then every `text` seconds; "cron" whenever the
-    expression `text` says so in the zone of that name, or in the board's own.
+    expression `text` says so in the zone of that name, or in the board's own; " until 2026-12-31" may follow it.
     """
 
     kind: Literal["at", "every", "cron"]
@@ -110,13 +112,21 @@ def plan_interval(seconds: float, anchor: float) -> Plan:
 
 def plan_cron(text: str, zone: str, after: datetime) -> Plan:
     """Plan by a cron expression; raises ValueError saying what is wrong with it, or with the zone."""
-    words = _CRON_ALIASES.get(text.strip().lower(), " ".join(text.split()))
+    said, _, last = text.partition(UNTIL)
+    words = _CRON_ALIASES.get(said.strip().lower(), " ".join(said.split()))
     if len(words) > _MAX_EXPRESSION or len(words.split()) != 5:
         raise ValueError(f"{text[:60]!r} is not a cron expression; write {_EXPRESSION_FORM}")
+    if last:
+        words += f"{UNTIL}{parse_moment(f'{last.strip()} 23:59', after):%Y-%m-%d}"
     plan = Plan("cron", words, zone, after.timestamp())
     if not list_occurrences(plan, after, 1):
         raise ValueError(f"{words!r} never comes")
     return plan
+
+
+def is_over(plan: Plan, after: float, done: DoneSpans = ()) -> bool:
+    """Whether nothing comes after a moment."""
+    return UNTIL in plan.text and find_next(plan, after, done) is None
 
 
 REPEAT_EXAMPLES = (
@@ -210,12 +220,15 @@ def _iter_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
 def _iter_cron(text: str, after: float, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
     from cronsim import CronSim, CronSimError
 
+    text, _, last = text.partition(UNTIL)
     start = datetime.fromtimestamp(after, zone)
     any_hour = text.split()[1] == "*"
     before = after
     try:
         for found in CronSim(text, start if any_hour else start.replace(tzinfo=None, fold=0)):
             named = found.replace(tzinfo=zone)
+            if last and f"{named:%Y-%m-%d}" > last:
+                return
             moment = named if any_hour else find_shown_time(found, zone)
             if moment.timestamp() > before:
                 before = moment.timestamp()
@@ -280,6 +293,7 @@ def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:
 
 def _describe_expression(expression: str) -> str:
     """Say an expression of plain days and times of day in words; '' for another one."""
+    expression, until, last = expression.partition(UNTIL)
     found = _SIMPLE_EXPRESSION.fullmatch(expression)
     if not found:
         return ""
@@ -287,14 +301,15 @@ def _describe_expression(expression: str) -> str:
     days = _DAY_SET_NAMES.get(found["days"]) or " and ".join(
         CRON_WEEKDAYS[int(day)] for day in found["days"].split(",")
     )
-    return f"every {days} at {' and '.join(hours)}"
+    return f"every {days} at {' and '.join(hours)}{until}{last}"
 
 
 def change_time(plan: Plan, clock: str) -> str:
     """The expression of a plan that comes once on each of its days, with "8:30" for its time; '' for another plan."""
-    found = _SIMPLE_EXPRESSION.fullmatch(plan.text) if plan.kind == "cron" else None
+    expression, until, last = plan.text.partition(UNTIL)
+    found = _SIMPLE_EXPRESSION.fullmatch(expression) if plan.kind == "cron" else None
     hour, _, minute = clock.partition(":")
-    return f"{int(minute)} {int(hour)} * * {found['days']}" if found and "," not in found["hours"] else ""
+    return f"{int(minute)} {int(hour)} * * {found['days']}{until}{last}" if found and "," not in found["hours"] else ""
 
 
 def describe_plan(plan: Plan) -> str:

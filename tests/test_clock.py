@@ -328,6 +328,18 @@ def test_what_is_done_once_is_gone_when_it_went_well_and_stays_when_not(board):
     assert [(job.payload, job.enabled, job.last_status) for job in board.jobs.all()] == [("bad", False, "failed")]
 
 
+def test_what_repeats_until_a_day_is_gone_after_its_last_time(board):
+    board.answer = lambda job: JobOutcome(good=True, text="")
+    board.add(Plan("cron", "0 20,22 * * * until 2026-07-01", "UTC"), after=NOON)
+    board.add(Plan("cron", "0 22 * * * until 2026-07-01", "UTC"), "work", kind="command", after=NOON)
+    board.add(Plan("cron", "0 22 * * * until 2026-07-02", "UTC"), "tea again", after=NOON)
+    board.live(8.5 * HOUR)
+    assert [job.payload for job in board.jobs.all()] == ["tea", "work", "tea again"]
+    board.live(30 * HOUR)
+    assert board.texts == ["Reminder: tea", "Reminder: tea", "Reminder: tea again", "Reminder: tea again"]
+    assert board.jobs.all() == []
+
+
 def test_what_is_given_another_time_while_it_runs_is_done_again(board):
     board.answer = lambda job: None
     number = board.add(Plan("at", anchor=NOON + 60), kind="turn")

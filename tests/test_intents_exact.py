@@ -238,7 +238,7 @@ COLD = {"action": "add", "when": "greenhouse.temperature below 5", "notify": "gr
 CONDITION, UNMEASURED = "I have set nothing.", "I don't measure that."
 LEFT, SEVERAL, NEAR, WITHOUT = "I have left ", "I have left the reminders", "I have done nothing", "I can't do that"
 OWN = [
-    ("remind me every hour to feed the cat until 6 pm", "I have set nothing: no reminder ends by itself."),
+    ("remind me every hour to feed the cat until 6 pm", "I have set nothing. A reminder that repeats ends on a day"),
     ("should I cancel reminder 16?", LEFT),
     ("is it time to cancel reminder 16", LEFT),
     ("is reminder 12 still on?", ("cron", {"action": "get", "job": 12})),

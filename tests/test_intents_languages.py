@@ -115,6 +115,10 @@ SAID = {
             "erinnere mich jeden Tag um 8 und um 20 Uhr an die Tabletten",
             remind("die Tabletten", cron_expr="0 8,20 * * *"),
         ),
+        (
+            "erinnere mich jeden Tag um 9 Uhr bis Freitag ans Gießen",
+            remind("Gießen", cron_expr="0 9 * * * until friday"),
+        ),
         ("lass den Ventilator eine Viertelstunde laufen", on("fan", seconds=900)),
         ("wird es heute Nacht frieren?", "Vorhersagen kann ich nicht."),
         ("wer hat den Schlüssel", [("memory_search", {"query": "Schlüssel"})]),
@@ -144,6 +148,10 @@ SAID = {
         ("enciende el ventilador si en el invernadero hace más de 30 grados", RULE),
         ("recuérdame todos los días a las 8 y a las 20 regar", remind("regar", cron_expr="0 8,20 * * *")),
         ("quién tiene la llave", [("memory_search", {"query": "llave"})]),
+        (
+            "recuérdame todos los días a las 9 hasta el viernes regar",
+            remind("regar", cron_expr="0 9 * * * until friday"),
+        ),
         ("pon el ventilador un cuarto de hora", on("fan", seconds=900)),
         ("cuál es tu dirección IP", [("board_status", {})]),
         ("recuérdame de lunes a viernes a las 7 sacar al perro", remind("sacar al perro", cron_expr="0 7 * * 1-5")),
@@ -166,6 +174,10 @@ SAID = {
         ("rappelle-moi tous les jours à 8h et à 20h de boire", remind("boire", cron_expr="0 8,20 * * *")),
         ("fais tourner le ventilateur un quart d'heure", on("fan", seconds=900)),
         ("qui a la clé", [("memory_search", {"query": "clé"})]),
+        (
+            "rappelle-moi tous les jours à 9h jusqu'à vendredi d'arroser",
+            remind("arroser", cron_expr="0 9 * * * until friday"),
+        ),
         ("la pompe est allumée ?", [("output", {"action": "list"})]),
         ("quelle est ton adresse IP", [("board_status", {})]),
         ("rappelle-moi du lundi au vendredi à 7h de sortir", remind("sortir", cron_expr="0 7 * * 1-5")),
@@ -301,7 +313,7 @@ def list_results(home):
         *(("cron", add | when) for when in (
             {"at": "18:30"}, {"at": "tomorrow 09:00"}, {"at_seconds": 600}, {"every_seconds": 7200},
             {"cron_expr": "0 8,20 * * *"}, {"cron_expr": "0 19 * * 1,4"}, {"cron_expr": "0 7 * * 1-5"},
-            {"cron_expr": "0 9 * * 0,6"}, {"at": "2026-11-20 10:00"},
+            {"cron_expr": "0 9 * * 0,6"}, {"cron_expr": "0 9 * * * until friday"}, {"at": "2026-11-20 10:00"},
         )),
         *(("cron", {"action": action, "job": job} | more) for action, job, more in (
             ("disable", 5, {}), ("list", 0, {}), ("enable", 5, {}), ("snooze", 5, {"at_seconds": 600}),

@@ -186,6 +186,12 @@ WISHES = [
         ("cron", {"action": "add", "message": "feed the cat", "cron_expr": "30 7 * * *"}),
         ("cron", {"action": "add", "message": "feed the cat", "cron_expr": "0 19 * * *"}),
     ]),
+    ("remind me every day at 9 until friday to water the seedlings", [
+        ("cron", {"action": "add", "message": "water the seedlings", "cron_expr": "0 9 * * * until friday"}),
+    ]),
+    ("remind me every weekday until 2026-12-24 at 8 to open the calendar", [
+        ("cron", {"action": "add", "message": "open the calendar", "cron_expr": "0 8 * * 1-5 until 2026-12-24"}),
+    ]),
     ("remind me twice a day to check the traps", [
         ("cron", {"action": "add", "message": "check the traps", "cron_expr": "0 8,20 * * *"}),
     ]),

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from zlib import crc32
 
 from picoclaw.errors import StoreError
-from picoclaw.occurrences import add_done, find_due, find_next
+from picoclaw.occurrences import add_done, find_due, find_next, is_over
 from picoclaw.records import NamedTuple
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.store.outbox import Outbox, OutboxMessage
@@ -81,7 +81,8 @@ def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecis
         return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED, last_error=skipped)), skipped, now.wall)
     if job.kind == "reminder":
         told = job._replace(last_run=now.wall, last_status=OK, last_error="")
-        return JobDecision(None if job.plan.kind == "at" else told, f"Reminder: {job.payload}{others}", at)
+        over = job.plan.kind == "at" or is_over(job.plan, job.after, job.done)
+        return JobDecision(None if over else told, f"Reminder: {job.payload}{others}", at)
     started = _disable_one_off(job._replace(claimed=now.process, last_run=now.wall, last_status=RUNNING))
     missed = f"{_describe_job(job)}: {come.others} earlier ones were missed" if come.others else ""
     return JobDecision(started, missed, at, run=True)
@@ -105,6 +106,7 @@ def finish_run(job: Job, outcome: JobOutcome, wall: float) -> JobDecision:
     message = text if tells else f"{_describe_job(job)} works again" if job.failures else ""
     kept = job._replace(last_status=OK, last_error="", failures=0, told=mark)
     over = job.plan.kind == "at" and not job.enabled  # it may have been given another time meanwhile
+    over = over or is_over(job.plan, job.after, job.done)
     return JobDecision(None if over else kept, message, wall)
 
 

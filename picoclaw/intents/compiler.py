@@ -29,7 +29,7 @@ _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
-    every bounds recent since ago it splits binds agrees elisions negates_last
+    every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
 """
 _LISTS = _LIST_TEXT.split()

@@ -16,7 +16,7 @@ _DAY_S = 86_400
 _FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
 _CLOCK = pattern(r"\d\d:\d\d")
 _PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
-_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago", "splits"}
+_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago", "splits", "until"}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
@@ -28,6 +28,7 @@ class RepeatTime(NamedTuple):
     days: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     seconds: float = 0.0
+    until: str = ""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -38,12 +39,14 @@ class RepeatTime(NamedTuple):
         jobs = []
         for minute in dict.fromkeys(time[3:] for time in self.times):
             hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
-            jobs.append({"cron_expr": f"{int(minute)} {hours} * * {days}"})
+            jobs.append({"cron_expr": f"{int(minute)} {hours} * * {days}{self.until and f' until {self.until}'}"})
         return merge_jobs(jobs)
 
     @property
     def text(self) -> str:
         """How a rule is told; '' when it cannot be."""
+        if self.until:
+            return ""
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
         return f"every {format_whole_length(self.seconds)}".replace("every 1 ", "every ")
@@ -128,6 +131,13 @@ class TimeReader:
     @cached_property
     def _repeats(self) -> re.Pattern[str]:
         return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
+
+    @cached_property
+    def _until(self) -> re.Pattern[str]:
+        any_of = self._any_of
+        return pattern(
+            rf"(?:{any_of['until']}) (?:(?:{any_of['on']}) )?(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d){_END}"
+        )
 
     @cached_property
     def _another(self) -> re.Pattern[str]:
@@ -224,14 +234,21 @@ class TimeReader:
         days, half, end = self._days(tail, start)
         if not days:
             return None, 0
+        last, end = self._last_day(tail, end)
         if not times:
             times, more = self._clocks(tail[end:], part if ":" in half else half or part)
             end += more
         if not times and half:
             times = tuple(half.split()) if ":" in half else (self._resolve({"part": half}, ""),)
+        last, end = (last, end) if last else self._last_day(tail, end)
         if not times or any(len(time) != 5 for time in times):
             return None, 0
-        return RepeatTime(days, times), end
+        return RepeatTime(days, times, until=last), end
+
+    def _last_day(self, tail: str, start: int) -> tuple[str, int]:
+        """The day of "until friday", as a job is told it, and where that ends."""
+        found = self._until.match(tail, start)
+        return (self._words["days"].get(found["day"], found["day"]) or "today", found.end()) if found else ("", start)
 
     def _days(self, tail: str, start: int) -> tuple[tuple[str, ...], str, int]:
         found = self._repeats.match(tail, start)
@@ -255,6 +272,8 @@ class TimeReader:
                 break
             times.append(value["at"])
             end = start + more
+            if self._until.match(tail, end):
+                break
         return tuple(times), end
 
     def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
