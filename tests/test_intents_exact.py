@@ -381,6 +381,8 @@ OWN = [
     ("what is the uv index", WITHOUT),
     ("how cold is it going to get tonight", "I don't forecast."),
     ("what do I need to buy", ("memory_search", {"query": "shopping list"})),
+    ("pause the fan rule", "That is a command: /rule pause fan "),
+    ("resume rule frost", "That is a command: /rule pause frost "),
     ("will it be warm tomorrow?", "I don't forecast."),
     ("is it damper inside than outside", "Which two sensors?"),
     ("when did it get coldest today", ("sensor_history", {"quantity": "temperature", "when": "today"})),
