@@ -116,6 +116,8 @@ def check(browser, view):
 
 
 FINDINGS = []
+OVERLAPS = """(boxes => boxes.some((box, n) => n && box.left < boxes[n - 1].right))(
+    [...document.querySelectorAll("#past svg text[text-anchor=middle]")].map(text => text.getBoundingClientRect()))"""
 
 
 def toured(browser, page, home, folder):
@@ -216,6 +218,12 @@ def look(browser, folder):
     browser.until("document.querySelector('#past-figures').textContent.includes('Nothing was measured')")
     browser.click("#past-later")
     browser.until("document.querySelector('#past-later').disabled")
+    browser.screen(1280, 800, "light")
+    browser.screen(320, 568, "light")
+    for hours in (1, 24, 168, 720, 8760, 17520):
+        browser.click(f"[data-hours='{hours}']")
+        browser.until("document.querySelector('#past-figures').textContent != '…'")
+        assert not browser.js(OVERLAPS), hours
     browser.screen(1280, 800, "light")
     browser.press("Escape", 27)
     browser.until("!document.querySelector('#past').open")

@@ -31,10 +31,11 @@ function steps(low, high, most) {
 
 const HOURS = [1 / 12, 1 / 6, 0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 168, 336, 744, 1488, 2232];
 
-// A few round moments by the clock of whoever looks.
-function moments(begin, end) {
+// A few round moments by the clock of whoever looks, as many as have room.
+function moments(begin, end, wide) {
   const hours = (end - begin) / 3600;
-  const apart = HOURS.find((step) => hours / step <= 5) ?? hours / 5;
+  const most = Math.max(2, Math.min(5, Math.floor(wide / 90)));
+  const apart = HOURS.find((step) => hours / step <= most) ?? hours / most;
   const options = apart >= 24 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" };
   const day = new Date(begin * 1000);
   day.setHours(0, 0, 0, 0);
@@ -65,7 +66,7 @@ export function chart(points, begin, end, size, labels, title, other = []) {
       picture.append(part("path", { d: `M${left} ${y(value)}H${wide - 4}`, class: "grid" }));
       picture.append(part("text", { x: left - 6, y: y(value), dy: 4, "text-anchor": "end" }, String(value)));
     }
-    for (const [at, text] of moments(begin, end)) {
+    for (const [at, text] of moments(begin, end, wide - left)) {
       picture.append(part("text", { x: x(at), y: high - 6, "text-anchor": "middle" }, text));
     }
   } else {
