@@ -383,6 +383,14 @@ OWN = [
     ("what do I need to buy", ("memory_search", {"query": "shopping list"})),
     ("pause the fan rule", "That is a command: /rule pause fan "),
     ("resume rule frost", "That is a command: /rule pause frost "),
+    (
+        "do not forget to remind me at 9:15 to phone mum",
+        (
+            "cron",
+            {"action": "add", "at": "09:15", "message": "phone mum"},
+        ),
+    ),
+    ("how has it been in the greenhouse today", ("sensor_history", {"sensor": "greenhouse", "when": "today"})),
     ("will it be warm tomorrow?", "I don't forecast."),
     ("is it damper inside than outside", "Which two sensors?"),
     ("when did it get coldest today", ("sensor_history", {"quantity": "temperature", "when": "today"})),

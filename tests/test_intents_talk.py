@@ -115,6 +115,7 @@ CONVERSATIONS = [
     (["move the feeding to 9"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:00 o'clock"})]),
     (["postpone the fish by an hour"], [LIST, ("cron", {"action": "snooze", "job": 1, "at_seconds": 3600})]),
     (["rename the tank reminder to filter"], [LIST, ("cron", {"action": "update", "job": 4, "message": "filter"})]),
+    (["when is the tank reminder due"], [LIST, ("cron", {"action": "get", "job": 4})]),
     (["pause the tank reminder"], [LIST, ("cron", {"action": "disable", "job": 4})]),
     (["stop reminding me about the fish"], [LIST, ("cron", {"action": "remove", "job": 1})]),
     (["delete the tank reminder and turn the fan on"], [
