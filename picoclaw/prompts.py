@@ -195,9 +195,12 @@ def cut_bytes(text: str, most: int) -> str:
     return f"{data[:head].decode('utf-8', 'ignore')} […] {tail.decode('utf-8', 'ignore')}"
 
 
+_ENCODE_COMPACTLY = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def serialize_value(value: Any) -> str:
     """Write a value as it travels: a text as it is, anything else as compact JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else _ENCODE_COMPACTLY(value)
 
 
 def estimate_tokens(size_bytes: int, bytes_a_token: float = BYTES_A_TOKEN) -> int:

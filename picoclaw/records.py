@@ -48,7 +48,10 @@ else:
             return cls(*values)
 
         def _replace(self, /, **changes):
-            return type(self)(**(self._asdict() | changes))
+            made = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+            if changes:
+                raise TypeError(f"{type(self).__name__} has no {', '.join(changes)}")
+            return made
 
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))

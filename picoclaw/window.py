@@ -1,6 +1,7 @@
 """How a model's window is shared between the answer, what a turn begins with, results, and the conversation. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_not
 from typing import Any
 
 from picoclaw.messages import Message, Usage
@@ -136,9 +137,41 @@ _measured: list[tuple[Sequence[Any], int]] = [((), 0)]
 _NON_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 
 
+class NewestResults:
+    """What was made of each part of the newest request: the next one has the same parts, and a few more.
+
+    Parts are told apart by identity, so that nothing has to be compared or hashed.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[Any, tuple[tuple[Any, ...], Any]] = {}
+
+    def renew(self, *how: Any) -> Callable[..., Any]:
+        """Begin a request; gives a function that returns `make(*parts)`, known from the request before or made now.
+
+        What else a result depends on is `how` for all of them, and `more` for one.
+        """
+        before, self._results = self._results, (now := dict[Any, tuple[tuple[Any, ...], Any]]())
+
+        def get(parts: tuple[Any, ...], make: Callable[..., Any], *more: Any) -> Any:
+            key = (*map(id, parts), *more, *how)
+            kept = before.get(key)
+            if kept is None or any(map(is_not, kept[0], parts)):
+                kept = parts, make(*parts)
+            now[key] = kept
+            return kept[1]
+
+        return get
+
+
+_message_sizes = NewestResults()
+
+
 def count_request_bytes(system: str, messages: Iterable[Message], tools: Sequence[Any]) -> int:
     """Bytes of what a model reads: the texts, digits for more, and about what a server's template puts around them."""
-    return sum(map(count_message_bytes, messages)) + count_weighted_bytes(system) + count_tools_bytes(tools)
+    size = _message_sizes.renew()
+    sizes: int = sum(size((message,), count_message_bytes) for message in messages)
+    return sizes + count_weighted_bytes(system) + count_tools_bytes(tools)
 
 
 def count_message_bytes(message: Message) -> int:

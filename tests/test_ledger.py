@@ -326,7 +326,7 @@ class FullDisk(Database):
 
     full = False
 
-    def transaction(self):
+    def transaction(self, **_):
         if self.full:
             raise StoreError("the disk is full")
         return super().transaction()

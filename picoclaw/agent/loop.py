@@ -114,7 +114,7 @@ class Agent:
         talk = Conversation(
             list(history), list(messages or [Message("user", brief.text)]), 0, brief.relied_on, summary, keep_whole=keep
         )
-        self.fit(talk, brief)
+        self.fit(talk, brief, self.tools(brief))
         return talk
 
     def tools(self, brief: TurnContext) -> tuple[dict[str, Any], ...]:
@@ -123,14 +123,11 @@ class Agent:
             return tuple({"name": name} for name in sorted(brief.tools or self.toolset.names))
         return self.toolset.definitions(brief.tools, split_window(self.window, self.answer).tools)
 
-    def fit(self, talk: Conversation, brief: TurnContext) -> None:
+    def fit(self, talk: Conversation, brief: TurnContext, tools: Sequence[Any]) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
-        if not self.window:
-            return
-        most, template = split_window(self.window, self.answer).request, self.prompts["shortened"]
-        tools = self.tools(brief)
-        while talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
-            if not talk.shorten(template):
+        most = split_window(self.window, self.answer).request if self.window else 0
+        while most and talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
+            if not talk.shorten(self.prompts["shortened"]):
                 return
 
 
@@ -156,6 +153,7 @@ class _TurnRun:
         only = frozenset.intersection(*allowed) | {READ_ON_TOOL} & agent.toolset.names if allowed else None
         self.calls = TurnCalls(agent.toolset, agent.prompts, only, agent.writes, agent.clock)
         self.calls.remember(self.talk.messages)
+        self.tools = agent.tools(brief)
         self.caller = caller if hooks.stop is None else replace(caller, stop=hooks.stop)
         self.steps, self.usage = 0, Usage()
         self.deadline = agent.clock() + agent.limits.seconds
@@ -186,7 +184,7 @@ class _TurnRun:
         not answer then either, the whole is shown again from the next request on.
         """
         agent, talk, stop = self.agent, self.talk, self.hooks.stop
-        agent.fit(talk, self.brief)
+        agent.fit(talk, self.brief, self.tools)
         whole: HistoryView | None = None
         halved_for, calls = "", list[ToolCall]()
         while True:
@@ -196,7 +194,7 @@ class _TurnRun:
                 request = Request(
                     self.brief.system,
                     talk.shown(),
-                    agent.tools(self.brief),
+                    self.tools,
                     agent.answer,
                     self.deadline,
                     self.brief.model,
@@ -276,7 +274,7 @@ class _TurnRun:
         if self.unfounded:
             marks.append(fill_template(prompts["unfounded"], {"values": ", ".join(self.unfounded)}, "values"))
             self.unfounded = []
-        can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.agent.tools(self.brief))
+        can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.tools)
         shown = talk.shown() if can_measure else ()
         if can_measure and (
             values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)

@@ -54,7 +54,8 @@ class Connection:
         self._resolved = threading.Event()
         self.answers = False
         self._next = self._last = math.inf
-        self._moved = threading.Event()
+        self._changed = threading.Condition()
+        self._watched_until = 0.0  # when the watching thread looks again; 0 while there is none
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Follow a request as httpcore reports it; raises TurnStopped before a request is sent that nobody waits for."""
@@ -92,33 +93,44 @@ class Connection:
         Who reads the answer looks at the clock as well, and has the first word. A head that is not whole after
         `head_s` seconds is not waited for.
         """
-        self.answers, self._last = False, deadline + _LOOKUP_RETRY_S
-        self._next = min(time.monotonic() + head_s, self._last)
-        self._moved = moved = threading.Event()
-        threading.Thread(target=self._watch, args=(moved,), name="deadline", daemon=True).start()
+        with self._changed:
+            self.answers, self._last = False, deadline + _LOOKUP_RETRY_S
+            self._next = min(time.monotonic() + head_s, self._last)
+            self._have_watched()
         try:
             yield
         finally:
-            self._next = math.inf
-            moved.set()
+            with self._changed:
+                self._next = math.inf
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than that for the rest of the answer that is being read."""
-        self._next = self._last = min(self._last, time.monotonic() + seconds)
-        self._moved.set()
+        with self._changed:
+            self._next = self._last = min(self._last, time.monotonic() + seconds)
+            self._have_watched()
 
-    def _watch(self, moved: threading.Event) -> None:
-        """Wait for the end of a request, and shut the connection down when it is late."""
-        while moved is self._moved and self._next < math.inf:
-            left = self._next - time.monotonic()
-            if left > 0:
-                moved.wait(left)
-                moved.clear()
-            elif self.answers and self._next < self._last:
-                self._next = self._last
-            else:
-                self._shut_down()
-                return
+    def _have_watched(self) -> None:
+        """See that a thread looks at `_next` in time: the one of the request before, which sleeps, or a new one."""
+        if not self._watched_until:
+            self._watched_until = self._next
+            threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+        elif self._next < self._watched_until:
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        """Shut the connection down when a request is late; ends when there is none at a time when one would be."""
+        with self._changed:
+            while self._next < math.inf:
+                self._watched_until = self._next
+                left = self._next - time.monotonic()
+                if left > 0:
+                    self._changed.wait(left)
+                elif self.answers and self._next < self._last:
+                    self._next = self._last
+                else:
+                    self._shut_down()
+                    self._next = math.inf
+            self._watched_until = 0.0
 
     def _resolve(self, host: str, seconds: float) -> None:
         """Have a name looked up in another thread first: the lookup itself heeds no signal, and no stop.

@@ -228,7 +228,7 @@ class UsageLedger:
         return isinstance(error, Refused) or self._clock() - begun < ASSUMED_SENT_AFTER_S
 
     def begin(self, purpose: Purpose, model: str, prompt: int, completion: int) -> LedgerEntry:
-        """Enter a request durably, with the most tokens that it may take. Raises OverBudget, and nothing is entered.
+        """Write a request down, with the most tokens that it may take. Raises OverBudget, and nothing is entered.
 
         A disk that takes nothing is no reason not to answer: what is entered then is written when it can be.
         """
@@ -239,7 +239,8 @@ class UsageLedger:
         entered = LedgerTotals(1, prompt, completion, prompt + completion, price.of(prompt, completion))
         counts = self._has_caps and not is_free(self._prices, model)
         try:
-            with self.accounts.transaction() as connection:
+            # a cap holds after a power cut as well; without one the accounts are not worth a sync for each request
+            with self.accounts.transaction(sync=counts) as connection:
                 self._update_use(connection, place.day)
                 why = explain_cap(self._known, self.costs, place.cause) if counts else ""
                 if not why:

@@ -11,7 +11,7 @@ from typing import Any
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Unavailable
-from picoclaw.messages import End, Event, Image, Request, Text, Thought, ToolCall, Usage
+from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
 from picoclaw.providers.retry import join_surrogates, make_error, read_status
 from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
 from picoclaw.providers.text_calls import TextCallParser, parse_arguments
@@ -19,6 +19,7 @@ from picoclaw.records import dataclass
 from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens, pattern
+from picoclaw.window import NewestResults
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"
@@ -41,24 +42,32 @@ _MAX_THOUGHT = 200_000  # characters; a longer one is not sent back
 
 
 def build_messages(
-    request: Request, wants: Collection[str] = (), *, model: str = "", images: bool = False
+    request: Request,
+    wants: Collection[str] = (),
+    *,
+    model: str = "",
+    images: bool = False,
+    newest: tuple[NewestResults, NewestResults] | None = None,
 ) -> list[dict[str, Any]]:
     """Write down a request's messages, treated, for a server that wants those of QUIRKS.
 
     Control tokens of chat templates are broken in every text: also in the model's own, because it may repeat what it
-    has read in a file. `model` gets its own thoughts back, and `images` when it is shown pictures.
+    has read in a file. `model` gets its own thoughts back, and `images` when it is shown pictures. `newest` are the
+    treated and the written messages of the request before.
     """
     system = escape_control_tokens(request.system)
-    talk = sanitize_history(request.messages, request.lost)
+    treated, written = newest or (None, NewestResults())
+    talk = sanitize_history(request.messages, request.lost, treated)
     talk = separate_content_and_calls(talk) if ONE_OF_BOTH in wants else talk
     talk = split_parallel_calls(talk) if ONE_CALL in wants else talk
     calls = {call.id: call for message in talk for call in message.calls}
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system.strip() else []
-    for message in talk:
+    get = written.renew(request.untrusted, model, images, *sorted(wants))
+
+    def write(message: Message, call: ToolCall | None = None) -> dict[str, Any]:
         entry: dict[str, Any] = {"role": message.role}
         text = message.text
-        if message.role == "tool":
-            call = calls[message.call_id]
+        if call:
             entry |= {"tool_call_id": message.call_id, "name": call.name}  # Gemini's server wants the tool's name
             text = wrap_result(request.untrusted, call, text)
         entry["content"] = text = escape_control_tokens(text)
@@ -77,16 +86,20 @@ def build_messages(
                 for name in REASONING_FIELDS
                 if isinstance(part.get(name), str)
             }
-        out.append(entry)
-    return out
+        return entry
+
+    return out + [get((m, calls[m.call_id]) if m.role == "tool" else (m,), write) for m in talk]
 
 
 def _build_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.kind};base64,{b64encode(image.data).decode()}"}}
 
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _build_call(call: ToolCall) -> dict[str, Any]:
-    arguments = escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False))
+    arguments = escape_control_tokens(_ENCODE(call.arguments))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -99,6 +112,7 @@ def build_body(
     temperature: float | None = None,
     wants: Collection[str] = (),
     images: bool = False,
+    newest: tuple[NewestResults, NewestResults] | None = None,
 ) -> dict[str, Any]:
     """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
 
@@ -119,7 +133,7 @@ def build_body(
     if request.schema:
         wanted = {"name": "answer", "strict": True, "schema": request.schema}
         out |= {"temperature": temperature or 0, "response_format": {"type": "json_schema", "json_schema": wanted}}
-    out["messages"] = build_messages(request, wants, model=name, images=images)
+    out["messages"] = build_messages(request, wants, model=name, images=images, newest=newest)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
@@ -131,6 +145,7 @@ class CompletionsFormat:
         self._wants: set[str] = set()
         self._without: set[str] = set()
         self._sent: set[str] = set()
+        self._newest = NewestResults(), NewestResults()
 
     def url(self, base_url: str) -> str:
         """Where requests go."""
@@ -150,6 +165,7 @@ class CompletionsFormat:
             temperature=model.temperature,
             wants=self._wants,
             images=model.images,
+            newest=self._newest,
         )
         sent = {name: value for name, value in body.items() if name not in self._without}
         self._sent = {*sent, *(name for message in sent["messages"] for name in REASONING_FIELDS if name in message)}

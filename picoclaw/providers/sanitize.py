@@ -8,34 +8,58 @@ that grew by a message begins as it did before, so that a server's cache of it s
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from picoclaw.errors import ContextOverflow
 from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.prompts import estimate_tokens
-from picoclaw.window import choose_dropped, count_request_bytes, count_tool_bytes, split_window
+from picoclaw.text import pattern
+from picoclaw.window import NewestResults, choose_dropped, count_request_bytes, count_tool_bytes, split_window
 
 FILLER_TEXT = "…"
 """Stands where a server wants a word and nobody said any."""
 
 
-def sanitize_history(messages: Iterable[Message], lost: str = "") -> list[Message]:
+_SOUND_NAME = pattern(r"[a-zA-Z_][a-zA-Z0-9_-]*")
+_ENCODE_STRICTLY = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def sanitize_history(
+    messages: Iterable[Message], lost: str = "", newest: NewestResults | None = None
+) -> list[Message]:
     """Repair whatever the strictest server would refuse.
 
     A person has the first word; a person or a tool the last; user and assistant take turns, and each call is followed
-    by its result, which is `lost` where there is none. Ids are nine letters and digits, each there only once.
+    by its result, which is `lost` where there is none. Ids are nine letters and digits, each there only once. Rounds
+    that the request before had as well are taken from its results in `newest`.
     """
     out: list[Message] = []
     count = 0
+    get = (newest or NewestResults()).renew(lost)
     for said, results in _collect_results(messages):
-        calls = tuple(_repair_call(call, f"call{count + i:05d}") for i, call in enumerate(said.calls))
-        count += len(calls)
-        _append_alternating(out, said._replace(text=make_encodable(said.text), calls=calls))
-        texts = _pair_results(said.calls, results, lost)
-        out += [Message("tool", make_encodable(text), call_id=call.id) for call, text in zip(calls, texts, strict=True)]
+        sound: list[Message] = get((said, *results), partial(_repair_round, count, lost), count)
+        count += len(sound[0].calls)
+        _append_alternating(out, sound[0])
+        out += sound[1:]
     if not out or out[-1].role == "assistant":
         _append_alternating(out, Message("user", ""))
-    return [m if m.text.strip() else m._replace(text="" if m.calls else FILLER_TEXT) for m in out]
+    return [m if m.text.strip() else _fill_empty(m) for m in out]
+
+
+def _repair_round(count: int, lost: str, said: Message, *results: Message) -> list[Message]:
+    """What somebody said, and the results of its calls, whose ids go on from `count`."""
+    if said.role != "assistant":
+        return [Message("user", make_encodable(said.text), images=said.images)]
+    calls = tuple(_repair_call(call, f"call{count + i:05d}") for i, call in enumerate(said.calls))
+    texts = map(make_encodable, _pair_results(said.calls, results, lost))
+    sound = said._replace(text=make_encodable(said.text), calls=calls)
+    return [sound, *(Message("tool", text, call_id=call.id) for call, text in zip(calls, texts, strict=True))]
+
+
+def _fill_empty(message: Message) -> Message:
+    text = "" if message.calls else FILLER_TEXT
+    return message if message.text == text else message._replace(text=text)
 
 
 def separate_content_and_calls(messages: Iterable[Message]) -> list[Message]:
@@ -81,7 +105,7 @@ def _collect_results(messages: Iterable[Message]) -> list[tuple[Message, list[Me
             results = []
             said.append((message, results))
         else:
-            said.append((Message("user", message.text, images=message.images), []))
+            said.append((message, []))
     return said
 
 
@@ -118,12 +142,13 @@ def _join_texts(*texts: str) -> str:
 
 def _repair_call(call: ToolCall, number: str) -> ToolCall:
     """Give a call a name and arguments that every server reads; what cannot be sent goes back as an empty object."""
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name) or "unnamed"
-    if not re.match(r"[a-zA-Z_]", name):
-        name = f"_{name}"
+    name = call.name
+    if not _SOUND_NAME.fullmatch(name):
+        name = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "unnamed"
+        name = name if re.match(r"[a-zA-Z_]", name) else f"_{name}"
     arguments: Any = call.arguments
     try:
-        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        text = _ENCODE_STRICTLY(arguments)
         if (sound := make_encodable(text)) != text:
             arguments = json.loads(sound)
     except (ValueError, TypeError, RecursionError):

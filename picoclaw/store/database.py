@@ -112,10 +112,20 @@ class Database:
             return connection.changes()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[StoreConnection]:
-        """All of the block or none of it, durable when the block is left. Raises StoreError."""
-        with self._explained(), _transact(self.connection):
-            yield self.connection
+    def transaction(self, *, sync: bool = True) -> Iterator[StoreConnection]:
+        """All of the block or none of it, durable when the block is left. Raises StoreError.
+
+        Without `sync` the end of the process takes nothing from it, but a power cut may, until the next one is synced.
+        """
+        with self._explained():
+            if not sync:
+                self.connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with _transact(self.connection):
+                    yield self.connection
+            finally:
+                if not sync:
+                    self.connection.execute("PRAGMA synchronous = FULL")
 
     @contextlib.contextmanager
     def erasure(self) -> Iterator[StoreConnection]:

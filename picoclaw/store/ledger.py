@@ -1,8 +1,8 @@
 """What models have taken, in `state.db`: a sum for each day, model, cause and channel, and nothing of what was said.
 
 A request is added before it is made, with what it may take at most, and corrected afterwards. The correction is kept
-with whatever is kept next, so that a request costs the card one transaction and no more; if it is lost to a cut, the
-estimate stands, and is known to be one.
+with whatever is kept next; if it is lost, the estimate stands, and is known to be one. The card is synced for a request
+only where a cap counts it: else a power cut may take the requests of the turn that it ends.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,9 +90,9 @@ class Ledger:
         """Have something added with what is written next."""
         self.unwritten[place] = self.unwritten.get(place, LedgerTotals()).plus(taken)
 
-    def transaction(self) -> AbstractContextManager[StoreConnection]:
+    def transaction(self, *, sync: bool = True) -> AbstractContextManager[StoreConnection]:
         """A transaction that begins with what was noted. Raises StoreError; what was noted stays noted then."""
-        return self._cleared(self._database().transaction())
+        return self._cleared(self._database().transaction(sync=sync))
 
     @contextmanager
     def _cleared(self, transaction: AbstractContextManager[StoreConnection]) -> Iterator[StoreConnection]:

@@ -70,6 +70,7 @@ class AllowedFolders:
         self.workspace = os.path.realpath(workspace)
         self._home = Path(self.workspace).parent
         self._instructions, self._command_words = instructions, run
+        self._owner_pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
         self._named: dict[str, str] = {}
         for folder in (workspace, *(Path(name).expanduser() for name in extra)):
             named, root = str(folder.absolute()), os.path.realpath(folder)
@@ -112,7 +113,7 @@ class AllowedFolders:
         is_hidden = place.root != self.workspace and any(name.startswith(".") for name in place.parts)
         if is_hidden or ".git" in map(_fold_name, place.parts) or self._is_among(place, self._instructions()):
             return "instruct"  # programs obey .git anywhere, and .bashrc, .ssh and the like in extra folders
-        if self._is_owner_page(place) or self.is_memory(place) or self.is_checklist(place):
+        if self._is_among(place, self._owner_pages) or self.is_memory(place) or self.is_checklist(place):
             return "remember"
         ran = {_fold_name(word.rpartition("/")[2]) for word in self._command_words()}
         busy = any(one.has_side_effects for one in list(running_commands))  # a command that may run what is written now
@@ -124,16 +125,15 @@ class AllowedFolders:
         if not writable or self.is_memory(place) or self.is_checklist(place):
             return True
         whole = RootedPath("/", place.path.parts[1:])
-        return self._is_owner_page(whole) or self._is_among(whole, self._instructions())
-
-    def _is_owner_page(self, place: RootedPath) -> bool:
-        return self._is_among(place, [Path(self.workspace, name) for name in _OWNER_PAGES])
+        return self._is_among(whole, [*self._owner_pages, *self._instructions()])
 
     @staticmethod
     def _is_among(place: RootedPath, meant: Sequence[Path]) -> bool:
         """Whether a path is one of some files or lies in one of some folders, however either is spelt."""
         on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
-        named = {_fold_name(name) for path in meant for name in (str(path), os.path.realpath(path))}
+        folders = {folder: os.path.realpath(folder) for folder in {path.parent for path in meant}}
+        real = [os.path.realpath(path) if path.is_symlink() else f"{folders[path.parent]}/{path.name}" for path in meant]
+        named = {_fold_name(name) for name in (*map(str, meant), *real)}
         spelt = {_fold_name(str(path)) for path in on_the_way}
         return not (
             spelt.isdisjoint(named) and files.list_identities(on_the_way).isdisjoint(files.list_identities(meant))
