@@ -156,13 +156,13 @@ def test_syncs_bytes_and_connections_of_a_turn(talking):
 def test_syncs_of_ten_reads_in_a_row(tmp_path, counted):
     """What only reads is written down once, with the answer: of a turn that a power cut ends nothing was promised."""
     reads = [reply("", call("read_file", {"path": "note.txt", "max_lines": n})) for n in range(1, 11)]
-    with ModelServer([reply("Hello."), *reads, reply("All is well.")]) as server:
-        with closing(home_of(tmp_path, server)) as app:
-            asked(app, 0)
-            counted.syncs = 0
-            asked(app, 1)
-            assert len(server.requests) == 12
-            assert 1 <= counted.syncs <= 3
+    server = ModelServer([reply("Hello."), *reads, reply("All is well.")])
+    with server, closing(home_of(tmp_path, server)) as app:
+        asked(app, 0)
+        counted.syncs = 0
+        asked(app, 1)
+        assert len(server.requests) == 12
+        assert 1 <= counted.syncs <= 3
 
 
 def test_bytes_of_the_first_request(talking):

@@ -47,10 +47,14 @@ def one_mode_each() -> list[Any]:
 
 @pytest.mark.parametrize(("shape", "stream"), one_mode_each())
 def test_a_broken_server_ends_in_an_answer_or_in_one_clear_line(house: House, shape: Shape, stream: bool) -> None:
-    played = play(house, shape, stream=stream)
-    check(shape, played)
-    told = [row(shape, played, mode) for mode in ("both", "streamed" if stream else "whole")]
-    assert any(each in DOCS for each in told), f"{told[1]}\nrun `python tests/bench/server_shapes.py --write`"
+    told: list[str] = []
+    for _ in range(3):  # on a busy machine a server that hangs up may be quicker than what it has sent
+        played = play(house, shape, stream=stream)
+        check(shape, played)
+        told = [row(shape, played, mode) for mode in ("both", "streamed" if stream else "whole")]
+        if any(each in DOCS for each in told):
+            return
+    pytest.fail(f"{told[1]}\nrun `python tests/bench/server_shapes.py --write`")
 
 
 def test_the_table_has_no_shape_that_is_not_played() -> None:

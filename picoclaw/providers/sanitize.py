@@ -25,9 +25,7 @@ _SOUND_NAME = pattern(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _ENCODE_STRICTLY = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def sanitize_history(
-    messages: Iterable[Message], lost: str = "", newest: NewestResults | None = None
-) -> list[Message]:
+def sanitize_history(messages: Iterable[Message], lost: str = "", newest: NewestResults | None = None) -> list[Message]:
     """Repair whatever the strictest server would refuse.
 
     A person has the first word; a person or a tool the last; user and assistant take turns, and each call is followed

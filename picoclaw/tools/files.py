@@ -132,7 +132,9 @@ class AllowedFolders:
         """Whether a path is one of some files or lies in one of some folders, however either is spelt."""
         on_the_way = [Path(place.root, *place.parts[:end]) for end in range(1, len(place.parts) + 1)]
         folders = {folder: os.path.realpath(folder) for folder in {path.parent for path in meant}}
-        real = [os.path.realpath(path) if path.is_symlink() else f"{folders[path.parent]}/{path.name}" for path in meant]
+        real = [
+            os.path.realpath(path) if path.is_symlink() else f"{folders[path.parent]}/{path.name}" for path in meant
+        ]
         named = {_fold_name(name) for name in (*map(str, meant), *real)}
         spelt = {_fold_name(str(path)) for path in on_the_way}
         return not (
