@@ -77,8 +77,8 @@ def alone(folder, *, rule):
         person.sees("> ")
         person.types("remind me in 1 second to stir\r")
         person.sees("is kept")
-        person.sees("Reminder: stir")
-        if rule:
+        before = person.sees("Reminder: stir")
+        if rule and "it is above the dew point" not in before:
             person.sees("it is above the dew point")
     seen["stop"] = asked(folder, "stop")
     seen["status"] = picoclaw(folder, "status").stdout

@@ -77,7 +77,7 @@ class Connection:
             return
         self._stop = stop
         try:
-            with stop.ends(self._shut_down):
+            with stop.ends(self.shut_down):
                 yield
         except ProviderError:
             if stop:
@@ -128,7 +128,7 @@ class Connection:
                 elif self.answers and self._next < self._last:
                     self._next = self._last
                 else:
-                    self._shut_down()
+                    self.shut_down()
                     self._next = math.inf
             self._watched_until = 0.0
 
@@ -160,7 +160,8 @@ class Connection:
         if problems:
             raise ConnectError(str(problems[0]))
 
-    def _shut_down(self) -> None:
+    def shut_down(self) -> None:
+        """End whatever is being waited for; the next request makes a new connection."""
         self._resolved.set()
         if self._stream:
             with suppress(OSError):  # it is closed already
@@ -325,7 +326,12 @@ def open_stream(
     ):
         if not response.is_success:
             raise _read_failure(response, shown, mask, min(deadline, time.monotonic() + wait))
-        yield _read_body(response, wait, deadline)
+        try:
+            yield _read_body(response, wait, deadline)
+        except BaseException:
+            if connection:
+                connection.shut_down()  # what is left of an answer that was of no use would come before the next one
+            raise
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
