@@ -164,6 +164,9 @@ def test_the_transcript_in_the_docs_is_what_is_said(language, tmp_path):
 WISHES = [
     ("turn the fan on and turn the light off", [output("set", "fan", level="on"), output("off", "light")]),
     ("cancel reminder 3 and 4", [("cron", {"action": "remove", "job": 3}), ("cron", {"action": "remove", "job": 4})]),
+    ("turn on the fan and the light", [output("set", "fan", level="on"), output("set", "light", level="on")]),
+    ("turn both the fan and the light off", [output("off", "fan"), output("off", "light")]),
+    ("turn the fan on and read the light", [output("set", "fan", level="on"), *read(quantity="light")]),
     ("turn off the light and the fan", [output("off", "light"), output("off", "fan")]),
     ("turn the light and the fan off", [output("off", "light"), output("off", "fan")]),
     ("turn the fan on and remind me in 10 minutes to turn it off", [

@@ -28,11 +28,12 @@ from picoclaw.text import stem_word
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_WISHES = 4
-_MIN_NEAR_SCORE = 0.3  # of an example that is worth being offered
+_MIN_NEAR_SCORE = 0.5  # of an example that is worth being offered
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
+MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
@@ -243,20 +244,32 @@ class IntentMatcher:
             call = ToolCall("", first.tool, first.arguments)
             topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
             rest = self.match_all(tail, offered, topic, call)
+            reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
+            bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
             if all(is_complete(match) and match and match.route == "template" for _, match in rest):
-                return rest
+                same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
+                devices = self._book.slot("device").before
+                is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
+                return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
         days = {phrase for phrase, day in self.words["days"].items() if day}
         if timed and not days.isdisjoint(s.words[:end]):
             return []  # whether that day is meant for what follows, too, cannot be told
-        for begin in range(min(end, 2 if timed else 4), 0, -1):
-            said = f"{s.text(0, begin)} {tail}"
-            match = self.match(said, offered)
-            alike = match is not None and match.intent == first.intent and match.route == "template"
-            alike = alike and is_complete(match) and match is not None and match.arguments != first.arguments
-            if alike and (not timed or self.intents[first.intent].ask):
-                return [(tail, match)]
+        same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
+        if same and (not timed or self.intents[first.intent].ask):
+            return [(tail, same)]
         moves = self.intents[first.intent].kind in {"acts", "adds"}
         return [(tail, None)] if moves and not timed else []
+
+    def _continue_alike(
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
+    ) -> IntentMatch | None:
+        """What a tail means behind the words that the first wish began with, where that is the same intent."""
+        for begin in range(min(end, most), 0, -1):
+            match = self.match(f"{s.text(0, begin)} {tail}", offered)
+            alike = match is not None and match.intent == first.intent and match.route == "template"
+            if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
+                return match
+        return None
 
     def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
         """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
