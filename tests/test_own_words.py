@@ -117,7 +117,7 @@ CHANGES = [
     ("Change reminder 1 to 18:00", "cron", {"action": "update", "job": 1, "cron_expr": "* * * * *"}, False),
     ("Change reminder 1 to 18:00", "cron", {"action": "update", "job": 1, "at": "18:00"}, True),
     ("Move reminder 1 to 18:00", "cron", {"action": "move", "job": 1, "at": "2049-01-01 03:00"}, False),
-    ("Move reminder 1 to 18:00", "cron", {"action": "move", "job": 1, "at": "18:00", "deliver": "never"}, False),
+    ("Move reminder 1 to 18:00", "cron", {"action": "move", "job": 1, "at": "18:00", "deliver": "failure"}, False),
     ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 9e7}, False),
     ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 3600}, True),
     ("Update reminder 1", "cron", {"action": "update", "job": 1, "message": "reminder 1"}, False),
