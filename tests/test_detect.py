@@ -286,7 +286,7 @@ def test_a_wrong_argument_adds_nothing_and_writes_nothing(own, arguments):
     [
         ({"name": "porch"}, "part or address is missing: say which part it is, or where"),
         ({"name": "porch", "bus": 1}, "part or address is missing"),
-        ({"part": "lone"}, "argument 'name' is missing: such as porch"),
+        ({"part": "lone"}, "argument 'name' is missing: a new name, such as porch"),
         ({}, "argument 'name' is missing"),
         (MAIN | {"address": 5}, "'address' is 5, outside 0x08 to 0x77"),
         (MAIN | {"part": "talker"}, 'talker needs port, such as port = "/dev/serial0"'),
