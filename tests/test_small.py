@@ -297,6 +297,22 @@ def test_a_service_has_the_prompt_read_once_before_anybody_asks(tmp_path):
             assert server.requests[1].body["messages"][0]["content"] == app.prompts["small"]
 
 
+def test_a_server_that_was_started_anew_has_the_prompt_read_again(tmp_path):
+    prepare_home(tmp_path, restore=True)
+    with ModelServer([reply("x"), status(503, "loading"), reply("x")]) as server:
+        config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, profile="small", retries=0))
+        with closing(App(config, boards.choose_board("sim", config))) as app:
+            jobs, now = app.maintenance_jobs(), app.now()
+            jobs.run(now)
+            jobs.run(now + timedelta(minutes=16))
+            assert len(server.requests) == 1  # it has not been away
+            app.dispatcher.answer(Inbound("terminal", "who wrote Faust?"))  # which finds it away
+            assert jobs.next_due(now + timedelta(minutes=18)) <= now + timedelta(minutes=18)
+            for minutes in (18, 34):
+                jobs.run(now + timedelta(minutes=minutes))
+            assert [request.body["max_tokens"] for request in server.requests][2:] == [1]
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [("/sys/class/power_supply/BAT0/status", "Discharging"), ("/sys/class/thermal/thermal_zone0/temp", "81000")],

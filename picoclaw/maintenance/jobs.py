@@ -42,7 +42,8 @@ _MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
 class MaintenanceJobs:
     """The maintenance jobs of one home. `model` is there when one is configured; each part is made when it is first used.
 
-    `warm` has a small model's server read the prompt ahead, and tells whether it did; it is tried again until it does.
+    `warm` has a small model's server read the prompt ahead, and tells whether it did; it is tried again until it does,
+    and once more when the server `is_out` in between, because one that was started anew has forgotten it.
     """
 
     config: Config
@@ -53,6 +54,7 @@ class MaintenanceJobs:
     model: "Callable[[], DreamModel] | None"
     redact: Redactor | None = None
     warm: Callable[[], bool] | None = None
+    is_out: Callable[[], bool] = lambda: False
     _warmed: bool = field(default=False, init=False)
     _warm_tried: datetime | None = field(default=None, init=False)
     _rested: datetime | None = field(default=None, init=False)
@@ -76,7 +78,7 @@ class MaintenanceJobs:
     def next_due(self, now: datetime) -> datetime:
         """Return when the next job may be due, `now` if one is. Raises StoreError."""
         found = [self._index_due(now)]
-        if self.warm and not self._warmed:
+        if self._needs_warming():
             found.append(_later(self._warm_tried, _REFRESH_S, now))
         if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
             found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
@@ -95,12 +97,16 @@ class MaintenanceJobs:
                 told += self._review(now)
                 told += self._prune(now)
             told += self._copy(now)
-            if self.warm and not self._warmed and _is_due(_later(self._warm_tried, _REFRESH_S, now), now):
+            if self.warm and self._needs_warming() and _is_due(_later(self._warm_tried, _REFRESH_S, now), now):
                 self._warm_tried = now
                 self._warmed = self.warm()
         except StoreError as error:
             told += self._once(f"the memory could not be looked after: {error}")
         return told
+
+    def _needs_warming(self) -> bool:
+        self._warmed = self._warmed and not self.is_out()
+        return self.warm is not None and not self._warmed
 
     def _prune(self, now: datetime) -> list[str]:
         """Delete conversations that are older or larger than the settings allow."""
