@@ -9,7 +9,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
-.PHONY: chat test again quick hostile lint types package lab soak cuts bench clean
+.PHONY: chat test quick hostile lint types package lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -17,11 +17,6 @@ chat: $(VENV)/run  ## set up and open a chat
 test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile` have the others
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
-
-again: $(VENV)/dev  ## the tests that have just failed beside others, by themselves, and those that always run so
-	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures=none --ignore=tests/package --ignore=tests/hostile
-	@$(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone || \
-		$(VENV)/bin/python -m pytest --last-failed --ignore=tests/package --ignore=tests/hostile -m alone
 
 quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
 	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "not alone" $(QUICK) $(ARGS)

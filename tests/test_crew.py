@@ -238,7 +238,9 @@ def env(server):
 def opened_chat(home, server, until, *before):
     """Open a chat, type, wait for a text, and give more a moment to come; returns all that was seen."""
     with Person(home.parent, "chat", **env(server)) as person:
-        shown = person.sees("> ")
+        shown = person.sees("/help for help")
+        assert not shown.count("Sub-agent"), "what was reported comes after who answers here"
+        shown += person.sees("> ") if before else ""
         for line in before:
             person.types(line)
         shown += person.sees(until)

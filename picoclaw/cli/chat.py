@@ -203,8 +203,7 @@ class Terminal:
     def run(self, daemon: "Daemon", history: Path) -> int:
         """Talk until the input ends; returns 1 when something was typed in vain."""
         self._daemon = daemon
-        with keep_line_history(history), daemon.attend(self) as greeting:
-            self._dim(f"{greeting}. /help for help, Ctrl-D to leave.")
+        with keep_line_history(history), daemon.attend(self):
             for line in self._lines():
                 if line.lower() == "/help":
                     from picoclaw.agent.commands import format_command_list
@@ -217,6 +216,10 @@ class Terminal:
         for text in unsent:
             print(escape_unprintable(f"picoclaw: not sent: {text}"))
         return 1 if unsent else 0
+
+    def greet(self, who: str) -> None:
+        """Show who answers here, before anything else comes."""
+        self._dim(f"{who}. /help for help, Ctrl-D to leave.")
 
     def _lines(self) -> Iterator[str]:
         """What the person types, line by line, without the empty ones."""

@@ -94,13 +94,14 @@ class RemoteDaemon:
     # --- a person at a terminal ---
 
     @contextmanager
-    def attend(self, terminal: Terminal) -> Iterator[str]:
-        """Open the chat, and show what comes in it also while nobody waits for an answer; gives who answers."""
+    def attend(self, terminal: Terminal) -> Iterator[None]:
+        """Open the chat, and show what comes in it also while nobody waits for an answer."""
         self._terminal = terminal
         if not (greeting := self._attach(self._line)):
             raise PicoclawError("the running picoclaw takes no further terminal: close one, or see `picoclaw status`")
+        terminal.greet(greeting)
         threading.Thread(target=self._listen, name="daemon", daemon=True).start()
-        yield greeting
+        yield
 
     def list_unsent(self) -> list[str]:
         """What was typed in vain."""

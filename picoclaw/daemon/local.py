@@ -32,6 +32,9 @@ ChatEvent = dict[str, Any]
 class ChatTerminal(Protocol):
     """The terminal of a person who chats."""
 
+    def greet(self, who: str) -> None:
+        """Show who answers here, and on which board."""
+
     def show(self, event: ChatEvent) -> None:
         """Show what comes of a turn."""
 
@@ -129,12 +132,13 @@ class LocalDaemon(MessageQueue):
     # --- a person at a terminal ---
 
     @contextmanager
-    def attend(self, terminal: ChatTerminal) -> Iterator[str]:
-        """Open the chat, with what goes on beside it; gives who answers, on which board."""
+    def attend(self, terminal: ChatTerminal) -> Iterator[None]:
+        """Open the chat, with what goes on beside it."""
         from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
         from picoclaw.hw import health
 
         self._terminal, self._show, app = terminal, terminal.show, self.app
+        terminal.greet(f"{app.provider.name} on {health.read_model(app.board)}")
         with ExitStack() as stack:
             try:
                 background = BackgroundWorker(app, self._session, terminal.remind, self._leaving)
@@ -148,7 +152,7 @@ class LocalDaemon(MessageQueue):
             idle.start()
             stack.callback(idle.stop)
             self.pauses = [idle.turn, lambda _: pause_heartbeats()]
-            yield f"{app.provider.name} on {health.read_model(app.board)}"
+            yield
 
     def _note_tasks(self) -> None:
         if self.has_tasks(self._session):
