@@ -3,7 +3,8 @@
 import pytest
 from timing import least_seconds
 
-from picoclaw.markdown import describe_hidden, remove_hidden, remove_invisible
+from picoclaw.markdown import describe_hidden, remove_hidden
+from picoclaw.text import remove_invisible
 
 ONE = "1 comment"
 

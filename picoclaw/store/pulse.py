@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from picoclaw.errors import StoreError
-from picoclaw.markdown import remove_invisible
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import StoreConnection, Table, get_mark, replace_surrogates, set_mark
-from picoclaw.text import fold_case
+from picoclaw.text import fold_case, remove_invisible
 
 COMPLETED_RETENTION = timedelta(days=30)
 MAX_TEXT_CHARS, MAX_OPEN = 500, 200

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.markdown import blank_comments, remove_invisible
+from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import MemoryFiles
@@ -19,7 +19,7 @@ from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
-from picoclaw.text import pattern, truncate
+from picoclaw.text import pattern, remove_invisible, truncate
 from picoclaw.tools.registry import tool
 
 BOOST_STEP = 0.25
@@ -69,11 +69,12 @@ class MemoryTools:
             raise ToolError("query is empty; say what to look for")
         try:
             hits = self._index.search(query, caller.now, least=min_score, also=(also or [])[:_MAX_QUERIES])
-            count = self._index.stats()["files"]
+            is_certain = any(hit.is_certain for hit in hits)
+            count = 0 if is_certain else self._index.stats()["files"]
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
         said = ""
-        if not any(hit.is_certain for hit in hits):
+        if not is_certain:
             asked = truncate(query, _MAX_NAME_CHARS)
             said = f"no note says anything about {asked!r}{' for certain' if hits else ''}"
             said += f" ({count} file{'' if count == 1 else 's'} searched){'; perhaps:' if hits else ''}"

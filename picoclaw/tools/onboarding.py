@@ -17,11 +17,11 @@ from typing import Annotated, Any
 from picoclaw import files
 from picoclaw.errors import ToolError
 from picoclaw.files import RootedPath, explain_os_error, remove_file, write_atomic
-from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.markdown import find_hidden
 from picoclaw.messages import Caller
 from picoclaw.security.policy import Effect
 from picoclaw.store.jobs import Jobs
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from picoclaw import files
 from picoclaw.errors import SkillError, ToolError
 from picoclaw.files import RootedPath, create_file, explain_os_error, write_atomic
-from picoclaw.markdown import find_hidden, remove_invisible
+from picoclaw.markdown import find_hidden
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import Effect
 from picoclaw.skills import skill
 from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary
 from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs, search_skills
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 from picoclaw.tools.registry import tool
 
 Values = Mapping[str, str | list[str]]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
-from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden, remove_invisible
+from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden
 from picoclaw.prompts import Page
 from picoclaw.resources import find_shipped
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone
 from picoclaw.workspace.reading import TextFiles, read_text
 from picoclaw.workspace.templates import (

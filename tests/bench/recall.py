@@ -36,7 +36,7 @@ from picoclaw.resources import find_shipped
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
 SIDES = ("text", "vectors", "hybrid")
 GRID = {"ENTRY_WEIGHT": (0, 0.3, 0.4), "DEVIATION_WEIGHT": (0.02, 0.033, 0.05), "DAY_WEIGHT": (0.1, 0.17)}
-HOUSEHOLDS = ("household_a", "household_b")
+HOUSEHOLDS = ("household_a", "household_b", "household_c")
 ASKED = datetime(2026, 11, 22, 12, tzinfo=UTC)
 KINDS = ("own", "last", "other")
 

@@ -18,9 +18,8 @@ from typing import Any
 from picoclaw.channels.telegram.api import Busy, CallRefused, TelegramApi, Timing, Unreachable, Upload
 from picoclaw.channels.telegram.updates import Attachment, ChatPlace, split_attachments
 from picoclaw.errors import ChannelDown
-from picoclaw.markdown import remove_invisible
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.text import pattern, remove_invisible
 
 
 class Entity(NamedTuple):
