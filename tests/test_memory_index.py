@@ -179,14 +179,16 @@ def test_languages_without_spaces(index, workspace, text, word, there):
     (workspace / "memory/a.md").write_text(text)
     index.sync()
     assert (("memory/a.md", 1) in found(index, word)) is there
-    assert index.document_frequencies([word]) == (3, {word: int(there)})
+    assert index.document_frequencies({word: [word]}) == (3, {word: int(there)})
     assert index.check() == []
 
 
 def test_how_many_chunks_have_a_word(index, workspace):
     many(workspace, 50)
     index.sync()
-    total, having = index.document_frequencies(["only7", "note", "notes", "boiled", "BOILER", '"', "", "note"])
+    total, having = index.document_frequencies(
+        {w: [w] for w in ("only7", "note", "notes", "boiled", "BOILER", '"', "")}
+    )
     assert total == 52
     assert (having["only7"], having["note"], having["notes"], having['"'], having[""]) == (1, 50, 50, 0, 0)
     assert having["BOILER"] == len(index.match(["boiler"], 1000)) > having["only7"]

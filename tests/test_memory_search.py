@@ -552,3 +552,46 @@ def test_a_cut_entry_keeps_the_mark_of_what_is_not_the_owners_word():
     assert found.startswith("(not from the owner: web) …")
     assert found.endswith('the ending"')
     assert len(found) <= 300
+
+
+GERMAN = [
+    "Die Tomaten wurden gegossen, 12 Liter",
+    "der Hund hat die Katzen gejagt",
+    "Schlüssel für das Gartentor hängt hinter der Scheunentür",
+    "zwei Häuser weiter wohnt Herr Petersen",
+    "neue Bienen sind im Stock",
+]
+SPANISH = ["Regamos los tomates", "el perro de la vecina ladra", "la llave está detrás de una puerta", "bombilla roja"]
+FRENCH = ["les tomates sont arrosées", "le chien du voisin", "la clé est dans le tiroir", "une ampoule rouge"]
+ENGLISH = ["the notes on the boiler", "the mother of Ada", "the car is in the garage"]
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize(
+    ("notes", "question", "place"),
+    [
+        (GERMAN, "Tomate", 0),
+        (GERMAN, "Katze", 1),
+        (GERMAN, "wo ist der Schlüssel?", 2),
+        (GERMAN, "Haus", 3),
+        (GERMAN, "Biene", 4),
+        (GERMAN, "wer hat die Katze gejagt?", 1),
+        (GERMAN, "wo ist das?", None),
+        (SPANISH, "tomate", 0),
+        (SPANISH, "perros", 1),
+        (SPANISH, "¿dónde está la llave?", 2),
+        (SPANISH, "bombillas rojas", 3),
+        (FRENCH, "tomate", 0),
+        (FRENCH, "chiens", 1),
+        (FRENCH, "où sont les clés ?", 2),
+        (FRENCH, "ampoules rouges", 3),
+        (ENGLISH, "moth", None),
+        (ENGLISH, "care", None),
+    ],
+)
+def test_notes_in_other_languages_are_found_in_any_form_of_a_word(tmp_path, notes, question, place, vectors):
+    files = {f"memory/202611/202611{day:02}.md": f"- 09:00 {note}\n" for day, note in enumerate(notes, 1)}
+    index = made(tmp_path, files, table() if vectors else None)
+    hits = search_search(index, question, table() if vectors else None, NOW)
+    certain = [hit.path for hit in hits if hit.is_certain]
+    assert certain == ([] if place is None else [[*files][place]])

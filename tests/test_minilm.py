@@ -183,3 +183,14 @@ def test_notes_get_its_vectors(file, table, tmp_path):
     with closing(MemoryIndex(tmp_path, tmp_path / "workspace", lambda: MiniLMEmbedder(file, table))) as memory:
         assert memory.search("where is the boiler?", NOW)[0].snippet == "- the boiler is in the cellar"
         assert (memory.stats()["model"], memory.stats()["vectors"]) == (embedding.MINILM_NAME, 1)
+
+
+def test_a_text_of_several_lines_has_the_mean_of_their_vectors(file, table):
+    embedder = MiniLMEmbedder(file, table)
+    lines = ["- the boiler is serviced", "- water the tomatoes", "a ladder"]
+    each = embedder.embed(lines)
+    dated, empty = embedder.embed(["# 2026-11-20\n\n" + "\n".join(lines), ""])
+    mean = each.sum(0) / np.linalg.norm(each.sum(0))
+    assert dated == pytest.approx(mean, abs=1e-5)
+    assert not empty.any()
+    assert embedder.embed([]).shape == (0, embedder.dims)

@@ -675,12 +675,15 @@ class IndexFile:
         sql = "SELECT rowid, bm25(words) AS worth FROM words WHERE words MATCH ? ORDER BY worth LIMIT ?"
         return [(number, -worth) for number, worth in self._select(sql, " OR ".join(phrases), most)]
 
-    def document_frequencies(self, words: Iterable[str]) -> tuple[int, dict[str, int]]:
-        """Count the chunks, and those in which `match` would find each of the words."""
+    def document_frequencies(self, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
+        """Count the chunks, and those in which `match` would find any of the forms of each word."""
 
         def count(connection: apsw.Connection) -> tuple[int, dict[str, int]]:
             total = int(connection.execute("SELECT count(*) FROM chunks").get)
-            asked = {word: " OR ".join(quote_phrases(word)[:_MAX_MATCH_WORDS]) for word in dict.fromkeys(words)}
+            phrases = {
+                word: [phrase for form in forms for phrase in quote_phrases(form)] for word, forms in words.items()
+            }
+            asked = {word: " OR ".join(found[:_MAX_MATCH_WORDS]) for word, found in phrases.items()}
             sql = "SELECT count(*) FROM words WHERE words MATCH ?"
             return total, {word: int(connection.execute(sql, (q,)).get) if q else 0 for word, q in asked.items()}
 

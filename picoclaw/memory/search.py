@@ -302,11 +302,14 @@ def search_memory(
         if months and index.match(months[:1], 1):
             plain = words = [*plain, *months, *filter(str.isdecimal, spoken)]
             days = []
-    chunks, having = index.document_frequencies(plain)
+    languages = _find_languages(index)
+    forms = {word: list_forms(word, languages) for word in words}
+    plain = [word for word in plain if forms.get(word, True)]
+    chunks, having = index.document_frequencies({word: forms.get(word, [word]) for word in plain})
     if not (plain or dated):
         return []
     known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
-    text = dict(index.match(words, _MAX_BY_WORDS)) if known else {}
+    text = dict(index.match(chain(*forms.values()), _MAX_BY_WORDS)) if known else {}
     close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and plain else None
     near = close[0] if close else None
     rows = index.rows({*text, *dated, *(near or ())})
@@ -317,7 +320,7 @@ def search_memory(
     of_day = _compute_word_weights(chunks, {_DAY_TERM: len(on_day)})[_DAY_TERM] if on_day else 0.0
     total = sum(weights.values()) + of_day
     table = find_word_table(embedder) if close and embedder else None
-    rated = rate_lines(sorted(rows, key=lambda row: -values[row.id])[:_MAX_RATED], weights, table)
+    rated = rate_lines(sorted(rows, key=lambda row: -values[row.id])[:_MAX_RATED], weights, table, forms)
     exact, alike = (
         {id_: (max(shares[side], default=0.0) + of_day * (id_ in on_day)) / total for id_, shares in rated.items()}
         for side in (0, 1)
@@ -378,6 +381,75 @@ def extract_terms(text: str) -> list[str]:
     return list(dict.fromkeys(found))[:_MAX_TERMS]
 
 
+# German, Spanish and French notes. FTS5 stems English words only, so the others are looked for in all of their forms.
+
+_LANGUAGES = {
+    "German": (
+        "und nicht ist der mit auf",
+        (
+            "aber als am an auch aus bei bin da dem den des die dein deine du ein eine einem einen einer es für gibt habe"
+            " das haben hat ich ihr im in ins kein man mein meine meinem meinen meiner noch nur ob oder sein sind über um uns"
+            " unser unsere vom von vor wann war waren warum was welche welchem welchen welcher welches wem wen wer wie wir"
+            " wird wo wurde zu zum zur"
+        ),
+        ("e", "en", "er", "ern", "es", "n", "s"),
+    ),
+    "Spanish": (
+        "una por del el",
+        (
+            "a al con como cual cuando cuándo cuánto cuántos cuál cómo de donde dónde en era es ese los las que esta este está fue"
+            " ha hay he la le lo me mi mis más no nos o para pero qué quién se son su sus tengo tiene un y yo"
+        ),
+        ("o", "a", "os", "as", "e", "es", "s"),
+    ),
+    "French": (
+        "une avec sur est du",
+        (
+            "a ai au aux avons ce ces cette combien comment dans de des elle en et il j je l la le les leur ma me mes mon ne nous on"
+            " où ou par pas pour pourquoi quand que quel quelle quelles quels qui quoi sa se ses son sont t un vous à"
+            " été était"
+        ),
+        ("e", "es", "s", "x"),
+    ),
+}
+_LANGUAGE_SHARE = 20  # one chunk in so many has words that only such a language has
+_MIN_STEM_CHARS = 3
+_language_cache: WeakKeyDictionary[IndexFile, tuple[tuple[int, ...], list[str]]] = WeakKeyDictionary()
+
+
+def _find_languages(index: IndexFile) -> list[str]:
+    """Tell which languages besides English notes are written in, by their little words."""
+    version = index.version()
+    cached, languages = _language_cache.get(index, (None, []))
+    if cached != version:
+        marks = {name: marks.split() for name, (marks, _, _) in _LANGUAGES.items()}
+        chunks, having = index.document_frequencies(marks)
+        languages = [name for name, count in having.items() if count * _LANGUAGE_SHARE > chunks]
+        _language_cache[index] = version, languages
+    return languages
+
+
+@lru_cache(maxsize=256)
+def _list_little_words(language: str) -> frozenset[str]:
+    marks, others, _ = _LANGUAGES[language]
+    return frozenset([*marks.split(), *others.split()])
+
+
+def list_forms(word: str, languages: Iterable[str]) -> list[str]:
+    """Write a word in the forms that it may have in these languages, itself first; none for one that says nothing."""
+    found = [word]
+    for language in languages:
+        if word in _list_little_words(language):
+            return []
+        endings = _LANGUAGES[language][2]
+        folded = _fold(word)
+        ending = max((end for end in endings if folded.endswith(end)), key=len, default="")
+        stems = [stem for stem in (folded, folded.removesuffix(ending)) if len(stem) >= _MIN_STEM_CHARS]
+        if folded.isalpha():
+            found += [f"{stem}{end}" for stem in stems for end in ("", *endings)]
+    return list(dict.fromkeys(found))
+
+
 def list_day_terms(days: Iterable[DateRange]) -> list[str]:
     """Write days as the headings of daily notes have them; of long spans only the months or the years."""
     found: list[str] = []
@@ -420,7 +492,10 @@ _ASSUMED_COUNT = 2  # chunks that a word in none of them is thought to be in: it
 
 
 def rate_lines(
-    rows: Sequence[MemoryRow], words: Mapping[str, float], table: "StaticEmbedder | None"
+    rows: Sequence[MemoryRow],
+    words: Mapping[str, float],
+    table: "StaticEmbedder | None",
+    forms: Mapping[str, Sequence[str]],
 ) -> dict[int, tuple[list[float], list[float]]]:
     """Say of each line of some chunks what those of the words weigh that its entry or its heading has.
 
@@ -445,7 +520,10 @@ def rate_lines(
     folded = [_fold(entry) for entry in entries]
     starts = list(accumulate((len(entry) + 1 for entry in folded[:-1]), initial=0))
     joined = "\n".join(folded)
-    having = {word: {bisect_right(starts, at) - 1 for at in _find_forms(joined, word)} for word in words}
+    having = {
+        word: {bisect_right(starts, at) - 1 for form in forms.get(word, [word]) for at in _find_forms(joined, form)}
+        for word in words
+    }
     exact = [0.0] * len(entries)
     for word, found in having.items():
         for at in found:
