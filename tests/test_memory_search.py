@@ -595,3 +595,24 @@ def test_notes_in_other_languages_are_found_in_any_form_of_a_word(tmp_path, note
     hits = search_search(index, question, table() if vectors else None, NOW)
     certain = [hit.path for hit in hits if hit.is_certain]
     assert certain == ([] if place is None else [[*files][place]])
+
+
+class Angles:
+    """Texts about nothing in the notes lie along the first axis, the notes along others, a question between them."""
+
+    name, dims, seconds = "angles", 3, 0.0
+
+    def __init__(self, cosine):
+        self._question = [(1 - cosine**2) ** 0.5, cosine, 0]
+
+    def embed(self, texts):
+        rows = {"the hedge": [0, 1, 0], "fuse 7 fe": [0, 0, 1], "who borro": self._question}
+        return np.array([rows.get(text.strip("- ")[:9], [1, 0, 0]) for text in texts], np.float32)
+
+
+@pytest.mark.parametrize(("cosine", "certain"), [(0.03, None), (0.07, False), (0.2, False), (0.6, True)])
+def test_the_nearest_by_a_model_is_shown_as_uncertain(tmp_path, cosine, certain):
+    index = made(tmp_path, {"memory/a.md": "the hedge trimmer is lent\n", "memory/b.md": "fuse 7 feeds the sockets\n"})
+    embed(index, Angles(cosine))
+    hits = search_search(index, "who borrowed it?", Angles(cosine), NOW)
+    assert [(hit.path, hit.is_certain) for hit in hits[:1]] == ([] if certain is None else [("memory/a.md", certain)])

@@ -239,6 +239,7 @@ MAX_UNCERTAIN = 3
 """How many hits there are where fewer are certain."""
 
 _MIN_UNCERTAIN = 0.1  # of a single word; below it, it is the nearest of what has nothing to do with it
+_MIN_NEAR = 0.05  # the same for a model's vector alone, which says more than a word
 _NEAR_SHARE = 0.78  # of the least score, from which on others are shown beside what is certain
 WORDS_WEIGHT, DAY_WEIGHT, DEVIATION_WEIGHT, ENTRY_WEIGHT, NEIGHBOUR_SHARE = 0.1, 0.17, 0.033, 0.4, 0.2
 WORDS_ALONE_WEIGHT = 0.3
@@ -339,11 +340,12 @@ def search_memory(
     found = list(unlike.values())
     shown = max((exact.get(row.id, 0.0) for row in found), default=0.0)
     like = max((alike.get(row.id, 0.0) for row in found), default=0.0)
+    is_near = False
     if close:
         trust = _TABLE_TRUST if table and embedder and table.name == embedder.name else _MODEL_TRUST
-        shown = max(shown, like + trust * close[1])
+        shown, is_near = max(shown, like + trust * close[1]), trust == _MODEL_TRUST and close[1] > _MIN_NEAR
     is_certain = shown >= least
-    is_possible = shown >= _MIN_UNCERTAIN or (like > 0 and len(plain) > 1)
+    is_possible = shown >= _MIN_UNCERTAIN or is_near or (like > 0 and len(plain) > 1)
     best = max((values[row.id] for row in found), default=0.0)
     hits: list[MemoryHit] = []
     for row in found:
