@@ -58,11 +58,14 @@ bench: $(VENV)/dev
 	@$(VENV)/bin/python tests/bench/window.py
 
 $(VENV)/run: pyproject.toml
+	@echo "Setting up $(VENV): a minute or two on a board. First an environment of its own …" >&2
 	@$(PYTHON) -m venv $(VENV)
+	@echo "… then picoclaw and its packages …" >&2
 	@$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/run
+	@echo "… then what the tests need …" >&2
 	@$(PIP) install --editable '.[dev]'
 	@$(VENV)/bin/python -m compileall -q picoclaw tools/hw  # the tests start many commands; PYTHONDONTWRITEBYTECODE may be set
 	@touch $@

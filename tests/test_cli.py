@@ -235,7 +235,24 @@ def test_exit_codes(tmp_path, words, code):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("audit", "nothing is recorded yet\n"),
+        ("audit --since yesterday", "nothing is recorded since yesterday\n"),
+        ("audit --json", ""),
+        ("--board auto outputs", "no outputs are declared; "),
+    ],
+)
+def test_what_is_said_of_nothing(tmp_path, words, said):
+    done = picoclaw_here(tmp_path, *words.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(said)
+    assert bool(done.stdout) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
         ("statsu", "picoclaw: there is no command 'statsu'; did you mean status? (picoclaw --help)"),
+        ("sensor", "picoclaw: there is no command 'sensor' (picoclaw --help)"),
         ("how warm is it", "there is no command 'how'; to ask the agent: picoclaw chat -m \"how warm is it\""),
         ("status --jsno", "picoclaw status: there is no option --jsno; did you mean --json?"),
         ("rules lst", "picoclaw rules: 'lst' is none of list, check, explain, remove, log; did you mean list?"),

@@ -237,6 +237,6 @@ def _format_help() -> Iterator[str]:
         yield f"  for example: {example}"
     everywhere = (
         "`picoclaw COMMAND --help` shows the options of a command and an example. --board sim uses the simulated board,"
-        " --json prints for programs, -n says how many; they go anywhere in the line."
+        " --json prints for programs, and -n says how many where a command lists; they go anywhere in the line."
     )
     yield from ("", *wrap(everywhere))

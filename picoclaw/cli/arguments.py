@@ -235,7 +235,7 @@ def suggest(word: str, known: "Sequence[str] | Mapping[str, Any]") -> str:
     import difflib
 
     begun = [one for one in known if len(word) > 2 and one.startswith(word)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1, cutoff=0.7)
     return f"; did you mean {close[0]}?" if close else ""
 
 

@@ -58,6 +58,8 @@ def run(given: Options) -> int:
             records = [(line, said) for line, said in records if said is None or _get_timestamp(said) >= since]
         elif 0 <= given.n < len(records):
             records = records[len(records) - given.n :]
+        if not records and not given.json:
+            print(f"nothing is recorded since {given.since}" if given.since else "nothing is recorded yet")
         for line, said in records:
             raw = given.json or said is None
             print_safe(line.decode("utf-8", "replace") if raw else format_record(said or {}, now.tzinfo))

@@ -37,7 +37,7 @@ def run_backup(given: Options) -> int:
         made = backup.write_backup(home, Path(target).absolute(), secrets=secrets)
         size = Path(target).stat().st_size
         keys = "; it holds your keys, keep it to yourself" if secrets else ""
-        print(f"{target}: {made.files} files, {made.size / 1e6:.1f} MB in {size / 1e6:.1f} MB{keys}")
+        print(f"{target}: {made.files} files, {_format_size(made.size)} in {_format_size(size)}{keys}")
     for left in made.left:
         print(escape_unprintable(f"not taken: {left}"), file=sys.stderr)
     return 0
@@ -65,3 +65,7 @@ def run_restore(given: Options) -> int:
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")
     return 0
+
+
+def _format_size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} KB"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.cli.arguments import Options, Parser, parse_length
-from picoclaw.cli.common import detect_board_kind, print_results, print_safe, require_terminal
+from picoclaw.cli.common import add_board_option, detect_board_kind, print_results, print_safe, require_terminal
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error
@@ -32,7 +32,7 @@ _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
 
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
-    parser.add_argument("--board", choices=["linux", "sim"], help="which board to use; else the configured one")
+    add_board_option(parser)
     words = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("set", "off", "arm", "disarm"):
         words[name].add_argument("name", metavar="NAME")
@@ -57,9 +57,13 @@ def run(given: Options) -> int:
     return act(get_home(os.environ), given)
 
 
+def _choose_board(given: Options) -> str:
+    return detect_board_kind() if given.board in {None, "auto"} else given.board
+
+
 @contextmanager
 def _open_client(home: Path, given: Options) -> Iterator[OutputsClient]:
-    client = OutputsClient(home, lambda: given.board or detect_board_kind())
+    client = OutputsClient(home, lambda: _choose_board(given))
     yield client
     client.leave()
 
@@ -76,7 +80,7 @@ def _list_outputs(home: Path, given: Options) -> int:
 
 
 def _switch_all_safe(home: Path, given: Options) -> int:
-    print(stop_outputs(home, lambda: given.board or detect_board_kind(), "owner", stop=False))
+    print(stop_outputs(home, lambda: _choose_board(given), "owner", stop=False))
     return 0
 
 
@@ -128,7 +132,7 @@ def _find_armable_output(home: Path, given: Options) -> OutputConfig:
         raise ConfigError(found.problems[0])
     if name not in found.outputs:
         raise ConfigError(f"{found.path} declares no output {name!r}; declared: {', '.join(found.outputs) or 'none'}")
-    board = open_board(given.board or detect_board_kind(), home)
+    board = open_board(_choose_board(given), home)
     try:
         fault = plan.check_wiring(board, home, found).faults.get(name)
     finally:

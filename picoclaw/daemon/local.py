@@ -17,6 +17,7 @@ from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Event as TurnEvent
 from picoclaw.messages import ToolRun, Turn, TurnHooks
+from picoclaw.providers import describe_provider
 from picoclaw.store.conversations import get_process_identity
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class LocalDaemon(MessageQueue):
         from picoclaw.hw import health
 
         self._terminal, self._show, app = terminal, terminal.show, self.app
-        terminal.greet(f"{app.provider.name} on {health.read_model(app.board)}")
+        terminal.greet(f"{describe_provider(app.provider.name)} on {health.read_model(app.board)}")
         with ExitStack() as stack:
             try:
                 background = BackgroundWorker(app, self._session, terminal.remind, self._leaving)

@@ -40,3 +40,8 @@ class FallbackProvider(Provider, Protocol):
 
 BUILT_IN_PROVIDER = "intents"
 """The name of the matcher, which answers without a model."""
+
+
+def describe_provider(name: str) -> str:
+    """Say who answers, to a person."""
+    return "Built-in matcher" if name == BUILT_IN_PROVIDER else name
