@@ -404,7 +404,6 @@ class App:
         """What is done unasked in this home, until `stop` says that somebody waits for the model."""
         from picoclaw.maintenance.jobs import MaintenanceJobs
         from picoclaw.memory.dream import DreamModel
-        from picoclaw.providers.chain import describe_links
 
         window, stores = self.config.model.context_tokens, self.stores
         return MaintenanceJobs(
@@ -416,8 +415,13 @@ class App:
             (lambda: DreamModel(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
             stores.redact,
             self._warm_prompt(stop) if self.config.model.base_url and self.config.model.is_small else None,
-            lambda: any(link["error"] for link in describe_links(self.links[:1])),
+            self._is_first_model_out,
         )
+
+    def _is_first_model_out(self) -> bool:
+        from picoclaw.providers.chain import describe_links
+
+        return any(link["error"] for link in describe_links(self.links[:1]))
 
     def _warm_prompt(self, stop: Stop | None) -> Callable[[], bool]:
         def warm() -> bool:
