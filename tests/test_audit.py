@@ -464,7 +464,7 @@ def audited(capsys, *words):
 
 
 def test_it_is_shown_in_lines(home, capsys):
-    assert audited(capsys) == ("", 0)
+    assert audited(capsys) == ("nothing is recorded yet\n", 0)
     audit = written(home, "start")
     audit.note(
         asked(text="\u202e\x1b[2J"), caller("guest", "read_file a", who="telegram:9"), ALLOWED, "kept as number 3"
