@@ -127,7 +127,8 @@ class Forked:
 
     def send_signal(self, number):
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and that is still being told
+                os.kill(self.pid, number)
 
     def terminate(self):
         self.send_signal(signal.SIGTERM)
