@@ -180,7 +180,7 @@ TASKS = {
     ],
     "temperature of the chip": [
         (
-            "How hot is the chip? Remind me tonight to clean the fan.",
+            "How hot is the chip? Remind me at 20:00 to clean the fan.",
             [run("cat", "/sys/class/thermal/thermal_zone0/temp"), remind("clean the fan", at="20:00")],
         ),
     ],
