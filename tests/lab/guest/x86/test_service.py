@@ -71,6 +71,7 @@ def test_outputs_are_safe_after_everything_of_it_was_killed(service, pins, recor
 
 def test_a_frozen_one_is_ended_by_the_watchdog_and_comes_back(service, record_property):
     pid = process()
+    assert said("hello")  # all its threads are there
     began = time.monotonic()
     os.kill(pid, signal.SIGSTOP)
     lab.wait_for(lambda: int(shown("MainPID")) != pid, "the frozen one is ended", 300.0)
