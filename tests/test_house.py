@@ -12,9 +12,10 @@ CODE = PACKAGE + HARDWARE
 
 FLOORS = [
     {"records", "text"},
-    {"automation.clock", "chart", "errors", "files", "http_client", "messages", "schema"},
+    {"automation.clock", "chart", "errors", "files", "messages", "schema"},
     {
         "claims",
+        "http_client",
         "markdown",
         "prompts",
         "repetition",

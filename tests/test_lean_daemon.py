@@ -49,9 +49,9 @@ WEB = {"bottle", "waitress", "logging"}
 CRYPTO = {"ssl", "hashlib", "_hashlib", "_ssl", "hmac", "email", "http.client"}
 KINDS = {
     "socket": (NETWORK | WEB | CRYPTO | {"picoclaw.channels.dashboard", "picoclaw.channels.telegram"}, 8),
-    "page": (NETWORK | {"picoclaw.channels.telegram"}, 18),
+    "page": (NETWORK | {"picoclaw.channels.telegram"}, 10),
     "telegram": (WEB - {"logging"} | {"picoclaw.channels.dashboard"}, 12),
-    "both": (set(), 22),
+    "both": (set(), 14),
 }
 """What each kind of daemon must not have imported, besides what none has, and how many threads it has at most."""
 DATABASES = 6

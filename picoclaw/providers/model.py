@@ -15,7 +15,7 @@ from picoclaw.config import load_config
 from picoclaw.config.files import read_stamp
 from picoclaw.config.tables import SMALL_NAME, ModelConfig, redact_url
 from picoclaw.errors import ConfigError, KnownDown, OverBudget, ProviderError, Refused, Unavailable
-from picoclaw.http_client import Client
+from picoclaw.http_client import Client, Connection
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import http
@@ -97,7 +97,7 @@ class ModelProvider:
             self._format = responses.ResponsesFormat()
         self._url = self._format.url(self.model.base_url)
         self._mask = StreamMask(self._key)
-        self._connection = http.Connection()
+        self._connection = Connection()
         self._breaker = CircuitBreaker()
         self._refused_images: tuple[Image, ...] = ()
 

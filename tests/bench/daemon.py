@@ -8,10 +8,16 @@ the simulated sensors measured once an hour instead of once a minute. Figures ar
 proc(5) for memory, switches and CPU of each thread; what is synced is counted in another such time, where strace(1) is
 there. Resident memory is told at the beginning and at the end. A wake-up is a switch that the thread did itself: one
 that waits for another thread of the process is counted as well.
+
+    .venv/bin/python tests/bench/daemon.py --rooms both
+
+prints instead where the memory of such a daemon is: the files that are mapped, and what Python holds of each package
+(tracemalloc, from the first import on, which makes the whole larger than it is without).
 """
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -39,6 +45,30 @@ def named(self):
         comm.write(self.name)
     begin(self)
 threading.Thread.run = named
+"""
+# What each import leaves behind is its module's, without that of the modules it imports; the rest is what runs.
+ROOMS = """
+import importlib._bootstrap as machinery, json, os, sys, tracemalloc
+sizes, inner, load = {}, [], machinery._load_unlocked
+def measured(spec):
+    before = tracemalloc.get_traced_memory()[0]
+    inner.append(0)
+    try:
+        return load(spec)
+    finally:
+        size = tracemalloc.get_traced_memory()[0] - before
+        sizes[spec.name] = size - inner.pop()
+        if inner:
+            inner[-1] += size
+tracemalloc.start(1)
+machinery._load_unlocked = measured
+import threading
+class Teller(threading.Thread):
+    def run(self):
+        os.read(os.open(os.environ["ROOMS_ASK"], os.O_RDONLY), 1)
+        with open(os.environ["ROOMS_TELL"], "w") as file:
+            json.dump([tracemalloc.get_traced_memory()[0], sizes], file)
+Teller(daemon=True, name="rooms").start()
 """
 
 
@@ -131,20 +161,22 @@ def shown(kind, pid, seconds, scratch):
     )
 
 
-def lived(kind, seconds, settle):
+def lived(kind, seconds, settle, *, rooms):
     """Run one daemon and print what it costs."""
     with tempfile.TemporaryDirectory(prefix="picoclaw-bench-") as folder, contextlib.ExitStack() as stack:
         home, names = Path(folder) / "picoclaw", Path(folder) / "names"
         home.mkdir(mode=0o700)
         names.mkdir()
-        (names / "sitecustomize.py").write_text(NAMES)
+        (names / "sitecustomize.py").write_text(ROOMS if rooms else NAMES)
+        ask, tell = Path(folder) / "ask", Path(folder) / "tell"
+        os.mkfifo(ask)
         settled(home, kind, stack)
         first = [*PICOCLAW, "skills", "--board", "sim", "list"]  # a first start reads them with yaml
         subprocess.run(first, env=environment(Path(folder)), capture_output=True, cwd="/", check=True)
         paths = os.pathsep.join([str(names), *filter(None, [os.environ.get("PYTHONPATH")])])
         daemon = subprocess.Popen(
             [*PICOCLAW, "run", "--board", "sim"],
-            env=environment(Path(folder), PYTHONPATH=paths),
+            env=environment(Path(folder), PYTHONPATH=paths, ROOMS_ASK=str(ask), ROOMS_TELL=str(tell)),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -154,11 +186,46 @@ def lived(kind, seconds, settle):
             said = next((line for line in daemon.stderr if "channels: " in line), None)
             assert said, "the daemon did not start"
             time.sleep(settle)
-            shown(kind, daemon.pid, seconds, Path(folder))
+            if rooms:
+                show_rooms(daemon.pid, ask, tell)
+            else:
+                shown(kind, daemon.pid, seconds, Path(folder))
         finally:
             daemon.terminate()
             daemon.wait()
             daemon.stderr.close()
+
+
+def mapped(pid):
+    """Resident and proportional kilobytes of each file that is mapped, and of what is none."""
+    found, name = {}, ""
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            name = Path(rest[4]).name if len(rest) > 4 else "(allocated)"
+        elif first in {"Rss:", "Pss:"}:
+            found.setdefault(name, Counter())[first] += int(rest[0])
+    return found
+
+
+def show_rooms(pid, ask, tell):
+    with ask.open("w") as file:
+        file.write("?")
+    while not tell.exists() or not tell.read_text().endswith("}]"):
+        time.sleep(0.1)
+    total, sizes = json.loads(tell.read_text())
+    rooms = Counter()
+    for module, size in sizes.items():
+        parts = module.split(".")
+        rooms[".".join(parts[: 2 if parts[0] == "picoclaw" else 1])] += size
+    print(
+        f"Python holds {total / 1e6:.1f} MB, of which {sum(sizes.values()) / 1e6:.1f} since its modules were imported"
+    )
+    for room, size in rooms.most_common(20):
+        print(f"  {room:34} {size / 1000:7,.0f} KB  {sum(1 for m in sizes if f'{m}.'.startswith(f'{room}.'))} modules")
+    print("mapped                                RSS KB   PSS KB")
+    for name, size in sorted(mapped(pid).items(), key=lambda one: -one[1]["Rss:"])[:12]:
+        print(f"  {name[:34]:34} {size['Rss:']:7,} {size['Pss:']:8,}")
 
 
 def main():
@@ -166,10 +233,12 @@ def main():
     parser.add_argument("kinds", nargs="*", default=KINDS, metavar="KIND", choices=[*KINDS, KINDS])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--settle", type=float, default=20)
+    parser.add_argument("--rooms", action="store_true", help="show where the memory is, instead of wake-ups")
     given = parser.parse_args()
-    print("kind      RSS MB  after    PSS    own  threads wake-ups  ran ms CPU ms  written  syncs")
+    if not given.rooms:
+        print("kind      RSS MB  after    PSS    own  threads wake-ups  ran ms CPU ms  written  syncs")
     for kind in given.kinds:
-        lived(kind, given.seconds, given.settle)
+        lived(kind, given.seconds, given.settle, rooms=given.rooms)
 
 
 if __name__ == "__main__":

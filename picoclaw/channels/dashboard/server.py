@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
 from waitress.wasyncore import close_all, poll2
 
 from picoclaw.errors import ChannelError
@@ -77,6 +78,27 @@ class _ListeningServer(TcpWSGIServer):  # type: ignore[misc]
                 one.will_close = True
 
 
+class _GrowingThreads(ThreadedTaskDispatcher):  # type: ignore[misc]
+    """Starts a thread where a request finds none idle, up to a number: most of the time nobody looks at the page."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._growing = threading.Lock()
+
+    def add_task(self, task: Any) -> None:
+        with self._growing:
+            wanted = min(self._most, self.active_count + len(self.queue) + 1)
+            if wanted > len(self.threads):
+                self.set_thread_count(wanted)
+        super().add_task(task)
+
+    def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:  # noqa: FBT001 (as waitress has it)
+        with self._growing:
+            self._most = 0
+        return bool(super().shutdown(cancel_pending, timeout))
+
+
 class PageServer:
     def __init__(self, application: Application, host: str, port: int) -> None:
         """Listen at an address; port 0 is any. Raises ChannelError."""
@@ -84,7 +106,6 @@ class PageServer:
         settings = Adjustments(
             host=host,
             port=port,
-            threads=THREADS,
             ident="",
             backlog=256,
             connection_limit=2 * MAX_CONNECTIONS,
@@ -101,7 +122,9 @@ class PageServer:
         self._map: dict[int, Any] = {}
         self._ending = False
         try:
-            self._server = _ListeningServer(application, map=self._map, adj=settings)
+            self._server = _ListeningServer(
+                application, map=self._map, adj=settings, dispatcher=_GrowingThreads(THREADS)
+            )
         except OSError as error:
             close_all(self._map, ignore_all=True)
             where = f"{host} port {port} ({explain_os_error(error)})"

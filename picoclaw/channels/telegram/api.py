@@ -1,32 +1,30 @@
 """The Bot API over HTTPS: one call, its errors told apart, and an end to every wait. Knows no update and no chat.
 
-Each call is made in a thread of its own, and is given up when its time is over, whatever it hangs in: looking up a name
-has no time limit of its own, and a server that drips a byte a second keeps every other one from passing.
+A call is given up when its time is over, whatever it hangs in: `Connection` looks up a name in another thread, and ends
+the wait on a server that drips a byte a second.
 Source: https://core.telegram.org/bots/api, "Making requests".
 """
 
 import json
 import os
 import random
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from picoclaw import files as picoclaw_files
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy
 from picoclaw.files import RootedPath, explain_os_error
-from picoclaw.http_client import OK, Client, HTTPError, InvalidURL, Timeout
+from picoclaw.http_client import OK, Client, Connection, HTTPError, InvalidURL, Timeout
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
-_MAX_PENDING_CALLS = 4
 _CONNECT_S, _QUIET_S, _STALLED_S = 10.0, 60.0, 20.0
 _IDLE_CONNECTION_S, _MAX_IDLE_CONNECTIONS = 30.0, 2
 """How long a connection is used again, less than servers keep it, and how many wait for that."""
@@ -79,42 +77,15 @@ class _ApiAnswer(NamedTuple):
     date: str
 
 
-class _ApiConnection:
-    """A client with one connection, and the stream below it once it is connected."""
+class _ApiConnection(Connection):
+    """A client with one connection."""
 
     def __init__(self) -> None:
+        super().__init__()
         try:
             self.client = Client({"Content-Type": "application/json"}, kept_s=_IDLE_CONNECTION_S)
         except ValueError as error:
             raise Unreachable(f"Telegram cannot be called: a proxy variable is of no use: {error}") from None
-        self.stream: Any = None
-
-
-class _PendingCall:
-    """A call that is being made, for those who wait for it and those who end it."""
-
-    def __init__(self, connection: _ApiConnection | None) -> None:
-        """`connection` is one that is there already, if there is one."""
-        self.done = threading.Event()
-        self.is_sent = False
-        self.answer: _ApiAnswer | ChannelError | None = None
-        self.connection = connection
-        self.is_cut = False
-
-    def trace(self, event: str, told: Mapping[str, Any]) -> None:
-        # from the beginning: one that times out between the sending and the end of this event may have arrived
-        self.is_sent = self.is_sent or event.endswith(".send_request_body.started")
-        if self.connection and event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self.connection.stream = told["return_value"]
-            if self.is_cut:
-                self.cut()
-
-    def cut(self) -> None:
-        """Wake the thread that reads, now or as soon as it is connected."""
-        self.is_cut = True
-        if self.connection and (stream := self.connection.stream):
-            with suppress(OSError):
-                socket.socket.shutdown(stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 class TelegramApi:
@@ -124,7 +95,7 @@ class TelegramApi:
         """Connect to nothing yet. Calls that follow one another share a connection, those at once have their own."""
         self._token, self._base = token, base.rstrip("/")
         self._guard = threading.Lock()
-        self._pending: set[_PendingCall] = set()
+        self._pending: set[_ApiConnection] = set()
         self._closed = False
         self._idle: list[_ApiConnection] = []
         self._era = 0
@@ -167,8 +138,7 @@ class TelegramApi:
             self._closed = True
             pending = list(self._pending)
         for one in pending:
-            one.cut()
-            one.done.set()
+            one.close()
         self.rebuild()
 
     def _request(
@@ -178,64 +148,49 @@ class TelegramApi:
         with self._guard:
             if self._closed:
                 raise Unreachable("Telegram was left")
-            if len(self._pending) >= _MAX_PENDING_CALLS:
-                raise Unreachable("Telegram's name cannot be looked up: the calls before still wait for that")
-            pending, era = _PendingCall(self._idle.pop() if self._idle else None), self._era
-            self._pending.add(pending)
+            connection, era = self._idle.pop() if self._idle else _ApiConnection(), self._era
+            self._pending.add(connection)
         # a large file may take long, each piece of it may not
         quiet = wait if fields is not None and not upload else min(_QUIET_S if upload else _STALLED_S, wait)
+        deadline, answer = time.monotonic() + wait, None
+        try:
+            with connection.limited(deadline):
+                answer = self._exchange(connection, path, fields, quiet, upload, most)
+        except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError) as error:
+            reason = (str(error) or type(error).__name__).replace(self._token, "TOKEN")
+            if "not yet valid" in reason or "has expired" in reason:
+                reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
+            reason = f"cannot be reached ({reason})" if time.monotonic() < deadline else f"stayed silent for {wait:g} s"
+            raise Unreachable(f"Telegram {reason}", unsure=connection.is_sent) from None
+        except OSError as error:
+            raise CallRefused(f"the file cannot be sent: {explain_os_error(error)}") from None
+        finally:
+            self._release(connection, era, is_good=answer is not None)
+        return answer
 
-        def work() -> None:
-            try:
-                pending.answer = self._exchange(pending, path, fields, quiet, upload, most)
-            except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError) as error:
-                reason = (str(error) or type(error).__name__).replace(self._token, "TOKEN")
-                if "not yet valid" in reason or "has expired" in reason:
-                    reason = f"{reason}; this board's clock may be wrong: see `picoclaw doctor`"
-                pending.answer = Unreachable(f"Telegram cannot be reached ({reason})", unsure=pending.is_sent)
-            except OSError as error:
-                pending.answer = CallRefused(f"the file cannot be sent: {explain_os_error(error)}")
-            except ChannelError as error:
-                pending.answer = error
-            finally:
-                self._release(pending, era)
-                pending.done.set()
-
-        threading.Thread(target=work, name="telegram-call", daemon=True).start()
-        pending.done.wait(wait)
-        if pending.answer is None:
-            pending.cut()
-            raise Unreachable(f"Telegram stayed silent for {wait:g} s", unsure=pending.is_sent)
-        if isinstance(pending.answer, ChannelError):
-            raise pending.answer
-        return pending.answer
-
-    def _release(self, pending: _PendingCall, era: int) -> None:
+    def _release(self, used: _ApiConnection, era: int, *, is_good: bool) -> None:
         """Keep the connection of a call that has ended well for the next; close any other."""
-        used, good = pending.connection, isinstance(pending.answer, _ApiAnswer) and not pending.is_cut
         with self._guard:
-            self._pending.discard(pending)
-            if used and good and era == self._era and not self._closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
+            self._pending.discard(used)
+            if is_good and era == self._era and not self._closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
                 self._idle.append(used)
                 return
-        if used:
-            used.client.close()
+        used.client.close()
 
     def _exchange(
         self,
-        pending: _PendingCall,
+        connection: _ApiConnection,
         path: str,
         fields: dict[str, Any] | None,
         quiet: float,
         upload: Upload | None,
         most: int,
     ) -> _ApiAnswer:
-        pending.connection = pending.connection or _ApiConnection()
-        stream, timeout = pending.connection.client.stream, Timeout(quiet, min(_CONNECT_S, quiet))
+        stream, timeout = connection.client.stream, Timeout(quiet, min(_CONNECT_S, quiet))
         method, data = "GET" if fields is None else "POST", bytearray()
         with (
             _encode_body(fields, upload) as body,
-            stream(method, f"{self._base}{path}", timeout=timeout, trace=pending.trace, **body) as response,
+            stream(method, f"{self._base}{path}", timeout=timeout, trace=connection.trace, **body) as response,
         ):
             for piece in response.iter_bytes():
                 data += piece
