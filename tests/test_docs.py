@@ -1,7 +1,8 @@
-"""What docs/hardware.md shows works as it is printed: the files load, the table is right, the commands exist."""
+"""What docs/hardware.md shows works as it is printed, and the pages that are made of the program are up to date."""
 
 import re
 import shlex
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -178,3 +179,14 @@ def test_a_command_is_understood(command, monkeypatch, capsys):
 
 def test_the_commands_are_found():
     assert {command.split()[1] for command in COMMANDS} >= {"doctor", "tool", "chat", "outputs", "stop"}
+
+
+# --- the pages that are made ---
+
+
+def test_the_pages_made_of_the_program_are_up_to_date():
+    sys.path.append(str(ROOT / "tests/bench"))
+    from guide import is_current, make_pages
+
+    stale = [path for path, text in make_pages() if not is_current(path, text)]
+    assert not stale, "run `python tests/bench/guide.py --write`"

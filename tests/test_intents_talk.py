@@ -1,18 +1,12 @@
 """A conversation without a model: "it", bare answers, corrections, and several wishes in one sentence."""
 
-import re
-import sys
 import tomllib
 
 import pytest
-from person import ROOT
 
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
-
-sys.path.append(str(ROOT / "tests/bench"))
-from talk import TALKS, have
 
 SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
 INTENTS = IntentProvider([SHIPPED])
@@ -146,19 +140,6 @@ def test_what_was_spoken_of_is_meant(lines, expected):
 def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):
     for before in (WARM, "turn on the fan", "remind me at 7 to feed the fish", "turn the fan on and order a pizza"):
         assert isinstance(talk(before, said, minutes=16)[-1], str), before
-
-
-@pytest.mark.parametrize("language", TALKS)
-def test_the_transcript_in_the_docs_is_what_is_said(language, tmp_path):
-    def fold(text):
-        return re.sub(r"[▁▂▃▄▅▆▇█\s]+", " ", re.sub(r"\d+(?:\.\d+)?", "0", text.replace("```", "")))
-
-    page = (ROOT / "docs/talk.md").read_text()
-    shown = page.partition(f"## {language}\n")[2].partition("\n## ")[0]
-    for line, reply in have(tmp_path / "home", TALKS[language].splitlines()):
-        assert fold(f"> {line}\n{reply.strip()}") in fold(shown), (
-            f"run `python tests/bench/talk.py --write`: {line}: {reply}"
-        )
 
 
 WISHES = [

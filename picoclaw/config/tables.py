@@ -51,7 +51,7 @@ class ModelConfig:
 
     base_url: Annotated[str, "such as http://127.0.0.1:8080/v1"] = ""
     name: Annotated[str, "the model's name at that server"] = ""
-    stream: bool = True
+    stream: Annotated[bool, "whether answers come word by word"] = True
     context_tokens: Annotated[int, Span(1024, 10_000_000), "tokens of the model's window"] = 32_768
     answer_tokens: Annotated[int, Span(16, 1_000_000), "most tokens of one answer"] = 1024
     temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
@@ -149,7 +149,7 @@ class SubagentsConfig:
 class BoardConfig:
     """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
 
-    kind: Literal["auto", "linux", "sim"] = "auto"
+    kind: Annotated[Literal["auto", "linux", "sim"], "the real board, the simulated one, or what is there"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class WebConfig:
 class HeartbeatConfig:
     """[heartbeat]: how often the checklist in HEARTBEAT.md is looked at, and what that may cost."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, "whether there are any"] = True
     every_minutes: Annotated[float, Span(5, 10_080), "between two heartbeats, at least"] = 30.0
     quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
     model: Annotated[str, "another model: the NAME of a [models.NAME], or one of [model]'s server"] = ""
@@ -236,7 +236,7 @@ _ORIGIN = pattern(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
 class PageConfig:
     """[page]: a chat and a dashboard for browsers, while `picoclaw run` does."""
 
-    enabled: bool = False
+    enabled: Annotated[bool, "whether it is served"] = False
     host: Annotated[str, "the address to listen at; 0.0.0.0 for the whole network"] = "127.0.0.1"
     port: Annotated[int, Span(1, 65_535), "the port to listen at"] = 8737
     names: Annotated[list[str], "further names that the board has in the network"] = field(default_factory=list)

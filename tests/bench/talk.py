@@ -1,10 +1,9 @@
-"""Ten minutes of ordinary talk in each language, without a model: `python tests/bench/talk.py [--write]`.
+"""Ten minutes of ordinary talk in each language, without a model, for docs/talk/.
 
-It is had with the whole agent, in a new home on the simulated board; `--write` makes docs/talk.md of it.
+It is had with the whole agent, in a new home on the simulated board; guide.py beside this makes the pages.
 """
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -136,32 +135,3 @@ def have(home: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
         for line in lines:
             yield line, app.dispatcher.answer(Inbound("terminal", line)).reply
             app.lines += 1
-
-
-def write() -> Iterator[str]:
-    """The page."""
-    yield """# Ten minutes of talk without a model
-
-The board is simulated, its two outputs are declared and not armed, so switching is rehearsed only. No model is configured.
-`python tests/bench/talk.py --write` has made this page by holding these talks with the agent; a test holds them again.
-A line that begins with `>` is the person's.
-"""
-    for language, text in TALKS.items():
-        yield f"## {language}\n\n```text"
-        with tempfile.TemporaryDirectory() as folder:
-            for line, reply in have(Path(folder) / "home", text.splitlines()):
-                yield f"> {line}\n{reply.replace('```', '').strip()}\n"
-        yield "```\n"
-
-
-def main() -> None:
-    """Print the page, or write it."""
-    text = "\n".join(write()).rstrip() + "\n"
-    if "--write" in sys.argv:
-        (ROOT / "docs/talk.md").write_text(text, "utf-8")
-    else:
-        print(text)
-
-
-if __name__ == "__main__":
-    main()
