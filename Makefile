@@ -9,7 +9,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
-.PHONY: chat test quick hostile lint types package lab soak cuts bench clean
+.PHONY: chat test quick hostile lint types package docs lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -33,6 +33,10 @@ types: $(VENV)/dev
 
 package: $(VENV)/dev  ## sdist -> wheel -> clean environment -> run from /
 	@$(VENV)/bin/python -m pytest tests/package $(ARGS)
+
+docs: $(VENV)/dev  ## the guide as a site, in build/site
+	@$(PIP) install --editable '.[docs]'
+	@$(VENV)/bin/mkdocs build --quiet --strict --config-file tools/mkdocs.yml
 
 lab: $(VENV)/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)

@@ -1031,7 +1031,7 @@ def test_a_status_has_a_line_for_each_model(tmp_path, clean):
 # --- what the manual says
 
 
-MANUAL = (ROOT / "docs/models.md").read_text()
+MANUAL = (ROOT / "docs/howto/models.md").read_text()
 
 
 def test_the_manuals_settings_are_taken(tmp_path, clean):

@@ -1,4 +1,4 @@
-"""What docs/hardware.md shows works as it is printed, and the pages that are made of the program are up to date."""
+"""The guide in docs/: its pages are short and linked, those of the hardware work as printed, those made are up to date."""
 
 import re
 import shlex
@@ -19,7 +19,10 @@ from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
 
 HW = [find_shipped("tools/hw")]
-TEXT = (ROOT / "docs/hardware.md").read_text()
+TEXT = "".join(
+    (ROOT / f"docs/{name}.md").read_text()
+    for name in ("howto/sensors", "howto/outputs", "howto/rehearse", "reference/parts")
+)
 BLOCKS = [re.sub(r"^   ", "", block, flags=re.MULTILINE) for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)]
 
 
@@ -179,6 +182,61 @@ def test_a_command_is_understood(command, monkeypatch, capsys):
 
 def test_the_commands_are_found():
     assert {command.split()[1] for command in COMMANDS} >= {"doctor", "tool", "chat", "outputs", "stop"}
+
+
+# --- all pages ---
+
+PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+INTERNAL = ("docs/internal/", "docs/log.md", "docs/servers.md", "docs/figures.md")
+GUIDE = [name for name in PAGES if not name.startswith(INTERNAL)]
+MADE = [name for name in GUIDE if "<!-- Made by" in PAGES[name]]
+OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "systemd/README.md")
+
+
+def read_anchors(text):
+    """What a link may name in a page, as code hosts and mkdocs call its headings."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", [*PAGES, *OUTSIDE])
+def test_a_link_leads_somewhere(name):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
+        path = ((ROOT / name).parent / target if target else ROOT / name).resolve()
+        assert path.exists(), target
+        assert name in OUTSIDE or path.is_relative_to(ROOT / "docs"), f"{target} would be missing on the site"
+        assert not anchor or anchor in read_anchors(path.read_text("utf-8")), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("name", GUIDE)
+def test_a_page_is_short(name):
+    assert len(re.findall(r"[A-Za-z0-9][^ |\n]*", PAGES[name])) <= 1500
+
+
+def test_no_sentence_stands_twice():
+    seen = {}
+    for name in {*GUIDE} - {*MADE}:
+        text = re.sub(r"```.*?```", "\n\n", PAGES[name], flags=re.DOTALL)
+        text = re.sub(r"(?m)^(\||#|\s*[-*\d]+\.? )", "\n\n", text)
+        for sentence in re.split(r"(?<=[.:;?!])\s|\n\n|\|", text):
+            words = " ".join(sentence.split())
+            if len(words.split()) >= 6:
+                assert words not in seen, f"{name} and {seen[words]}: {words}"
+                seen[words] = name
+
+
+def test_the_site_has_every_page():
+    nav = (ROOT / "tools/mkdocs.yml").read_text("utf-8").partition("nav:")[2]
+    assert sorted(re.findall(r"- (\S+\.md)", nav)) == sorted(name.removeprefix("docs/") for name in PAGES)
+
+
+def test_nothing_names_a_page_that_is_not_there():
+    places = [path for folder in ("picoclaw", "templates", "systemd", "tests") for path in (ROOT / folder).rglob("*")]
+    texts = [path for path in places if path.suffix in {".py", ".md", ".toml", ".example"}]
+    for path in [*texts, *(ROOT / name for name in ("CHANGELOG.md", *OUTSIDE, "Makefile", "pyproject.toml"))]:
+        for named in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text("utf-8")):
+            assert (ROOT / named).exists(), f"{path.relative_to(ROOT)}: {named}"
 
 
 # --- the pages that are made ---

@@ -859,9 +859,9 @@ def test_what_subagents_took_under_their_old_name_is_theirs(tmp_path):
     assert keys == ["subagent 12", "helper bees"]
 
 
-# --- docs/costs.md says what is so ---
+# --- docs/howto/costs.md says what is so ---
 
-DOCS = (Path(__file__).resolve().parents[1] / "docs/costs.md").read_text()
+DOCS = (Path(__file__).resolve().parents[1] / "docs/howto/costs.md").read_text()
 
 
 def test_the_settings_in_the_docs_are_taken(tmp_path):

@@ -597,7 +597,7 @@ def test_the_doctor_says_that_an_index_is_damaged(home):
 
 # --- the documents ---
 
-DOCS = (ROOT / "docs/memory.md").read_text()
+DOCS = (ROOT / "docs/howto/memory.md").read_text()
 COMMANDS = sorted(
     {
         line

@@ -1,4 +1,4 @@
-"""docs/prompt.md names every template and every page, with what can be put into it and when it is sent."""
+"""docs/internal/prompt.md names every template and every page, with what can be put into it and when it is sent."""
 
 import re
 
@@ -8,7 +8,7 @@ from test_prompt import ORDER
 from picoclaw.resources import find_shipped
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
-PROMPT = (ROOT / "docs/prompt.md").read_text()
+PROMPT = (ROOT / "docs/internal/prompt.md").read_text()
 PROMPTS = {path.name: path.read_text() for path in (find_shipped("templates") / "prompts").glob("*.md")}
 ROWS = [line for line in PROMPT.splitlines() if line.startswith("| `")]
 

@@ -364,7 +364,7 @@ def make_tools(app: App) -> Iterator[str]:
     yield """# Tools
 
 A tool is what the agent can do besides talking. `picoclaw tools` lists those of your board, and `picoclaw tool NAME` calls
-one by hand. The effect says which row of [the policy](../trust.md) decides about a call. A tool marked † is described to a
+one by hand. The effect says which row of [the policy](policy.md) decides about a call. A tool marked † is described to a
 model only where `offer` under `[tools]` or a skill names it.
 """
     yield "| tool | effect | what it does | arguments (those in brackets can be left out) |"

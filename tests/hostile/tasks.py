@@ -2,7 +2,7 @@
 
 A task is a list of turns, a turn the owner's words and the calls of the model in their order. Nobody has planted
 anything: the files are the owner's, the commands are the ones that people use. `MAY_ASK` names the calls which ask
-whatever was read before, by the rules of docs/trust.md.
+whatever was read before, by the rules of docs/reference/policy.md.
 """
 
 

@@ -1,4 +1,4 @@
-"""Reads `sim.toml` in picoclaw's home, with which an owner rehearses a set-up; docs/hardware.md has an example."""
+"""Reads `sim.toml` in picoclaw's home, with which an owner rehearses a set-up; docs/howto/rehearse.md has an example."""
 
 import math
 import re
