@@ -12,7 +12,7 @@ from picoclaw.config import load_config
 
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "start", "safety", "troubleshooting", "reference/files")),
+    *(f"docs/{name}.md" for name in ("index", "start", "greenhouse", "safety", "troubleshooting", "reference/files")),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/howto").glob("*.md"))),
 )
 TEXTS = {name: (ROOT / name).read_text() for name in PAGES}
@@ -62,7 +62,7 @@ def test_the_commands_are_found():
     }
 
 
-OTHER_FILES = {"outputs", "parts", "rules", "keys"}  # test_docs.py and test_chain.py have them
+OTHER_FILES = {"outputs", "parts", "rules", "keys"}  # test_docs.py, test_tutorial.py and test_chain.py have them
 
 
 @pytest.mark.parametrize("name", PAGES)

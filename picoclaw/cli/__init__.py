@@ -124,6 +124,8 @@ def run(arguments: Sequence[str]) -> int:
         return _print_error(str(error))
     except KeyboardInterrupt:
         return _print_error("interrupted")
+    except EOFError:  # Ctrl-D at a question
+        return _print_error("the question was not answered")
     except OSError as error:
         if error.filename is not None:
             return _print_error(f"{error.filename}: {explain_os_error(error)}")

@@ -67,11 +67,14 @@ def test_a_person_arms_switches_and_disarms(tmp_path, home):
     assert "none changed or missing" in outputs("audit", "--verify").stdout
 
 
-def test_a_wrong_name_arms_nothing(tmp_path, home):
+@pytest.mark.parametrize(
+    ("typed", "told"), [("yes\n", "pump was not armed"), ("\x04", "the question was not answered")]
+)
+def test_a_wrong_name_arms_nothing(tmp_path, home, typed, told):
     with Person(tmp_path, "outputs", "arm", "pump", columns=200) as person:
         person.sees("to arm it: ")
-        person.types("yes\n")
-        person.sees("pump was not armed")
+        person.types(typed)
+        person.sees(told)
         assert person.leaves() == 1
     assert config.load_armed(home) == {}
 
