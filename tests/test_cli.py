@@ -822,8 +822,8 @@ def test_a_server_that_echoes_the_key_does_not_spread_it(tmp_path):
 # ---- the README
 
 
-def readme_commands():
-    text = (ROOT / "README.md").read_text()
+def readme_commands(page="README.md"):
+    text = (ROOT / page).read_text()
     for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
         yield from (line.partition("   #")[0].strip() for line in block.splitlines())
 
@@ -832,7 +832,15 @@ def readme_commands():
 OF_A_BOARD = ("sudo", "git", *(f"picoclaw {verb}" for verb in ("status", "telegram", "page", "init --telegram")))
 
 
-@pytest.mark.parametrize("line", [c for c in readme_commands() if not c.startswith(("make", *OF_A_BOARD))])
+@pytest.mark.parametrize(
+    "line",
+    [
+        line
+        for page in ("README.md", "docs/howto/sensors.md")
+        for line in readme_commands(page)
+        if not line.startswith(("make", *OF_A_BOARD))
+    ],
+)
 def test_readme_commands_run(line):
     words = shlex.split(line)
     if words[0] == "picoclaw":

@@ -253,7 +253,8 @@ says what it understood. Your own sentences go into a file in `~/.picoclaw/inten
 ### With a model
 
 A skill is a page that tells the model how to do something. These are included, and the model is shown one when it fits
-what you say. `picoclaw skills` lists yours as well.
+what you say. Yours are folders with a `SKILL.md` in `workspace/skills/`, `~/.agents/skills/` or `~/.picoclaw/skills/`;
+those made for OpenClaw, nanobot, sipeed/picoclaw and Claude work unchanged. `picoclaw skills` lists them all.
 
 | skill | what for | for example when you say |
 |---|---|---|"""
