@@ -23,7 +23,7 @@ TEXT = "".join(
     (ROOT / f"docs/{name}.md").read_text()
     for name in ("howto/sensors", "howto/outputs", "howto/rehearse", "reference/parts")
 )
-BLOCKS = [re.sub(r"^   ", "", block, flags=re.MULTILINE) for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)]
+BLOCKS = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
 
 
 def block(beginning):
