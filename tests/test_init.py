@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from daemon_kit import Daemon
 from person import PICOCLAW, Person, environment
 from person import picoclaw_here as picoclaw
 from rights import ordinary_user
@@ -19,6 +20,7 @@ from rights import ordinary_user
 from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
+from picoclaw.hw.sim.board import SimBoard
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import diff_templates, keep_pages, prepare_home
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
@@ -41,19 +43,83 @@ def test_what_is_made_is_said_and_a_second_time_nothing_is(tmp_path):
     home = tmp_path / "picoclaw"
     done = picoclaw(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
-    made = [
-        home,
-        home / "workspace",
-        *(home / "workspace" / n for n in (ONBOARDING_PAGE, *TEMPLATE_PAGES)),
-        home / "seeds.json",
-    ]
-    made += [home / "config.toml", home / "policy.toml"]
-    assert done.stdout.splitlines()[:-1] == [f"made {path}" for path in made]
+    made = [home / "workspace", *(home / "workspace" / n for n in (ONBOARDING_PAGE, *TEMPLATE_PAGES))]
+    made += [home / "seeds.json", home / "config.toml", home / "policy.toml"]
+    assert done.stdout.splitlines()[0] == f"made {home}, and in it {len(made)} files and folders"
+    assert all(path.exists() for path in made)
     before = state(home)
     done = picoclaw(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[:-1] == [f"{home} is complete; nothing was changed"]
+    assert done.stdout.splitlines()[0] == f"{home} is complete; nothing was changed"
     assert state(home) == before
+
+
+def test_it_ends_with_what_is_set_and_what_to_do_next(tmp_path):
+    said = picoclaw(tmp_path, "init", "--zone", "Berlin", "--page", "network").stdout
+    for row in (
+        r"model +none;",
+        "time zone +Europe/Berlin",
+        "sensors +greenhouse, simulated",
+        "page +network, port 8737",
+    ):
+        assert re.search(rf"^  {row}", said, re.MULTILINE), row
+    steps = said.partition("What you can do next\n")[2]
+    assert re.findall(r"^  ((?:sudo )?picoclaw [a-z]+)", steps, re.MULTILINE) == [
+        "picoclaw chat",
+        "picoclaw page",
+        "sudo picoclaw service",
+    ]
+
+
+def test_a_second_time_it_asks_only_for_what_is_missing(tmp_path):
+    picoclaw(tmp_path, "init", "--zone", "Berlin", "--page", "local")
+    with Person(tmp_path, "init") as person:
+        for question in ("Model: none", "Telegram bot's token"):
+            person.sees(question)
+            person.types("\n")
+        assert not re.search("Time zone, or|Page in a browser", person.sees("What you can do next"))
+        assert person.leaves() == 0
+
+
+class LooseBoard(SimBoard):
+    """A board on which parts answer that nobody has wired."""
+
+    def wired(self):
+        return {}
+
+
+FOUND = {
+    "one that says what it is": ("bme280", "answers like a BME280", ["porch"], "added porch: bme280"),
+    "which is left": ("bme280", "answers like a BME280", [""], ""),
+    "one that says nothing": ("bh1750", "It may be: ", ["bh1750", "window"], "added window: bh1750"),
+    "and nobody knows": ("bh1750", "It may be: ", ["what?", ""], ""),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_part_that_answers_is_offered(name, tmp_path, monkeypatch, capsys):
+    part, said, answers, done = FOUND[name]
+    (tmp_path / "sim.toml").write_text(f'[parts.loose]\npart = "{part}"\n')
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
+    monkeypatch.setattr("picoclaw.hw.sim.board.SimBoard", LooseBoard)
+    monkeypatch.setattr("builtins.input", lambda _: answers.pop(0))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("picoclaw.maintenance.setup.ask_settings", lambda *_, **__: [])
+    assert cli.run(["init", "--board", "sim"]) == 0
+    out = capsys.readouterr().out
+    assert said in out
+    assert answers == []
+    assert (done in out) if done else not (tmp_path / "sensors.toml").exists()
+
+
+def test_a_daemon_that_runs_is_told_of(tmp_path):
+    with Daemon(tmp_path, "--board", "sim") as daemon:
+        daemon.says("channels: ")
+        done = picoclaw(tmp_path, "init", "--page", "local")
+        assert "picoclaw runs with the settings of before" in done.stdout
+        assert "restart" in done.stdout.partition("settings of before")[2] or "start it again" in done.stdout
+        assert "settings of before" not in picoclaw(tmp_path, "init", "--zone", "Berlin").stdout
 
 
 def test_reminders_of_a_chat_keep_their_time_of_day_when_init_sets_the_zone(tmp_path):

@@ -1,5 +1,6 @@
 """The set-up: a key of config.toml is changed and nothing else, by options or by a person who answers questions."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -170,8 +171,11 @@ def test_a_person_is_led_through_a_new_home(tmp_path):
     assert "sk-0123456789abcdef" not in shown
     config = load_config({"PICOCLAW_HOME": str(tmp_path / "picoclaw")})
     assert (config.model.name, config.api_key, config.page.enabled) == ("qwen", "sk-0123456789abcdef", True)
-    with Person(tmp_path, "init") as person:  # a second time nothing is asked
-        person.sees("nothing was changed")
+    with Person(tmp_path, "init") as person:  # a second time only what is missing is asked
+        shown = person.sees("Telegram bot's token")
+        assert not re.search("Model:|Time zone", shown)
+        person.types("\n")
+        assert "Page in a browser" not in person.sees("Settings are in")
         assert person.leaves() == 0
 
 
@@ -189,8 +193,11 @@ def test_a_home_that_a_chat_has_made_is_asked_about_as_well(tmp_path):
         person.sees("Settings are in")
         assert person.leaves() == 0
     assert "- Time zone: Asia/Tokyo" in (tmp_path / "picoclaw/workspace/USER.md").read_text()
-    with Person(tmp_path, "init") as person:  # a second time nothing is asked
-        person.sees("nothing was changed")
+    with Person(tmp_path, "init") as person:  # a second time only what is missing is asked
+        for question in ("Model: none, ollama", "Telegram bot's token", "Page in a browser"):
+            assert "Time zone" not in person.sees(question)
+            person.types("\n")
+        person.sees("Settings are in")
         assert person.leaves() == 0
 
 

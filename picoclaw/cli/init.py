@@ -1,33 +1,41 @@
-"""`picoclaw init`: makes the home folder and what belongs into it; a second time it changes nothing.
+"""`picoclaw init`: makes the home folder and what belongs into it; can be run at any time, and breaks nothing.
 
-On a terminal it asks for the few settings that a new home wants; every question has an option that answers it.
+On a terminal it asks for what is not set, each question with an option that answers it, and offers the parts that answer
+on the buses. It ends with what is set and what to do next.
 """
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw import workspace
-from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import print_safe
+from picoclaw.cli.arguments import Options, Parser, bold, format_table
+from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_safe
 from picoclaw.config import load_config
 from picoclaw.config.files import read_regular
+from picoclaw.daemon.lock import is_lock_held
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance import setup
+from picoclaw.maintenance import service, setup
 from picoclaw.text import escape_unprintable
 from picoclaw.times import parse_zone
+
+if TYPE_CHECKING:
+    from picoclaw.app import App
 
 _MAX_KEY_LENGTH = 4096
 
 
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
+    add_board_option(parser)
     parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
     parser.add_flag("--diff", help="only show what is new in the pages' templates, as a patch")
     parser.add_flag("--keep", help="only note that the pages stay as they are without it")
     parser.add_flag("--first-meeting", help="bring back BOOTSTRAP.md, to be asked once more")
-    parser.add_flag("--ask", help="ask for the settings once more")
-    parser.add_flag("--no-questions", help="ask nothing, also on a terminal the first time")
+    parser.add_flag("--ask", help="ask also for what is set")
+    parser.add_flag("--no-questions", help="ask nothing, also on a terminal")
     parser.add_argument(
         "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {setup.LOCAL_SERVERS['Ollama']}"
     )
@@ -61,8 +69,10 @@ def run(given: Options) -> int:
         print(f"{', '.join(kept)}: kept as they are" if kept else "nothing is new in the templates of your pages")
         return 0
     made, problem = workspace.prepare_home(home, restore=True, meeting=given.first_meeting)
-    for path in made:
-        print(f"made {path}")
+    if home in made:
+        print(f"made {home}, and in it {len(made) - 1} files and folders")
+    else:
+        print("".join(f"made {path}\n" for path in made), end="")
     if not made and not problem and not wanted:
         print(f"{home} is complete; nothing was changed")
     for what, fix in workspace.examine_workspace(home):
@@ -72,18 +82,91 @@ def run(given: Options) -> int:
     tty = sys.stdin.isatty() and sys.stdout.isatty()
     if given.ask and not tty:
         raise ConfigError("--ask takes a terminal; `picoclaw init --help` lists the options that answer the questions")
-    is_new = home / "config.toml" in made  # a chat may have made the home before
+    asks = tty and not wanted and not given.no_questions
     answers: Iterable[setup.InitialSettings] = [wanted] if wanted else []
-    if not wanted and (given.ask or (is_new and not given.no_questions and tty)):
-        answers = setup.ask_settings(load_config())
-    is_new_model = False
+    if asks:
+        answers = setup.ask_settings(load_config(), again=given.ask)
+    is_new_model = needs_restart = False
     for answer in answers:
         print_safe(*setup.write_settings(home, answer))
         is_new_model = is_new_model or bool(answer.url or answer.model)
+        needs_restart = needs_restart or any(answer._replace(zone=""))
     if is_new_model:
         print_safe(*setup.probe_profile(home))
-    print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.")
+    with open_app(given) as app:
+        if asks:
+            needs_restart = _offer_parts(app) or needs_restart
+        print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.\n")
+        settings = dict(setup.describe_settings(app.config, app.board, app.wiring.wired))
+    print_safe(*format_table(settings))
+    if needs_restart and is_lock_held(home):
+        _offer_restart(asks=asks)
+    print(f"\n{bold('What you can do next')}")
+    print_safe(*format_table(_list_next_steps(settings)))
     return 0
+
+
+def _offer_parts(app: "App") -> bool:
+    """Ask for a name for each part that answers and no sensor has; tells whether one was added."""
+    added, wiring = False, app.wiring
+    taken = {(part.bus, part.address) for part in wiring.wired.values() if part.route == "i2c"}
+    taken |= set(wiring.outputs.parts()) if wiring.outputs else set()
+    for found in setup.find_parts(app.board, app.config.home, taken):
+        if isinstance(found, str):
+            print_safe(found)
+            continue
+        where, part = f"0x{found.address:02x} on i2c-{found.bus}", next(iter(found.parts), "")
+        if not part:
+            print(f"{where} answers, but no driver knows a part there; `picoclaw tool i2c` reads it.")
+            continue
+        if found.is_certain:
+            print(f"{where} answers like a {part.upper()}.")
+        else:
+            print(f"{where} answers; what it is cannot be told by asking. It may be: {', '.join(found.parts)}.")
+            part = _ask("  Which is printed on it?", ("", *found.parts))
+        if part and (name := _ask("  A name to add it by, such as porch")):
+            given = {"name": name, "part": part, "bus": found.bus, "address": found.address}
+            added = call_tool(app, DEFAULT_SESSION, "sensor_add", given) or added
+    return added
+
+
+def _ask(question: str, choices: tuple[str, ...] = ()) -> str:
+    """Ask; Enter is "". Raises ConfigError where the person leaves."""
+    try:
+        while (answer := input(f"{question} [leave it]: ").strip()) not in choices and choices:
+            print(f"  write one of {', '.join(choices[1:])}, or press Enter")
+    except (EOFError, KeyboardInterrupt):
+        raise ConfigError("stopped; what you have answered is saved") from None
+    return answer
+
+
+def _offer_restart(*, asks: bool) -> None:
+    """Say that what runs has the settings of before, and restart it where that can be done and is wanted."""
+    print("\npicoclaw runs with the settings of before and takes the new ones at its next start.")
+    found = service.find_running_service()
+    if found is None:
+        print("End the `picoclaw run` that runs, and start it again.")
+    elif not found.user and os.geteuid() != 0:
+        print("`sudo picoclaw restart` does that.")
+    elif asks and _ask("Restart it now?", ("", "y", "yes")):
+        service.run_systemctl(found, "restart", "picoclaw")
+        print("It is restarted.")
+
+
+def _list_next_steps(settings: Mapping[str, str]) -> dict[str, str]:
+    """Choose three commands by what is set."""
+    steps = {'picoclaw chat -m "how warm is it?"': "ask it something; without -m it goes on as a chat"}
+    if settings["page"] != "off":
+        steps["picoclaw page code"] = "a code to log in to its page, once it runs"
+    elif settings["Telegram"] == "on":
+        steps["picoclaw telegram pair"] = "let yourself in, once it runs"
+    else:
+        steps["picoclaw init --page network"] = "a page for phones and computers in your network"
+    if settings["service"] == "not installed":
+        steps["sudo picoclaw service install --as $USER"] = "run it now, and whenever the board starts"
+    else:
+        steps["picoclaw status"] = "see how it is"
+    return steps
 
 
 def _parse_settings(given: Options) -> setup.InitialSettings | None:

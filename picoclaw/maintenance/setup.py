@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from getpass import getpass
@@ -16,8 +16,9 @@ from picoclaw.config.files import read_regular, rename_table, set_value
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
-from picoclaw.hw import boards, detect, drivers, kernel
+from picoclaw.hw import detect, drivers, kernel
 from picoclaw.hw.board import Board
+from picoclaw.maintenance import service
 from picoclaw.records import NamedTuple, replace
 from picoclaw.resources import get_home
 from picoclaw.stores import Stores
@@ -29,6 +30,7 @@ LOCAL_SERVERS = {"Ollama": "http://127.0.0.1:11434/v1", "llama.cpp": "http://127
 _PROBE_TIMEOUT = Timeout(2.0, 2.0)
 _PROBE_S = 60.0
 _MAX_SHOWN_MODELS = 8
+_NO_MODEL = "none; ordinary sentences about sensors, outputs, reminders and notes are understood without one"
 DASHBOARD_HOSTS = {"local": "127.0.0.1", "network": "0.0.0.0"}  # noqa: S104 - the owner's choice, for their own network
 
 
@@ -152,25 +154,29 @@ def _describe_changes(wanted: InitialSettings) -> Iterator[str]:
     yield from (text for text, so in told.items() if so)
 
 
-def ask_settings(before: Config) -> Iterator[InitialSettings]:
+def ask_settings(before: Config, *, again: bool) -> Iterator[InitialSettings]:
     """Ask a person on the terminal, and give each answer to be written before the next question.
 
-    Enter takes what is proposed. Raises ConfigError where the person leaves.
+    Enter takes what is proposed; what is set is asked only `again`. Raises ConfigError where the person leaves.
     """
     kept = "network" if before.page.host != DASHBOARD_HOSTS["local"] else "local"
     shown = kept if before.page.enabled else "off"
+    zone = read_zone(read_regular(before.home / "workspace/USER.md"))
     print("\nA few questions; Enter keeps the value in [brackets].")
     try:
-        yield from _ask_model(before.model.shown_url)
-        yield InitialSettings(zone=_ask_zone())
-        token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
-        yield InitialSettings(token=token)
-        page = _ask_choice("Page in a browser: off, local (this machine) or network", ("off", *DASHBOARD_HOSTS), shown)
-        yield InitialSettings(page=page if page != shown else "")
+        if again or not before.model.base_url:
+            yield from _ask_model(before.model.shown_url)
+        if again or zone is None:
+            yield InitialSettings(zone=_ask_zone())
+        if again or not before.telegram_token:
+            token = getpass(f"Telegram bot's token [{'as before' if before.telegram_token else 'none'}]: ").strip()
+            yield InitialSettings(token=token)
+        if again or not before.page.enabled:
+            kinds = ("off", *DASHBOARD_HOSTS)
+            page = _ask_choice("Page in a browser: off, local (this machine) or network", kinds, shown)
+            yield InitialSettings(page=page if page != shown else "")
     except (EOFError, KeyboardInterrupt):
         raise ConfigError("stopped; what you have answered is saved. `picoclaw init --ask` asks again") from None
-    for line in _describe_hardware():
-        print(line)
 
 
 def _ask_model(before: str) -> Iterator[InitialSettings]:
@@ -246,32 +252,55 @@ def _ask_line(question: str, proposed: str) -> str:
     return input(f"{question} [{proposed or 'none'}]: ").strip() or proposed
 
 
-def _describe_hardware() -> Iterator[str]:
-    """List what is wired, by probing the addresses; nothing is written to any part."""
-    config = load_config({"PICOCLAW_HOME": str(get_home(os.environ))})
-    try:
-        board = boards.choose_board("linux", config)
-    except ConfigError as error:
-        yield str(error)
-        return
-    with closing(board):
-        outside = [sensor.name for sensor in kernel.list_kernel_sensors(board) if not sensor.is_internal]
-        if outside:
-            yield f"The kernel reads: {', '.join(outside)}"
-        yield from _describe_i2c_buses(board, config.home)
+class FoundPart(NamedTuple):
+    """What answers at an address that no sensor and no output has; `parts` are the drivers that it may belong to."""
+
+    bus: int
+    address: int
+    parts: list[str]
+    is_certain: bool
 
 
-def _describe_i2c_buses(board: Board, home: Path) -> Iterator[str]:
+def find_parts(board: Board, home: Path, taken: Collection[tuple[int, int]]) -> Iterator[FoundPart | str]:
+    """Look who answers on the buses of the pin header, without writing to any part; a text says what cannot be checked.
+
+    `taken` are the buses and addresses of sensors and outputs, which are left alone.
+    """
+    where = drivers.list_driver_folders(home)
     for adapter in board.adapters():
         if not adapter.header:
             continue
+        number = adapter.number
         try:
-            bus = board.i2c(adapter.number)
-            answering = [address for address in range(0x08, 0x78) if drivers.probe(board, bus, address) == "present"]
+            bus = board.i2c(number)
+            free = [address for address in range(detect.FIRST_ADDRESS, 0x78) if (number, address) not in taken]
+            for address in [one for one in free if drivers.probe(board, bus, one) == "present"]:
+                found = detect.identify_part(board, number, address, where)
+                yield FoundPart(number, address, list(found.identified) or found.possible, len(found.identified) == 1)
         except HardwareError as error:
-            yield f"i2c-{adapter.number} cannot be checked: {error}"
-            continue
-        for address in answering:
-            names = ", ".join(detect.load_drivers_for_address(drivers.list_driver_folders(home), address)) or "unknown"
-            there = f"0x{address:02x}"
-            yield f'i2c-{adapter.number}: {there} answers ({names}); say in a chat "add the sensor at {there} as NAME"'
+            yield f"i2c-{number} cannot be checked: {error}"
+
+
+def describe_settings(config: Config, board: Board, wired: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name what is set, and how it is; `wired` are the names of the sensors."""
+    from picoclaw.outputs.config import load_outputs
+    from picoclaw.workspace import find_outputs_file
+
+    model = config.model
+    yield "model", f"{model.name or 'the usual one'} at {model.shown_url}" if model.base_url else _NO_MODEL
+    zone = read_zone(read_regular(config.home / "workspace/USER.md")) or get_machine_zone()
+    yield "time zone", str(zone or "UTC; `picoclaw init --zone CITY` sets yours")
+    simulated = ", simulated: there is no real one here" if board.simulated else ""
+    named = [*wired, *(one.name for one in kernel.list_kernel_sensors(board) if not one.is_internal)]
+    yield "sensors", (", ".join(named) or "none yet") + simulated
+    try:
+        file = find_outputs_file(config.home)
+        yield "outputs", ", ".join(load_outputs(file).outputs) if file.exists() else "none; outputs.toml declares them"
+    except ConfigError as error:
+        yield "outputs", str(error)
+    yield "Telegram", "on" if config.telegram_token else "off"
+    page = config.page
+    hosts = {host: name for name, host in DASHBOARD_HOSTS.items()}
+    yield "page", f"{hosts.get(page.host, page.host)}, port {page.port}" if page.enabled else "off"
+    found = next((one for one in service.list_services() if one.installed), None)
+    yield "service", ("runs" if found.runs() else "installed, does not run") if found else "not installed"

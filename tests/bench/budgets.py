@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -54,6 +55,11 @@ with closing(App(config, boards.choose_board("sim", config))) as app:
         ask(number)
     print(json.dumps({"before": before, "after": resident(), "ms": 1000 * (time.process_time() - cpu) / turns}))
 """
+HTTPX = """
+import sys, httpx
+body = {"model": "scripted", "messages": [{"role": "user", "content": "What is a transistor?"}]}
+assert httpx.post(f"{sys.argv[1]}/chat/completions", json=body).text
+"""
 
 
 def told(what, aim, found):
@@ -71,19 +77,28 @@ def commands():
         shot = [*picoclaw, "chat", "--board", "sim", "-m", "how warm is it?"]
         subprocess.run(shot, env=alone, capture_output=True, check=True)
         (Path(home) / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
-        floor = ran([cost.PYTHON, "-c", "pass"], alone)
-        told("python -c pass, CPU ms (for comparison)", "", f"{floor[0]:.0f}")
-        told("--version, CPU ms", "25", f"{ran([*picoclaw, '--version'], alone)[0]:.0f}")
-        found = ran(shot, alone)
-        told("one shot without a model, CPU ms", "140", f"{found[0]:.0f}")
-        told("one shot without a model, MB", "30", f"{found[1]:.1f}")
+        floor = ran([cost.PYTHON, "-c", "pass"], alone)[0]
+        told("python -c pass, CPU ms (for comparison)", "", f"{floor:.0f}")
+        found = ran([cost.PYTHON, "-c", HTTPX, server.url], alone, lambda: script.answers.append(reply("It is fine.")))
+        told("bare httpx asking the same, times that, MB", "", f"{found[0] / floor:.1f}, {found[1]:.1f}")
         plain = [*picoclaw, "chat", "--board", "sim", "-m", "What is a transistor?"]
-        found = ran(plain, modelled, lambda: script.answers.append(reply("It is fine.")))
-        told("one shot with a model, CPU ms", "140", f"{found[0]:.0f}")
-        told("one shot with a model, MB", "30", f"{found[1]:.1f}")
+        answered = partial(script.answers.append, reply("It is fine."))
+        for name, aim, command, environment, prepare in (
+            ("--version", "1.5", [*picoclaw, "--version"], alone, lambda: None),
+            ("one shot without a model", "9, 30", shot, alone, lambda: None),
+            ("one shot with a model", "12, 31", plain, modelled, answered),
+        ):
+            found = ran(command, environment, prepare)
+            told(f"{name}, times that, MB", aim, f"{found[0] / floor:.1f}, {found[1]:.1f}")
+        daemon_of = subprocess.Popen([*picoclaw, "run", "--board", "sim"], env=alone, stderr=subprocess.PIPE, text=True)
+        assert any("channels: " in line for line in daemon_of.stderr), "the daemon did not start"
+        found = ran([*picoclaw, "chat", "-m", "how warm is it?"], alone)
+        daemon_of.terminate()
+        daemon_of.communicate()
+        told("chat -m with a daemon, times that, MB", "4, 14", f"{found[0] / floor:.1f}, {found[1]:.1f}")
         with contextlib.redirect_stdout(io.StringIO()) as said:
             cost.rounds(picoclaw, server, script, Path(home), modelled)
-        told("a tool round, ms of the client", "2", said.getvalue().split("rounds: ")[1].split(" ")[0])
+        told("a tool round, ms of the client", "1.8", said.getvalue().split("rounds: ")[1].split(" ")[0])
 
 
 def ran(command, environment, prepare=lambda: None):
@@ -110,7 +125,7 @@ def turns(count):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(1)
         found = json.loads(child.communicate()[0])
-    told(f"growth over {count} turns, MB", "2", f"{found['after'] - found['before']:.1f}")
+    told(f"growth over {count} turns, MB", "1", f"{found['after'] - found['before']:.1f}")
     told("a turn with one tool, CPU ms", "", f"{found['ms']:.1f}")
     told("memory after them, MB", "", f"{found['after']:.1f}")
 
@@ -118,10 +133,11 @@ def turns(count):
 def idle(seconds):
     """A daemon that nobody talks to, with sensors that are measured every minute, and with none to speak of."""
     row, minute = lived("all", seconds), 60 / seconds
-    told("idle daemon with page and Telegram, MB", "35", row[2])
+    told("idle daemon with page and Telegram, MB", "36", row[2])
     told("threads of it", "", row[5])
-    told("wake-ups a minute", "10", f"{float(row[6]) * minute:.0f}")
+    told("wake-ups a minute", "8", f"{float(row[6]) * minute:.0f}")
     told("CPU ms a minute", "5", f"{float(row[7]) * minute:.1f}")
+    told("idle daemon with neither, MB", "28", lived("socket", seconds)[2])
     bare = lived("bare", seconds)
     told("wake-ups a minute without sensors", "10", f"{float(bare[6]) * minute:.0f}")
     told("CPU ms a minute without sensors", "5", f"{float(bare[7]) * minute:.1f}")

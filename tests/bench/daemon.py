@@ -161,7 +161,7 @@ def shown(kind, pid, seconds, scratch):
     )
 
 
-def lived(kind, seconds, settle, *, rooms):
+def lived(kind, seconds, settle, *, rooms=False):
     """Run one daemon and print what it costs."""
     with tempfile.TemporaryDirectory(prefix="picoclaw-bench-") as folder, contextlib.ExitStack() as stack:
         home, names = Path(folder) / "picoclaw", Path(folder) / "names"
