@@ -11,7 +11,9 @@ from picoclaw import cli
 from picoclaw.agent.commands import COMMANDS
 from picoclaw.security.policy import DEFAULTS, parse_policy
 
-TEXT = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("reference/policy", "howto/approvals"))
+TEXT = "".join(
+    (ROOT / f"docs/{name}.md").read_text() for name in ("reference/policy", "howto/approvals", "howto/audit")
+)
 OUTSIDE = (ROOT / "SECURITY.md").read_text()
 
 
