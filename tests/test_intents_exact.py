@@ -88,6 +88,7 @@ VALUES = {
     "calendar": "every day at 6",
     "lasts": "5 minutes",
     "hold": "5 minutes",
+    "until": "9 pm",
     "beyond": "above",
     "value": "30",
     "place": "greenhouse",

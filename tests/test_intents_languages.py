@@ -54,6 +54,9 @@ REMINDERS = """3: 18:30 (in 9 h) die Katze füttern
 8: 19:00 (in 9 h) sortir le chien"""
 
 
+MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
+
+
 def answer(provider, *texts):
     """What the last of some lines leads to: the calls, or what is said; each call before it says "done"."""
     messages = []
@@ -64,7 +67,7 @@ def answer(provider, *texts):
         return events, [event for event in events if isinstance(event, ToolCall)]
 
     for text in texts:
-        messages.append(Message("user", text))
+        messages.append(Message("user", f"{MOMENT}{text}"))
         events, calls = take()
         if [(call.name, call.arguments) for call in calls] == [("cron", {"action": "list"})]:
             messages += [Message("assistant", "", tuple(calls)), Message("tool", REMINDERS, call_id=calls[0].id)]
@@ -410,7 +413,8 @@ def orders(language):
     values |= {"noun": noun, "item": item, "list": name, "job": "3", "rule": "2", "called": "frost", "level": "40 %"}
     values |= {"called_job": text.split()[-1]}
     values |= dict.fromkeys(("text", "message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
-    values |= {"there": "", "any": "x", "named": device}
+    values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
+    values |= {"machine": output}
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):
@@ -451,3 +455,31 @@ def test_talk_about_an_order_does_nothing(home, language):
             done = moves(answer(provider, form.format(text)))
             acted += [(form.format(text), done)] if done else []
     assert not acted, f"{len(acted)} of {len(doing)}: {acted[:40]}"
+
+
+UNTIL = {
+    "leave the fan on until 13:30": 5400,
+    "turn the fan on until 1:30 pm": 5400,
+    "fan on till 6": 21_600,
+    "lass den Lüfter bis 13:30 an": 5400,
+    "luefter bis 14 uhr einschalten": 7200,
+    "deja el ventilador encendido hasta las 13:30": 5400,
+    "laisse le ventilateur allumé jusqu'à 13h30": 5400,
+    "turn the fan on until tomorrow": None,
+    "leave the fan on until christmas": None,
+    "don't leave the fan on until 13:30": None,
+}
+
+
+@pytest.mark.parametrize("text", UNTIL)
+def test_until_a_time_of_day_is_a_number_of_seconds(home, text):
+    seconds = UNTIL[text]
+    found = moves(answer(make_provider(home), text))
+    assert found == (
+        [("output", {"action": "set", "level": "on", "name": "fan", "seconds": seconds})] if seconds else []
+    )
+
+
+def test_until_a_time_of_day_without_a_clock_switches_nothing(home, monkeypatch):
+    monkeypatch.setitem(globals(), "MOMENT", "")
+    assert moves(answer(make_provider(home), "leave the fan on until 13:30")) == []

@@ -191,7 +191,6 @@ turn the pump on every day for 5 minutes
 turn on the pump in 5 minutes
 turn on the pump after 10 minutes
 turn the pump on for 5 minutes in 10 minutes
-turn the pump on until noon
 turn off the pump in 10 minutes
 turn the pump off for 10 minutes
 pump off in 10 minutes

@@ -10,7 +10,7 @@ from typing import Any
 
 from picoclaw.errors import ConfigError
 from picoclaw.intents.grammar import Branches, GrammarData, GrammarTables, Intent
-from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot
+from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, fold_name
 from picoclaw.text import stem_word
 
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
@@ -193,7 +193,8 @@ class GrammarCompiler:
 
     def _split(self, key: str, value: Any) -> list[str]:
         """Words: parted by spaces, with "_" for a space within a phrase."""
-        return [word.replace("_", " ") for word in " ".join(self._lines(key, value)).lower().split()]
+        text = fold_name(" ".join(self._lines(key, value)).lower())
+        return [word.replace("_", " ") for word in text.split()]
 
     def _word_table(self, key: str, name: str, value: Any) -> GrammarData:
         if name in _LISTS:
@@ -207,7 +208,7 @@ class GrammarCompiler:
                 good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
             if not good:
                 raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
-        return dict(value)
+        return {fold_name(phrase): fold_name(one) if name == "expand" else one for phrase, one in value.items()}
 
     def _add_concept(self, name: str, words: list[str]) -> None:
         for word in words:
@@ -242,7 +243,7 @@ class GrammarCompiler:
             after=old.after | lists["after"],
             before=old.before | like.before | lists["before"],
             drop=old.drop | lists["drop"],
-            part=value.get("part", old.part),
+            part=fold_name(value.get("part", old.part)),
             whole=value.get("whole", old.whole) is True,
             joins=value.get("joins", old.joins or like.joins) is True,
             without=old.without | lists["without"],
@@ -264,7 +265,7 @@ class GrammarCompiler:
             hints=value.get("hints", old.hints) is True,
             slots=(),
             examples=old.examples
-            + [line.lower() for line in self._lines(f"{key}.examples", value.get("examples", ""))],
+            + [fold_name(line.lower()) for line in self._lines(f"{key}.examples", value.get("examples", ""))],
             acts=value.get("acts", old.acts) is True,
             adds=value.get("adds", old.adds) is True,
             last=value.get("last", old.last) is True,
@@ -300,7 +301,7 @@ class GrammarCompiler:
         """The alternatives of a template; a bracket within is a tuple of alternatives itself."""
         branches: list[list[Any]] = [[]]
         outer: list[tuple[str, list[list[Any]]]] = []
-        pieces = _TEMPLATE_TOKEN.findall(line.lower())
+        pieces = _TEMPLATE_TOKEN.findall(fold_name(line.lower()))
         self.keys.update(pieces)
         for piece in pieces:
             if piece[0] not in _TEMPLATE_MARKS:

@@ -11,7 +11,7 @@ from typing import Any
 
 from picoclaw import __version__
 from picoclaw.files import read_file, write_atomic
-from picoclaw.intents.sentence import SentenceSlot, SlotValues
+from picoclaw.intents.sentence import SentenceSlot, SlotValues, fold_name
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
@@ -134,7 +134,8 @@ def load_grammar(
 
 def read_marks(file: Path) -> frozenset[str]:
     """The words by which a language is told: the first line of its file, behind a colon. Raises OSError."""
-    return frozenset(read_file(file, 2000).decode("utf-8", "replace").partition("\n")[0].partition(":")[2].split())
+    line = read_file(file, 4000).decode("utf-8", "replace").partition("\n")[0]
+    return frozenset(fold_name(line.partition(":")[2]).split())
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:
@@ -219,6 +220,10 @@ class IntentMatch(NamedTuple):
     said: SlotValues = MappingProxyType({})  # type: ignore[assignment]
 
 
+NEEDS_CLOCK = "?"
+"""What is missing of a match that ends at a time of day, for who knows what time it is."""
+
+
 def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:
     given = dict(intent.defaults)
     for value in found.values():
@@ -230,6 +235,8 @@ def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> I
     arguments = _make_arguments(intent.make, given) if intent.make else given
     arguments = intent.arguments | arguments
     only_said = {name: arguments.pop(name) for name in [*arguments] if name[0] == "_"}
+    if "_until" in only_said:  # nothing is switched on before somebody who has a clock has made seconds of it
+        missing = missing or NEEDS_CLOCK
     return IntentMatch(intent.name, intent.tool, arguments, intent.answer, round(score, 9), route, missing, only_said)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.conversation import LOOK_UP, Topic, clean_text, find_topic, is_recent, list_calls, split_turns
-from picoclaw.intents.grammar import Grammar, IntentMatch, fill_fields
+from picoclaw.intents.grammar import NEEDS_CLOCK, Grammar, IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
@@ -24,6 +24,7 @@ _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
+_CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
@@ -87,7 +88,7 @@ class IntentProvider:
         return self._matcher
 
     def _find_language(self, text: str) -> str:
-        words = set(_LETTERS.findall(clean_text(text).lower()))
+        words = set(_LETTERS.findall(fold_name(clean_text(text).lower())))
         counts = {language: len(words & marks) for language, marks in self._languages.items()}
         first = max(counts.values(), default=0)
         best = [language for language, count in counts.items() if count == first]
@@ -107,7 +108,7 @@ class IntentProvider:
         topic, last = self._topic(turns)
         wishes = self._answered_question(turns, text, offered) if turns else []
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
-        return [(said, self._name(match) if match else None) for said, match in wishes]
+        return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
@@ -194,7 +195,7 @@ class IntentProvider:
         return []
 
     def _is_nod(self, text: str) -> bool:
-        return text.strip(" .!\n").lower() in self._matcher.words["agrees"]
+        return fold_name(text.strip(" .!\n").lower()) in self._matcher.words["agrees"]
 
     def understand(self, request: Request) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the newest message of a request, a user's, each with its words."""
@@ -275,7 +276,7 @@ class IntentProvider:
 
     def _words(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
         say = self._matcher.say
-        if match is None or not (match.tool or match.answer):
+        if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
             near = self._matcher.find_nearest(clean_text(text))
             return fill_fields(say[why], {"model": self._model}) + (
@@ -313,7 +314,7 @@ class IntentProvider:
     def _compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
         """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
         rows = [list(re.finditer(self._matcher.tools["sensor_read"]["row"], result)) for result in results]
-        if any(len(found) != 1 for found in rows) or rows[0][0]["unit"] != rows[1][0]["unit"]:
+        if any(len(found) != 1 for found in rows) or not rows[0][0]["unit"] or rows[0][0]["unit"] != rows[1][0]["unit"]:
             return ""
         values = [
             (float(found[0]["value"]), str(match.arguments["sensor"]))
@@ -376,6 +377,16 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
 def _hold(match: IntentMatch | None) -> IntentMatch | None:
     """The same as a question, where what is named has to be looked up first."""
     return match._replace(missing=match.missing or "?") if match and "_called" in match.said else match
+
+
+def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
+    """Say how long it is until the time of day that was said, as of the moment in the message."""
+    now, end = (_CLOCK.match(said) for said in (_read_moment(text).get("time", ""), match.said.get("_until", "")))
+    if not now or not end or match.missing != NEEDS_CLOCK:
+        return match
+    minutes = (int(end[1]) - int(now[1])) * 60 + int(end[2]) - int(now[2])
+    day = 720 if end[3] else 1440
+    return match._replace(arguments=match.arguments | {"seconds": (minutes % day or day) * 60}, missing="")
 
 
 def _is_called(name: str, row: str) -> bool:

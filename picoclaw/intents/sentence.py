@@ -77,7 +77,7 @@ class Sentence:
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
-            word = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+            word = fold_name(found[0].lower()).replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
             glued = _NUMBER_WITH_UNIT.fullmatch(word)
             if word in expand:
                 parts = expand[word].split()
@@ -132,7 +132,9 @@ class Sentence:
 
 
 def fold_name(word: str) -> str:
-    """Write a word as names are written: lüfter is luefter, éclairage eclairage."""
+    """Write a word as names are written, and as many type it: lüfter is luefter, éclairage eclairage."""
+    if word.isascii():
+        return word
     plain = unicodedata.normalize("NFKD", word.translate(_UMLAUTS))
     return "".join(letter for letter in plain if not unicodedata.combining(letter))
 

@@ -226,7 +226,9 @@ class TimeReader:
             return RepeatTime(seconds=seconds), end
         times, more = self._clocks(tail[end:], part)
         daily = seconds == _DAY_S
-        return (RepeatTime(times=times, seconds=seconds), end + more) if len(times) == 1 and not daily else (None, 0)
+        if daily or len(times) > 1:
+            return None, 0
+        return RepeatTime(times=times or ("09:00",), seconds=seconds), end + more
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         """Days and times of day, in either order."""
