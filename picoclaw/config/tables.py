@@ -47,20 +47,21 @@ SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """[model] or [models.NAME]: a server and how it is asked; without [model]'s, the built-in matcher answers."""
+    """[model] or [models.NAME]: the model's server, and how it is asked. Without one, the built-in matcher answers."""
 
-    base_url: Annotated[str, "such as http://127.0.0.1:8080/v1"] = ""
+    base_url: Annotated[str, "the server's address, such as http://127.0.0.1:8080/v1"] = ""
     name: Annotated[str, "the model's name at that server"] = ""
     stream: Annotated[bool, "whether answers come word by word"] = True
     context_tokens: Annotated[int, Span(1024, 10_000_000), "tokens of the model's window"] = 32_768
     answer_tokens: Annotated[int, Span(16, 1_000_000), "most tokens of one answer"] = 1024
-    temperature: Annotated[float | None, Span(0, 2), "sampling; left to the server unless given"] = None
-    idle_seconds: Annotated[float, Span(1, 3600), "longest silence of the server"] = 120.0
+    temperature: Annotated[float | None, Span(0, 2), "how freely it answers; the server decides unless given"] = None
+    idle_seconds: Annotated[float, Span(1, 3600), "seconds for which the server may send nothing"] = 120.0
     retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
-    api: Annotated[Literal["openai", "responses", "anthropic"], "what the server speaks"] = "openai"
+    api: Annotated[Literal["openai", "responses", "anthropic"], "the protocol of the server"] = "openai"
     images: Annotated[bool, "whether the model is shown pictures"] = False
     profile: Annotated[
-        Literal["auto", "full", "small"], "small: the matcher first, one short prompt; auto: by window and name"
+        Literal["auto", "full", "small"],
+        "small: the matcher first, and one short prompt; auto: by the model's window and name",
     ] = "auto"
     then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = field(
         default_factory=list
@@ -85,10 +86,10 @@ def redact_url(url: str) -> str:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """[limits]: where a turn ends at the latest."""
+    """[limits]: when a turn is ended at the latest."""
 
     steps: Annotated[int, Span(1, 1000), "model calls with tools in one turn"] = 20
-    seconds: Annotated[float, Span(1, 86_400), "wall time of one turn"] = 300.0
+    seconds: Annotated[float, Span(1, 86_400), "seconds that one turn may take"] = 300.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one turn"] = 200_000
     result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
 
@@ -99,28 +100,33 @@ HEARTBEAT_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
 
 @dataclass(frozen=True)
 class PromptConfig:
-    """[prompt]: what the model is told of the owner's files, and how much of it."""
+    """[prompt]: what the model is told of your files, and how much of it."""
 
-    mode: Annotated[Literal["full", "coordinator", "minimal", "base", "none"], "how much the model is told"] = "full"
+    mode: Annotated[
+        Literal["full", "coordinator", "minimal", "base", "none"], "which parts of the instructions it gets"
+    ] = "full"
     citations: Annotated[Literal["auto", "on", "off"], "whether an answer names the note that it is from"] = "auto"
-    file_chars: Annotated[int, Span(64, 150_000), "longest part of one file"] = 20_000
-    total_chars: Annotated[int, Span(64, 150_000), "of all files together"] = 24_000
-    extra: Annotated[str, "a sentence of yours for every turn"] = ""
+    file_chars: Annotated[int, Span(64, 150_000), "most characters of one file"] = 20_000
+    total_chars: Annotated[int, Span(64, 150_000), "most characters of all files together"] = 24_000
+    extra: Annotated[str, "a sentence of yours, added to every turn"] = ""
 
 
 @dataclass(frozen=True)
 class MemoryConfig:
-    """[memory]: how notes are found, how much of them a model is told unasked, and when they are put in order."""
+    """[memory]: how notes are found, how much of them a model gets without asking, and when they are tidied."""
 
-    embeddings: Annotated[Literal["local", "table", "server", "off"], "who finds notes by their meaning"] = "local"
+    embeddings: Annotated[
+        Literal["local", "table", "server", "off"],
+        "how notes are found by their meaning; local: by minilm if it is installed, otherwise by the included table",
+    ] = "local"
     embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
-    embedding_url: Annotated[str, "of the embedding server, when it is not the model's"] = ""
-    min_score: Annotated[float, Span(0.0, 1.0), "from which on what is found is certain"] = 0.45
-    messages: Annotated[bool, "whether past messages of chats are found too"] = False
-    notes_chars: Annotated[int, Span(0, 150_000), "of the last days' notes in the prompt"] = 4000
-    pulse_chars: Annotated[int, Span(0, 150_000), "of the pulse in the prompt"] = 5000
-    dream_hour: Annotated[int, Span(-1, 23), "hour of the nightly tidying; -1 for never"] = 3
-    review_minutes: Annotated[int, Span(0, 10_080), "between two reviews of the pulse; 0 for none"] = 60
+    embedding_url: Annotated[str, "the address of the embedding server, when it is not the model's"] = ""
+    min_score: Annotated[float, Span(0.0, 1.0), "the score from which on a note that is found counts as certain"] = 0.45
+    messages: Annotated[bool, "whether a search also finds past messages of chats"] = False
+    notes_chars: Annotated[int, Span(0, 150_000), "most characters of the last days' notes that the model gets"] = 4000
+    pulse_chars: Annotated[int, Span(0, 150_000), "most characters of the open tasks that the model gets"] = 5000
+    dream_hour: Annotated[int, Span(-1, 23), "hour at which MEMORY.md is tidied; -1 for never"] = 3
+    review_minutes: Annotated[int, Span(0, 10_080), "minutes between two reviews of the open tasks; 0 for none"] = 60
 
 
 @dataclass(frozen=True)
@@ -128,20 +134,20 @@ class SessionsConfig:
     """[sessions]: when the older part of a conversation is summarised, and how long conversations are kept."""
 
     summarise_messages: Annotated[
-        int, Span(0, 100_000), "messages after which the older are summarised; 0: their number does not count"
+        int, Span(0, 100_000), "number of messages after which the older ones are summarised; 0: it does not count"
     ] = 40
-    summarise_share: Annotated[float, Span(0.1, 0.95), "share of the window after which they are"] = 0.6
-    keep_days: Annotated[int, Span(1, 100_000), "days for which what was said is kept"] = 365
-    keep_mb: Annotated[int, Span(1, 100_000), "megabytes of conversations at most"] = 100
+    summarise_share: Annotated[float, Span(0.1, 0.95), "or share of the model's window after which they are"] = 0.6
+    keep_days: Annotated[int, Span(1, 100_000), "days after which conversations are deleted"] = 365
+    keep_mb: Annotated[int, Span(1, 100_000), "megabytes above which the oldest are deleted"] = 100
 
 
 @dataclass(frozen=True)
 class SubagentsConfig:
-    """[subagents]: how many work at once, and where one ends at the latest."""
+    """[subagents]: how many work at once, and when one is ended at the latest."""
 
-    at_once: Annotated[int, Span(0, 16), "0: 2 with less than 1 GB of memory, else 4"] = 0
+    at_once: Annotated[int, Span(0, 16), "how many work at once; 0: 2 with less than 1 GB of memory, otherwise 4"] = 0
     steps: Annotated[int, Span(1, 1000), "model calls with tools of one task"] = 20
-    seconds: Annotated[float, Span(1, 86_400), "wall time of one task"] = 600.0
+    seconds: Annotated[float, Span(1, 86_400), "seconds that one task may take"] = 600.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one task"] = 200_000
 
 
@@ -156,42 +162,42 @@ class BoardConfig:
 class ToolsConfig:
     """[tools]: what the tools may reach."""
 
-    exec: Annotated[Literal["allow", "ask", "off"], "commands asked for by the model"] = "allow"
-    shell: Annotated[bool, "whether a line of shell may be run, besides programs with arguments"] = False
+    exec: Annotated[Literal["allow", "ask", "off"], "whether the model may have commands run"] = "allow"
+    shell: Annotated[bool, "whether it may be a line of shell, besides a program with arguments"] = False
     extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
         default_factory=list
     )
-    environment: Annotated[list[str], "variables of picoclaw's environment that commands get as well"] = field(
+    environment: Annotated[list[str], "names of environment variables that commands get as well"] = field(
         default_factory=list
     )
-    offer: Annotated[list[str], "tools that the model is told of besides the daily ones, such as i2c"] = field(
+    offer: Annotated[list[str], "further tools that are described to the model, such as i2c"] = field(
         default_factory=list
     )
 
 
 @dataclass(frozen=True)
 class ApprovalsConfig:
-    """[approvals]: calls that wait for the owner's yes."""
+    """[approvals]: calls that wait for your yes."""
 
-    minutes: Annotated[float, Span(1, 10_080), "how long one waits before it is given up"] = 15.0
+    minutes: Annotated[float, Span(1, 10_080), "minutes after which an unanswered one is given up"] = 15.0
 
 
 @dataclass(frozen=True)
 class WebConfig:
     """[web]: reading pages of the public web, and finding them."""
 
-    enabled: Annotated[bool, "whether a model may ask for pages"] = True
-    search: Annotated[Literal["off", "duckduckgo", "brave", "searxng"], "who is asked to find pages"] = "off"
-    searxng_url: Annotated[str, "of your SearXNG, such as http://192.168.1.5:8888"] = ""
-    seconds: Annotated[float, Span(1, 120), "longest time for one page"] = 20.0
+    enabled: Annotated[bool, "whether the model may read pages"] = True
+    search: Annotated[Literal["off", "duckduckgo", "brave", "searxng"], "the search engine"] = "off"
+    searxng_url: Annotated[str, "the address of your SearXNG, such as http://192.168.1.5:8888"] = ""
+    seconds: Annotated[float, Span(1, 120), "seconds that one page may take"] = 20.0
 
 
 @dataclass(frozen=True)
 class HeartbeatConfig:
-    """[heartbeat]: how often the checklist in HEARTBEAT.md is looked at, and what that may cost."""
+    """[heartbeat]: how often the checklist in HEARTBEAT.md is gone through, and what that may cost."""
 
-    enabled: Annotated[bool, "whether there are any"] = True
-    every_minutes: Annotated[float, Span(5, 10_080), "between two heartbeats, at least"] = 30.0
+    enabled: Annotated[bool, "whether it is gone through at all"] = True
+    every_minutes: Annotated[float, Span(5, 10_080), "minutes between two heartbeats, at least"] = 30.0
     quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
     model: Annotated[str, "another model: the NAME of a [models.NAME], or one of [model]'s server"] = ""
     tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out of a day's heartbeats"] = 50_000
@@ -206,7 +212,7 @@ class CostsConfig:
     """[costs]: what models may take in a day, and what they cost."""
 
     day_tokens: Annotated[int, Span(0, 10_000_000_000), "tokens in and out of a day; 0 for no cap"] = 0
-    day_money: Annotated[float, Span(0, 1_000_000), "money of a day, in your currency; 0 for no cap"] = 0.0
+    day_money: Annotated[float, Span(0, 1_000_000), "money for a day, in your currency; 0 for no cap"] = 0.0
     currency: Annotated[str, "what the money is called, such as EUR"] = ""
     prices: Annotated[dict[str, Any], "by model: [in, out], what a million tokens cost"] = field(default_factory=dict)
 
@@ -226,7 +232,7 @@ class CostsConfig:
 class HistoryConfig:
     """[history]: how often the sensors are measured while picoclaw runs."""
 
-    every_seconds: Annotated[float, Span(1, 3600), "between two measurements"] = 60.0
+    every_seconds: Annotated[float, Span(1, 3600), "seconds between two measurements"] = 60.0
 
 
 _ORIGIN = pattern(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
@@ -234,16 +240,16 @@ _ORIGIN = pattern(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PageConfig:
-    """[page]: a chat and a dashboard for browsers, while `picoclaw run` does."""
+    """[page]: a chat and a dashboard for browsers."""
 
     enabled: Annotated[bool, "whether it is served"] = False
     host: Annotated[str, "the address to listen at; 0.0.0.0 for the whole network"] = "127.0.0.1"
     port: Annotated[int, Span(1, 65_535), "the port to listen at"] = 8737
-    names: Annotated[list[str], "further names that the board has in the network"] = field(default_factory=list)
+    names: Annotated[list[str], "other names of the board in your network"] = field(default_factory=list)
     origins: Annotated[list[str], "its public addresses behind a proxy, such as https://shed.example"] = field(
         default_factory=list
     )
-    proxies: Annotated[list[str], "addresses of such proxies, which say whom they pass on"] = field(
+    proxies: Annotated[list[str], "addresses of these proxies, which are believed when they say who is asking"] = field(
         default_factory=list
     )
 
@@ -258,21 +264,23 @@ class PageConfig:
 class TelegramConfig:
     """[telegram]: who may talk to the bot; it is there when secrets.toml has its token."""
 
-    allow: Annotated[list[int], "numbers of people, besides those that were paired"] = field(default_factory=list)
-    api_url: Annotated[str, "of another Bot API server than Telegram's own"] = "https://api.telegram.org"
-    owner: Annotated[int, Span(0, 2**52), "the owner's number; 0 is the first who was paired, or of allow"] = 0
+    allow: Annotated[list[int], "numbers of people who may chat, besides those who were paired"] = field(
+        default_factory=list
+    )
+    api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
+    owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
 
 
 @dataclass(frozen=True)
 class SensorConfig:
-    """[sensors.NAME]: a part that is wired to a bus and read by a driver of tools/hw."""
+    """[sensors.NAME]: a part that is wired to a bus and read by one of the drivers."""
 
     part: Annotated[str, "the driver's name, such as bme280"]
     bus: Annotated[int | None, Span(0, 255), "the N of /dev/i2c-N, or of /dev/spidevN.M"] = None
     address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
     chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
     port: Annotated[str, "serial port such as /dev/serial0, or 1-Wire device such as 28-00000a1b2c3d"] = ""
-    options: Annotated[dict[str, Any], "such as { shunt_ohms = 0.1 }, see the driver's OPTIONS"] = field(
+    options: Annotated[dict[str, Any], "what the part takes, such as { shunt_ohms = 0.1 }"] = field(
         default_factory=dict
     )
 

@@ -4,6 +4,7 @@ Without --write it names the pages that are out of date. docs/what-you-can-say.m
 docs/reference/ of the parsers, the tables of config.toml and the registry of tools.
 """
 
+import html
 import re
 import sys
 import tempfile
@@ -284,7 +285,9 @@ declared but not armed, so switching is only rehearsed. A line that begins with 
 
 
 def escape(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Keep a bar from ending a table's cell, in code too, on code hosts and on the site."""
+    code = re.sub(r"`([^`]*\|[^`]*)`", lambda found: f"<code>{html.escape(found[1])}</code>", text)
+    return code.replace("|", "&#124;")
 
 
 def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
@@ -294,7 +297,7 @@ def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
         shown = [one for one in parser.arguments if one.names not in (["--json"], ["--board"]) and one.help]
         if shown:
             yield from ("", "| | |", "|---|---|")
-            yield from (f"| `{escape(one.label)}` | {escape(one.help)} |" for one in shown)
+            yield from (f"| {escape(f'`{one.label}`')} | {escape(one.help)} |" for one in shown)
 
     def group(title: str, verbs: dict[str, tuple[str, str]]) -> Iterator[str]:
         yield f"# Commands: {title[0].lower()}{title[1:]}"
@@ -307,16 +310,20 @@ def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
                 yield from ("", "| | |", "|---|---|")
                 for word, one in parser.words.items():
                     places = "".join(f" {each.label}" for each in one.arguments if not each.names)
-                    yield f"| `picoclaw {name} {word}{escape(places)}` | {escape(one.purpose)} |"
+                    yield f"| {escape(f'`picoclaw {name} {word}{places}`')} | {escape(one.purpose)} |"
                     for each in one.arguments:
                         if each.help and each.names not in (["--json"], ["--board"]):
-                            yield f"| … `{escape(each.label)}` | {escape(each.help)} |"
+                            yield f"| … {escape(f'`{each.label}`')} | {escape(each.help)} |"
 
     for title, verbs in cli.GROUPS.items():
         yield f"reference/commands-{title.split()[0].lower()}.md", group(title, verbs)
 
 
 TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+
+
+def format_number(number: float) -> str:
+    return f"{number:,}".removesuffix(".0") if number >= 10_000 else f"{number:g}"
 
 
 def describe_type(kind: Any, span: Any = None) -> str:
@@ -327,11 +334,28 @@ def describe_type(kind: Any, span: Any = None) -> str:
     if get_origin(kind) is dict:
         return "table"
     if isinstance(kind, type):
-        bounds = f", {span.low:,} to {span.high:,}" if span else ""
+        bounds = f", {format_number(span.low)} to {format_number(span.high)}" if span else ""
         return f"{TYPES[kind]}{bounds}"
     if all(isinstance(arm, str) for arm in arms):
         return ", ".join(f"`{arm}`" for arm in arms if arm)
     return describe_type(arms[0], span)
+
+
+MORE = {
+    "model": ("models", "use a model"),
+    "memory": ("memory", "notes"),
+    "approvals": ("approvals", "approve or decline"),
+    "web": ("web", "the web"),
+    "heartbeat": ("heartbeat", "a checklist"),
+    "costs": ("costs", "costs"),
+    "history": ("rules", "the past, and rules"),
+    "sessions": ("conversations", "conversations"),
+    "subagents": ("subagents", "sub-agents"),
+    "page": ("page", "the page"),
+    "telegram": ("telegram", "Telegram"),
+    "sensors.NAME": ("sensors", "wire a sensor"),
+}
+"""The page about a table of settings, and what it is called."""
 
 
 def make_settings() -> Iterator[str]:
@@ -346,7 +370,8 @@ precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo 
         if not table.__module__.endswith("config.tables"):
             continue
         purpose = (table.__doc__ or "").split(": ", 1)[1]
-        yield from ("", f"## [{name}]", "", f"{purpose[0].upper()}{purpose[1:]}")
+        more = f" More: [{MORE[name][1]}](../howto/{MORE[name][0]}.md)." if name in MORE else ""
+        yield from ("", f"## [{name}]", "", f"{purpose[0].upper()}{purpose[1:]}{more}")
         yield from ("", "| key | value | default | what for |", "|---|---|---|---|")
         for one in fields(table):
             known = read_parameter(one.name, one.type)
@@ -354,7 +379,7 @@ precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo 
             if isinstance(default, bool):
                 shown = str(default).lower()
             elif isinstance(default, int | float):
-                shown = f"{default:,}".removesuffix(".0")
+                shown = format_number(default)
             else:
                 shown = default if isinstance(default, str) else ""
             yield f"| `{one.name}` | {escape(describe_type(known.kind, known.span))} | {shown} | {escape(known.description)} |"
@@ -368,7 +393,7 @@ A tool is what the agent can do besides talking. `picoclaw tools` lists those of
 one by hand. The effect says which row of [the policy](policy.md) decides about a call. A tool marked † is described to a
 model only where `offer` under `[tools]` or a skill names it.
 """
-    yield "| tool | effect | what it does | arguments (those in brackets can be left out) |"
+    yield "| tool | effect | what a model is told about it | arguments (those in brackets can be left out) |"
     yield "|---|---|---|---|"
     for definition in app.toolset.definitions():
         tool = app.toolset.find(definition["name"])
