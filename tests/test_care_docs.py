@@ -62,7 +62,13 @@ def test_the_commands_are_found():
     }
 
 
-OTHER_FILES = {"outputs", "parts", "rules", "keys"}  # test_docs.py, test_tutorial.py and test_chain.py have them
+OTHER_FILES = {
+    "outputs",
+    "parts",
+    "rules",
+    "keys",
+    "intents",
+}  # test_docs.py, test_tutorial.py and test_chain.py have them
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from person import ROOT
+from person import ROOT, picoclaw
 from recording import Clock
 
 from picoclaw import cli
@@ -58,6 +58,7 @@ def outputs(tmp_path):
 def test_every_example_is_loaded_by_a_test_here():
     assert [text.splitlines()[0].strip() for text in BLOCKS] == [
         "[sensors.greenhouse]",
+        "[outputs.lamp]",
         "[outputs.pump]",
         "[parts.greenhouse]",
     ]
@@ -85,6 +86,11 @@ def test_the_rehearsed_plug_is_loose_for_ten_seconds_after_a_minute(rehearsed):
     assert answers == [True, True, False, False, True, True]
 
 
+def test_the_shortest_declaration_has_no_problem(tmp_path):
+    found = config.load_outputs(written(tmp_path, "outputs.toml", "[outputs.lamp]"))
+    assert (found.problems, sorted(found.outputs)) == ((), ["lamp"])
+
+
 def test_the_outputs_have_no_problem(outputs):
     assert outputs.problems == ()
     assert sorted(outputs.outputs) == ["heater", "pump"]
@@ -106,6 +112,25 @@ def test_the_sensor_that_the_pump_needs_is_there(outputs, rehearsed):
     assert needed.quantity in drivers.quantities(part)
     (value,) = [r.value for r in drivers.measure(needed.sensor, part) if r.quantity == needed.quantity]
     assert needed.low <= value <= needed.high
+
+
+# --- what an owner adds ---
+
+YOURS = (ROOT / "docs/howto/yours.md").read_text()
+
+
+def test_the_skill_and_the_sentence_of_an_owner_count(tmp_path):
+    (skill,) = re.findall(r"```markdown\n(.*?)```", YOURS, re.DOTALL)
+    (sentences,) = re.findall(r"```toml\n(.*?)```", YOURS, re.DOTALL)
+    home = tmp_path / "picoclaw"
+    (home / "workspace/skills/tomatoes").mkdir(parents=True)
+    home.chmod(0o700)
+    (home / "workspace/skills/tomatoes/SKILL.md").write_text(skill)
+    (home / "intents").mkdir()
+    (home / "intents/mine.toml").write_text(sentences)
+    assert "all good" in picoclaw(tmp_path, "skills", "check").stdout
+    assert "tomatoes: When to water" in picoclaw(tmp_path, "skills", "search", "tomato").stdout
+    assert "°C" in picoclaw(tmp_path, "chat", "--board", "sim", "-m", "how are my babies?").stdout
 
 
 # --- the table of the parts ---
