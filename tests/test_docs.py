@@ -267,7 +267,7 @@ def test_nothing_names_a_page_that_is_not_there():
 # --- the pages that are made ---
 
 
-def test_the_pages_made_of_the_program_are_up_to_date():
+def test_the_talks_are_had_as_they_are_shown():
     sys.path.append(str(ROOT / "tests/bench"))
     from guide import is_current, make_pages
 

@@ -164,3 +164,11 @@ def test_no_private_words():
         path = ROOT / name
         if name and path.is_file():
             assert f"{ROOT}/" not in path.read_text(errors="replace"), name
+
+
+def test_the_pages_made_of_the_program_are_up_to_date():
+    sys.path.append(str(ROOT / "tests/bench"))
+    from guide import is_current, make_pages
+
+    stale = [path for path, text in make_pages(talks=False) if not is_current(path, text)]
+    assert not stale, "run `python tests/bench/guide.py --write` and commit what it has changed"

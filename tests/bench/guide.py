@@ -414,8 +414,8 @@ part = "max31855"
 """
 
 
-def make_pages() -> Iterator[tuple[str, str]]:
-    """Each page by its path in docs/."""
+def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
+    """Each page by its path in docs/; those with a talk take the most time."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         prepare_home(home, restore=True)
@@ -432,6 +432,8 @@ def make_pages() -> Iterator[tuple[str, str]]:
             pages = [*make_said(app), *make_commands()]
             pages += [("reference/settings.md", make_settings()), ("reference/tools.md", make_tools(app))]
             for path, lines in pages:
+                if not talks and path.startswith("talk/"):
+                    continue
                 title, *rest = "\n".join(lines).split("\n", 1)
                 yield path, f"{title}\n\n{MADE}\n{rest[0]}\n"
 
