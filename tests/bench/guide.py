@@ -221,7 +221,7 @@ def make_sentences(language: str, matcher: Any, tools: frozenset[str]) -> Iterat
             if find_subject(meant := understand(sentence)) != title:
                 raise ValueError(f"{language}: {sentence!r} is understood as {meant}")
         alone = [sentence for name, sentence in own if understand(sentence) == name]
-        yield from ("", f"### {title}", "", *(f"- {sentence}" for sentence in (*given.splitlines(), *alone)))
+        yield from ("", f"## {title}", "", *(f"- {sentence}" for sentence in (*given.splitlines(), *alone)))
         yield from (f"- … {sentence}" for _, sentence in own if sentence not in alone)
 
 
@@ -247,11 +247,10 @@ as *greenhouse*, *fan* and *pump* stand for your own sensors and outputs. A whol
 
 "stop" and "all off" switch every output to its safe level at once. "and yesterday?", "turn it off again" and "no, at 8:15"
 go on with what was said last. Where something is missing, picoclaw asks for it; where it is not sure, it does nothing and
-says what it understood. Your own sentences go into a file in `~/.picoclaw/intents/`, written like the included
-`templates/intents/en.toml`."""
+says what it understood. You can add [your own sentences](howto/yours.md#your-own-sentences)."""
         yield from make_sentences("en", matcher, tools)
         yield """
-### With a model
+## With a model
 
 A skill is a page that tells the model how to do something. These are included, and the model is shown one when it fits
 what you say. Yours are folders with a `SKILL.md` in `workspace/skills/`, `~/.agents/skills/` or `~/.picoclaw/skills/`;
@@ -301,6 +300,9 @@ def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
 
     def group(title: str, verbs: dict[str, tuple[str, str]]) -> Iterator[str]:
         yield f"# Commands: {title[0].lower()}{title[1:]}"
+        yield """
+`--board sim` takes the simulated board, and `--json` prints for programs where a command has something to list. The exit
+code is 0 when all went well, 1 after an error or where something is wrong, and 2 for a command that was typed wrongly."""
         for name, (purpose, example) in verbs.items():
             parser = Parser(name, purpose, example)
             cli.load_verb(name)[0](parser)
