@@ -101,6 +101,10 @@ PAST = {"quantity": "temperature", "when": "yesterday"}
 RULE = [("rule", {"action": "add", "output": "fan", "when": "greenhouse.temperature above 30"})]
 SAID = {
     "de": [
+        (
+            "sag bescheid wenn es unter 5 grad fällt",
+            [("rule", {"action": "add", "when": "temperature below 5", "notify": "Temperatur unter 5"})],
+        ),
         ("Wie warm ist es im Gewächshaus?", read("temperature", "greenhouse")),
         ("temperatur draußen", read("temperature", "outside")),
         ("wie warm war es gestern", [("sensor_history", PAST)]),
@@ -140,6 +144,10 @@ SAID = {
         ("schreib ein Gedicht über den Mond", "Das kann ich ohne Modell nicht."),
     ],
     "es": [
+        (
+            "avísame si la temperatura baja de 5 grados",
+            [("rule", {"action": "add", "when": "temperature below 5", "notify": "temperatura por debajo de 5"})],
+        ),
         ("¿Qué temperatura hace en el invernadero?", read("temperature", "greenhouse")),
         ("temperatura fuera", read("temperature", "outside")),
         ("la temperatura de ayer", [("sensor_history", PAST)]),

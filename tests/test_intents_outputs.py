@@ -396,3 +396,23 @@ def test_a_reminder_counts_the_same_seconds(words, seconds):
 @pytest.mark.parametrize("words", ["five ten", "half a dozen", "ten two"])
 def test_words_that_make_no_number_are_no_time(words):
     assert MATCHER.match(f"remind me in {words} minutes to look").missing.startswith("When?")
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "arguments"),
+    [
+        ("where are the spare fuses", "memory_search", {"query": "spare fuses"}),
+        ("where are your notes", "memory_search", {"query": "notes"}),
+        ("where are my sensors", "sensor_list", {}),
+        ("light off at 11 pm every night", "rule", {"action": "add", "output": "light", "when": "every day at 23:00"}),
+        (
+            "fan on every day at 8 for 10 minutes",
+            "rule",
+            {"action": "add", "output": "fan", "when": "every day at 08:00"},
+        ),
+    ],
+)
+def test_the_short_ways_to_say_it(text, tool, arguments):
+    match = MATCHER.match(text, ALL)
+    assert (match.tool, match.missing) == (tool, "")
+    assert arguments.items() <= match.arguments.items()
