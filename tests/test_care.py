@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -733,3 +734,16 @@ def test_another_installations_unit_is_not_uninstalled(tmp_path, installed, monk
         unit.write_text(f"[Service]\nExecStart={program} run\n")
         assert (update_verb.find_own_unit(where) == unit) is own
     assert update_verb.find_own_unit(None) == unit
+
+
+def test_what_takes_long_shows_a_person_how_far_it_is(tmp_path):
+    home = tmp_path / "picoclaw"
+    (home / "workspace").mkdir(parents=True)
+    (home / "workspace/big.bin").write_bytes(bytes(4_000_000))
+    file = str(tmp_path / "b.tar.gz")
+    for words in (("backup", file), ("backup", "--check", file), ("restore", "--yes", file)):
+        with Person(tmp_path, *words) as person:
+            assert person.leaves() == 0
+        percents = [int(found) for found in re.findall(r"\r\[[# ]{30}\] +(\d+) %", person.seen)]
+        assert percents == sorted(set(percents)), words
+        assert percents[-1] == 100, words

@@ -315,7 +315,7 @@ def test_history_lists_what_there_is(filled, capsys):
 
 
 def test_history_draws_a_chart(filled, capsys):
-    assert cli("history", "greenhouse.temperature", "last", "2", "days") == 0
+    assert cli("history", "greenhouse.temperature", "last", "3", "days") == 0
     out = capsys.readouterr().out
     assert "min 10.00 °C at " in out
     assert "█" in out

@@ -102,4 +102,4 @@ def test_many_letters_at_once_name_the_owners_time():
     said = [
         merge_messages(waiting, 1_800_000_100.0, ZoneInfo(zone)).text for zone in ("Asia/Tokyo", "America/New_York")
     ]
-    assert [text.splitlines()[1] for text in said] == ["15 Jan 17:00: 1", "15 Jan 03:00: 1"]
+    assert [text.splitlines()[1] for text in said] == ["2027-01-15 17:00: 1", "2027-01-15 03:00: 1"]

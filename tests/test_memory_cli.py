@@ -142,7 +142,7 @@ def test_a_search_says_why_there_are_no_vectors(home, without_numpy):
 
 def test_a_person_sees_how_far_a_new_index_is(home):
     with Person(home.base, "memory", "search", "boiler") as person:
-        person.sees("3/3")
+        person.sees("100 %")
         person.sees("the boiler is at 1.2 bar")
         assert person.leaves() == 0
 
@@ -255,7 +255,7 @@ def test_a_person_sees_how_far_it_is(home):
     with Person(home.base, "memory", "index") as person:
         seen = person.sees("vectors made")
         assert person.leaves() == 0
-    assert re.search(r"\r\[#+ *\] \d+/\d+", seen)
+    assert re.search(r"\r\[#+ *\] +\d+ %", seen)
     assert "\n" not in seen.rpartition("\x1b[K")[0]
 
 

@@ -105,7 +105,7 @@ def test_it_stays_away_until_it_has_answered_a_request():
 
 
 @pytest.mark.parametrize(
-    ("after", "form"), [(60.0, "%H:%M"), (3 * 86_400.0, "%d %b %H:%M")], ids=["today", "days later"]
+    ("after", "form"), [(60.0, "%H:%M"), (3 * 86_400.0, "%Y-%m-%d %H:%M")], ids=["today", "days later"]
 )
 def test_it_is_said_since_when(after, form):
     knocks = Knocks(takes=0.0)
@@ -366,7 +366,7 @@ def test_of_days_nothing_is_left_out_and_few_messages_come(waiting, most):
 
 def test_what_came_many_times_is_told_with_when_and_how_often():
     (said,) = delivered(letters(*["Reminder: water the beans."] * 48, "the tank is full"))
-    first, last = (time.strftime("%d %b %H:%M", time.localtime(1_700_000_000.0 + n * 3600)) for n in (1, 48))
+    first, last = (time.strftime("%Y-%m-%d %H:%M", time.localtime(1_700_000_000.0 + n * 3600)) for n in (1, 48))
     assert said.splitlines()[0] == "49 messages from while this chat could not be reached:"
     assert said.splitlines()[1] == f"48 times, {first} to {last}: Reminder: water the beans."
     assert said.endswith(": the tank is full")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import format_minute, print_safe
+from picoclaw.cli.common import format_minute, print_safe, show_progress
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import backup
 from picoclaw.resources import get_home
@@ -27,14 +27,16 @@ def run_backup(given: Options) -> int:
     home, secrets = get_home(os.environ), not given.without_secrets
     target = given.file or f"picoclaw-{get_owner_time(home):%Y%m%d-%H%M%S}.tar.gz"
     if given.check:
-        kept = backup.verify_backup(Path(target))
+        with show_progress() as draw:
+            kept = backup.verify_backup(Path(target), draw)
         made_at = format_minute(home, kept.at)
         print(f"{target} is whole: {kept.files} files, made {made_at} by picoclaw {kept.version}")
         return 0
     if target == "-":
         made = backup.stream_backup(home, sys.stdout.buffer, secrets=secrets)
     else:
-        made = backup.write_backup(home, Path(target).absolute(), secrets=secrets)
+        with show_progress() as draw:
+            made = backup.write_backup(home, Path(target).absolute(), secrets=secrets, progress=draw)
         size = Path(target).stat().st_size
         keys = "; it holds your keys, keep it to yourself" if secrets else ""
         print(f"{target}: {made.files} files, {_format_size(made.size)} in {_format_size(size)}{keys}")
@@ -59,7 +61,8 @@ def run_restore(given: Options) -> int:
         if input(question).strip().lower() not in {"y", "yes"}:
             print("Nothing was changed.")
             return 1
-    kept, before = backup.restore_backup(Path(given.file), home)
+    with show_progress() as draw:
+        kept, before = backup.restore_backup(Path(given.file), home, draw)
     made = format_minute(home, kept.at)
     print_safe(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}")
     if before:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from picoclaw.app import App
     from picoclaw.hw.health import CheckResult
 
+_BAR_WIDTH = 30
 DEFAULT_SESSION = "terminal"
 """As in messages.py, which a verb that only asks the daemon does not import."""
 
@@ -62,6 +63,26 @@ def format_minute(home: Path, at: float) -> str:
 def format_count(count: int, what: str) -> str:
     """Count things, one of which is called `what`."""
     return f"{count} {what}{'s' * (count != 1)}"
+
+
+@contextmanager
+def show_progress() -> Iterator[Callable[[int, int], None]]:
+    """Give a function that draws how far something is, a part and the whole; only a person at a terminal sees it."""
+    is_seen, shown = sys.stderr.isatty(), -1
+
+    def draw(done: int, total: int) -> None:
+        nonlocal shown
+        percent = 100 * min(done, total) // total if total else 0
+        if is_seen and total and percent != shown:
+            shown = percent
+            bar = "#" * (_BAR_WIDTH * percent // 100)
+            print(f"\r[{bar:{_BAR_WIDTH}}] {percent:3} %", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield draw
+    finally:
+        if is_seen:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 # --- options ---

@@ -1,7 +1,6 @@
 """`picoclaw memory`: what is remembered, found as the agent finds it; the notes, their index, and their tidying."""
 
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -15,6 +14,7 @@ from picoclaw.cli.common import (
     print_note,
     print_results,
     print_safe,
+    show_progress,
 )
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, StoreError
@@ -33,7 +33,6 @@ from picoclaw.workspace.pages import get_owner_time
 _NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
 _CHUNK_ID = pattern(r"(?:\[?id:)?\s*(\d{1,18})\]?")
 _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
-_BAR_WIDTH = 30  # of a progress bar
 
 
 def options(parser: Parser) -> None:
@@ -82,10 +81,8 @@ def _search_notes(stores: Stores, given: Options) -> int:
     query = " ".join(given.query)
     if not query.strip():
         raise StoreError("the question is empty; say what to look for")
-    try:
-        hits = stores.memory.search(query, get_owner_time(stores.config.home), given.n, given.least, _draw_progress)
-    finally:
-        _clear_progress()
+    with show_progress() as draw:
+        hits = stores.memory.search(query, get_owner_time(stores.config.home), given.n, given.least, draw)
     if stores.memory.problem:
         print_note(stores.memory.problem)
     if given.json:
@@ -161,28 +158,14 @@ def _update_index(stores: Stores, given: Options) -> int:
         path = stores.config.home / "memory.db"
         with index.explain_errors(path):
             index.open_index(path, renew=True).close()
-    try:
-        done = stores.memory.refresh(_draw_progress)
-    finally:
-        _clear_progress()
+    with show_progress() as draw:
+        done = stores.memory.refresh(draw)
     written = f"{format_count(done.chunks, 'part')} written, {format_count(done.embedded, 'vector')} made"
     left = f", {done.left} left" if done.left else ""
     print(f"{format_count(done.files, 'file')}, {done.read} read again, {written}{left}")
     for problem in filter(None, [*done.problems, done.problem]):
         print_note(problem)
     return 0
-
-
-def _draw_progress(done: int, total: int) -> None:
-    """Show how far it is, to a person only."""
-    if total and sys.stderr.isatty():
-        bar = "#" * (_BAR_WIDTH * done // total)
-        print(f"\r[{bar:{_BAR_WIDTH}}] {done}/{total}", end="", file=sys.stderr, flush=True)
-
-
-def _clear_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _show_statistics(stores: Stores, given: Options) -> int:

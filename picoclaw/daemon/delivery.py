@@ -315,7 +315,7 @@ def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo |
     for equal in _group_equal_texts(messages):
         again = " (perhaps a repeat)" if equal[0].begun else ""
         first, final = (
-            f"{datetime.fromtimestamp(one.at, UTC).astimezone(zone):%d %b %H:%M}" for one in (equal[0], equal[-1])
+            f"{datetime.fromtimestamp(one.at, UTC).astimezone(zone):%Y-%m-%d %H:%M}" for one in (equal[0], equal[-1])
         )
         when = first if len(equal) == 1 else f"{len(equal)} times, {first} to {final}"
         lines.append(f"{when}: {equal[0].text}{again}")

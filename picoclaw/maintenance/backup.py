@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Self, cast
@@ -30,6 +30,9 @@ from picoclaw.maintenance.install import MaintenanceError, act_as_owner, transla
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database
 from picoclaw.text import pattern
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes are done, of how many."""
 
 MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
 SECRETS_FILE = "secrets.toml"
@@ -52,8 +55,17 @@ class BackupSummary(NamedTuple):
     left: list[str]
 
 
-def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSummary:
-    """Write an archive whole and durably, under a name that must be free; raises MaintenanceError."""
+def _ignore_progress(done: int, total: int) -> None:
+    pass
+
+
+def write_backup(
+    home: Path, target: Path, *, secrets: bool = True, progress: Progress = _ignore_progress
+) -> BackupSummary:
+    """Write an archive whole and durably, under a name that must be free; raises MaintenanceError.
+
+    `progress` is told of the bytes that were taken, and of how many there are.
+    """
     if os.path.lexists(target):
         raise MaintenanceError(f"{target} is there already; name another file")
     young = target.with_name(f".{target.name[:40]}.{os.getpid()}.0")
@@ -61,7 +73,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSum
         handle = os.open(young, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
-                made = stream_backup(home, file, secrets=secrets)
+                made = stream_backup(home, file, secrets=secrets, progress=progress)
                 file.flush()
                 os.fsync(handle)
             young.replace(target)
@@ -71,7 +83,9 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> BackupSum
     return made
 
 
-def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> BackupSummary:
+def stream_backup(
+    home: Path, stream: IO[bytes], *, secrets: bool = True, progress: Progress = _ignore_progress
+) -> BackupSummary:
     """Write an archive to a stream, such as standard output; raises MaintenanceError, and OSError if the stream breaks."""
     if not home.is_dir():
         raise MaintenanceError(f"{home} does not exist: there is nothing to back up")
@@ -82,9 +96,10 @@ def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> Bac
         gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=_COMPRESSION_LEVEL) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
+        total = sum(_get_size(path) for path, _ in _select_files(home, copies, [], secrets=secrets))
         for path, name in _select_files(home, copies, made.left, secrets=secrets):
             try:
-                member = _add_file(archive, path, name)
+                member = _add_file(archive, path, name, lambda size: progress(made.size + size, total))  # noqa: B023
             except FileNotFoundError:  # it was deleted meanwhile
                 continue
             sums[name] = member[0]
@@ -95,6 +110,13 @@ def stream_backup(home: Path, stream: IO[bytes], *, secrets: bool = True) -> Bac
         info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
         archive.addfile(info, io.BytesIO(data))
     return made
+
+
+def _get_size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 @contextmanager
@@ -133,13 +155,13 @@ def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secre
             yield copies.get(inside, path), inside
 
 
-def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> tuple[str, int]:
+def _add_file(archive: tarfile.TarFile, path: Path, name: str, note: Callable[[int], None]) -> tuple[str, int]:
     """Add one file; returns its checksum and size. A file that shrinks meanwhile ends the backup."""
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         info = tarfile.TarInfo(HOME_PREFIX + name)
         info.size, info.mode, info.mtime = found.st_size, stat.S_IMODE(found.st_mode), int(found.st_mtime)
-        counted = _HashingReader(file)
+        counted = _HashingReader(file, note)
         try:
             archive.addfile(info, counted)
         except OSError as error:
@@ -152,15 +174,18 @@ def _add_file(archive: tarfile.TarFile, path: Path, name: str) -> tuple[str, int
 class _HashingReader(io.RawIOBase):
     """A file whose checksum is computed as it is read."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], note: Callable[[int], None]) -> None:
+        """`note` is told how many bytes were read."""
         self.sum = hashlib.sha256()
         self.is_short = False
-        self._file = file
+        self._file, self._note, self._count = file, note, 0
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
         self.is_short = self.is_short or len(data) < size
         self.sum.update(data)
+        self._count += len(data)
+        self._note(self._count)
         return data
 
 
@@ -189,12 +214,12 @@ class BackupInfo(NamedTuple):
     files: int
 
 
-def verify_backup(path: Path) -> BackupInfo:
+def verify_backup(path: Path, progress: Progress = _ignore_progress) -> BackupInfo:
     """Check every file of a backup against its checksum; raises MaintenanceError."""
-    return _unpack_archive(path, None)
+    return _unpack_archive(path, None, progress)
 
 
-def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
+def restore_backup(path: Path, home: Path, progress: Progress = _ignore_progress) -> tuple[BackupInfo, Path | None]:
     """Replace a home by a backup; returns its manifest and where the old home is now. Raises MaintenanceError."""
     home = home.resolve()  # a link to another disk stays one, and what it leads to is replaced
     if busy := database_copy.list_home_users(home):
@@ -207,7 +232,7 @@ def restore_backup(path: Path, home: Path) -> tuple[BackupInfo, Path | None]:
         _remove_unfinished(home)
         staged = _make_staging_folder(home)
         try:
-            kept = _unpack_archive(path, staged)
+            kept = _unpack_archive(path, staged, progress)
             if (home / SECRETS_FILE).is_file() and not (staged / SECRETS_FILE).exists():
                 write_atomic(staged / SECRETS_FILE, read_file(home / SECRETS_FILE))
             for name, migrations in database_copy.DATABASE_MIGRATIONS.items():
@@ -246,10 +271,11 @@ def _make_staging_folder(home: Path) -> Path:
     return staged
 
 
-def _unpack_archive(path: Path, folder: Path | None) -> BackupInfo:
+def _unpack_archive(path: Path, folder: Path | None, progress: Progress) -> BackupInfo:
     try:
         with open_file(path) as packed, tarfile.open(fileobj=packed, mode="r:gz", tarinfo=_LimitedTarInfo) as archive:
-            about, sums = _extract_members(archive, path, folder)
+            total = os.fstat(packed.fileno()).st_size
+            about, sums = _extract_members(archive, path, folder, lambda: progress(packed.tell(), total))
         kept = BackupInfo(str(about["picoclaw"]), float(about["at"]), len(sums))
         if about["files"] != sums:
             raise MaintenanceError(
@@ -277,7 +303,7 @@ class _LimitedTarInfo(tarfile.TarInfo):
 
 
 def _extract_members(
-    archive: tarfile.TarFile, path: Path, folder: Path | None
+    archive: tarfile.TarFile, path: Path, folder: Path | None, note: Callable[[], None]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Unpack the files; returns the manifest and the checksums of the files."""
     sums: dict[str, str] = {}
@@ -292,7 +318,7 @@ def _extract_members(
                 pass  # gzip's own checksum stands at the end, which covers names and modes as well
             return about, sums
         name = _parse_member_name(member.name, path)
-        sums[name] = _extract_file(content, folder / name if folder else None, member.mode & 0o700 | 0o600)
+        sums[name] = _extract_file(content, folder / name if folder else None, member.mode & 0o700 | 0o600, note)
     raise EOFError("its end is missing")
 
 
@@ -308,16 +334,20 @@ def _parse_member_name(name: str, path: Path) -> str:
     return str(inside)
 
 
-def _extract_file(content: IO[bytes], target: Path | None, mode: int) -> str:
-    if target is None:
-        return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+def _extract_file(content: IO[bytes], target: Path | None, mode: int, note: Callable[[], None]) -> str:
     summed = hashlib.sha256()
+    if target is None:
+        for data in _read_chunks(content):
+            summed.update(data)
+            note()
+        return summed.hexdigest()
     make_folder(target.parent)
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     with os.fdopen(handle, "wb") as file:
         for data in _read_chunks(content):
             summed.update(data)
             file.write(data)
+            note()
         file.flush()
         os.fsync(handle)
     return summed.hexdigest()

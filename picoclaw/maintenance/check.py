@@ -92,7 +92,7 @@ def check_databases(home: Path) -> _Rows:
         return
     if found == "ok":
         made = get_owner_time(home, copy.stat().st_mtime)
-        yield good("last copy", f"of state.db, {made:%d %b %Y %H:%M}")
+        yield good("last copy", f"of state.db, {made:%Y-%m-%d %H:%M}")
     else:
         yield bad("last copy", found, repair=partial(_delete_copy, copy))
 

@@ -174,7 +174,7 @@ def restore_damaged_files(home: Path, stamp: str) -> list[str]:
         if copy:
             when = get_owner_time(home, (home / COPIES_FOLDER / name).stat().st_mtime)
             write_atomic(path, copy)
-            said.append(f"{name} was damaged: the copy of {when:%d %b %Y %H:%M} is used, and {aside} is what was there")
+            said.append(f"{name} was damaged: the copy of {when:%Y-%m-%d %H:%M} is used, and {aside} is what was there")
         else:
             said.append(f"{name} was damaged and starts empty; {aside} is what was there")
     return said
@@ -321,7 +321,7 @@ def _start_from_copy(path: Path, young: Path) -> str:
     except (StoreError, MaintenanceError):
         young.unlink(missing_ok=True)
         return ""
-    return f"{get_owner_time(path.parent, copy.stat().st_mtime):%d %b %Y %H:%M}"
+    return f"{get_owner_time(path.parent, copy.stat().st_mtime):%Y-%m-%d %H:%M}"
 
 
 def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], copied: str) -> str:

@@ -301,7 +301,7 @@ class OutageProbe:
             self._next_probe = now + _PROBE_PAUSE * (now - begun)
         age = self._clock() - self._since  # by the wall clock as it is now: it may have been set meanwhile
         at = datetime.fromtimestamp(self._wall() - age, UTC).astimezone(self._zone())
-        since = f"{at:%H:%M}" if age < _SHOW_DATE_AFTER_S else f"{at:%d %b %H:%M}"
+        since = f"{at:%H:%M}" if age < _SHOW_DATE_AFTER_S else f"{at:%Y-%m-%d %H:%M}"
         raise KnownDown(f"no answer since {since}: {self._error}")
 
 

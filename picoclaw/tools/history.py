@@ -147,7 +147,7 @@ def _format_value(value: float, series: Series) -> str:
 
 def format_time(at: float, when: TimeRange) -> str:
     local = datetime.fromtimestamp(at, when.begin.tzinfo)
-    return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %d %b %H:%M}"
+    return f"{local:%H:%M}" if when.seconds <= 25 * 3600 else f"{local:%a %Y-%m-%d %H:%M}"
 
 
 def format_summary(past: SeriesSummary) -> Iterator[str]:
