@@ -462,7 +462,7 @@ def test_a_disk_that_is_not_there_is_said(tree):
 def test_a_clock_of_the_past_is_not_trusted(year, mark, said):
     judgement, words = judged(SimBoard(), "clock", datetime(year, 3, 1, 7, 5, tzinfo=UTC))
     assert judgement == mark
-    assert words.startswith(f"{year}-03-01 07:05+00:00, {said}")
+    assert words.startswith(f"{year}-03-01 07:05, {said}")
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,44 @@ def test_a_length_of_time_is_read_as_people_write_it(tmp_path):
     assert "every 1 h 30 min" in picoclaw_here(tmp_path, "cron", "add", "look", "--every", "1h30m").stdout
 
 
+EXIT_CODES = {
+    "": 0, "--help": 0, "help cron": 0, "--version": 0, "tools --board sim": 0, "check": 0, "sessions list": 0,
+    "chat --board sim -m 'how warm is it?'": 0, "cron add tea --in 2h": 0, "sessions prune --days 4w --dry-run": 0,
+    "usage --days 30d": 0, "completion bash": 0, "stop --board sim": 0, "audit --verify": 0,
+    "sessions show 99": 1, "cron add tea --in never": 2, "backup --check none.tar.gz": 1, "restore none.tar.gz --yes": 1,
+    "model test": 1, "tool nothing '{}'": 1, "outputs set pump on": 1, "history nothing.at_all": 1, "skills check none": 1,
+    "statsu": 2, "status --jsno": 2, "sessions prune --days 12h": 2, "usage --days 0": 2, "memory search": 2, "chat --json": 2,
+    "status": 3, "status --json": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", EXIT_CODES)
+def test_exit_codes_are_those_of_the_help(tmp_path, words):
+    done = picoclaw_here(tmp_path, *shlex.split(words))
+    assert done.returncode == EXIT_CODES[words], done
+    assert (done.returncode in {0, 3}) == (done.stderr == ""), "an error is said, and on stderr"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["", "status", "doctor --offline --board sim", "sessions prune --help", "init --help"]
+)
+def test_a_narrow_terminal_has_no_word_cut(tmp_path, words):
+    with Person(tmp_path, *shlex.split(words), columns=40) as person:
+        with pytest.raises(AssertionError, match="before the end"):
+            person.sees("what is nowhere in it")
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", person.seen).splitlines()
+    assert lines
+    wide = [line for line in lines if len(line) > 40 and " " in line.strip()[:40].lstrip("→ ")]
+    assert [line for line in wide if not line.startswith("  picoclaw ")] == [], "examples are copied, and stay whole"
+
+
+def test_dates_are_written_in_one_way():
+    """2026-11-24 08:00, a day of the week before it where that helps; no names of months, which are longer to read."""
+    forms = [(path, line) for path in (ROOT / "picoclaw").rglob("*.py") for line in path.read_text().splitlines()]
+    assert [(path.name, line) for path, line in forms if "%b" in line and "GMT" not in line] == []
+
+
 @pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in cli.VERBS)], ids=" ".join)
 def test_help_breaks_no_word_and_has_an_example(tmp_path, words):
     done = picoclaw_here(tmp_path, *words, COLUMNS="60")

@@ -808,10 +808,10 @@ def test_a_server_that_was_not_there_is_in_no_table(books):
     assert ("openai:small" in shown, "away" in shown) == (True, False)
 
 
-@pytest.mark.parametrize("days", ["0", "-3", "100000"])
+@pytest.mark.parametrize("days", ["0", "-3", "100000", "12h", "200w"])
 def test_usage_of_impossible_days(home, capsys, days):
-    assert cli(["usage", "--days", days]) == 1
-    assert "--days must be 1 to 800" in capsys.readouterr().err
+    assert cli(["usage", "--days", days]) == 2
+    assert f"--days: {days!r} is not a whole number from 1 to 800" in capsys.readouterr().err
 
 
 def test_usage_makes_nothing_where_nothing_is(tmp_path, monkeypatch, capsys):

@@ -111,7 +111,7 @@ def load_verb(name: str) -> tuple[Callable[[Parser], None], Callable[[Options], 
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one verb. Returns 0, 1 (an error, said in one line on stderr) or 2 (wrong usage)."""
+    """Run one verb. Returns 0, 1 (an error, said in one line on stderr), 2 (wrong usage) or 3 (status: it does not run)."""
     _prepare_streams()
     # Bytes that are not UTF-8 arrive as lone surrogates, which no database, no server and no terminal takes.
     arguments = [argument.encode("utf-8", "replace").decode() for argument in arguments]
@@ -241,4 +241,8 @@ def _format_help() -> Iterator[str]:
         "`picoclaw COMMAND --help` shows the options of a command and an example. --board sim uses the simulated board,"
         " --json prints for programs, and -n says how many where a command lists; they go anywhere in the line."
     )
-    yield from ("", *wrap(everywhere))
+    codes = (
+        "Exit codes: 0 for done, 1 for an error or something that is wrong, 2 for a command that was typed wrongly; `status`"
+        " has 3 when picoclaw does not run."
+    )
+    yield from ("", *wrap(everywhere), "", *wrap(codes))

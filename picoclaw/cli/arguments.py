@@ -172,7 +172,8 @@ class Parser:
         places = [one for one in self.arguments if not one.names]
         named = [one for one in self.arguments if one.names]
         usage = ["picoclaw", self.name, "WORD" if self.needs_word else "[WORD]" if self.words else ""]
-        yield " ".join(filter(None, [*usage, *(one.label for one in places), "[options]" if named else ""]))
+        usage += [*(one.label for one in places), "[options]" if named else ""]
+        yield from wrap(" ".join(filter(None, usage)), "  ")
         yield ""
         yield from wrap(f"{self.purpose[:1].upper()}{self.purpose[1:]}.")
         if self.words:
@@ -250,6 +251,17 @@ def parse_count(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def parse_days(low: int, high: int) -> Callable[[str], int]:
+    """Give what reads whole days of an option: 30, 30d or 4w."""
+    count = parse_count(low, high)
+
+    def parse(text: str) -> int:
+        days = parse_length(text) / 86_400 if text[-1:].isalpha() else 0.0
+        return int(days) if days == int(days) and low <= days <= high else count(text)
+
+    return parse
+
+
 def parse_length(text: str) -> float:
     """Read a length of time as people write it: 90, 90s, 10m, 2h, 1d; seconds where there is no letter."""
     from picoclaw.times import parse_duration
@@ -282,7 +294,8 @@ def wrap(text: str, indent: str = "", width: int = 0) -> list[str]:
 
 def format_table(rows: Mapping[str, str], margin: int = 2) -> Iterator[str]:
     """Two columns; what is long in the first has the second on the next line."""
-    width = max((len(name) for name in rows if len(name) <= _MAX_NAME_WIDTH), default=0)
+    widest = min(_MAX_NAME_WIDTH, get_width() // 3)
+    width = max((len(name) for name in rows if len(name) <= widest), default=0)
     indent = " " * (margin + width + 2)
     for name, text in rows.items():
         first = " " * margin + name

@@ -30,6 +30,14 @@ def print_safe(*lines: str) -> None:
         print(escape_unprintable(line), flush=True)
 
 
+def print_wrapped(*lines: str, indent: str = "  ") -> None:
+    """Print lines, on a terminal broken between words to its width."""
+    from picoclaw.cli.arguments import get_width, wrap
+
+    for line in map(escape_unprintable, lines):
+        print("\n".join(wrap(line, indent, get_width())) if sys.stdout.isatty() else line, flush=True)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print each in one line, whatever it holds."""
     for line in lines:
@@ -47,7 +55,8 @@ def print_results(rows: "Iterable[CheckResult]", *, as_json: bool = False) -> in
     for row in rows:
         found.append({name: value for name, value in row._asdict().items() if name != "repair"})
         if not as_json:
-            print_lines([f"{row.status:6} {row.name}: {row.detail}", *([f"       → {row.fix}"] if row.fix else [])])
+            told = [f"{row.status:6} {row.name}: {row.detail}", *([f"       → {row.fix}"] if row.fix else [])]
+            print_wrapped(*(line.replace("\n", "\\n") for line in told), indent=" " * 9)
     if as_json:
         print(format_json(found))
     return int(any(row["status"] == "bad" for row in found))

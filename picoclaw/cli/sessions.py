@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from picoclaw.cli.arguments import Options, Parser, parse_count
+from picoclaw.cli.arguments import Options, Parser, parse_count, parse_days
 from picoclaw.cli.common import format_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
@@ -34,7 +34,9 @@ def options(parser: Parser) -> None:
     add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most so many (usually 20)")
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (usually all)")
     add["export"].add_flag("--jsonl", help="as JSON Lines, with nothing left out")
-    add["prune"].add_argument("--days", type=number, metavar="N", help="older than this (usually keep_days)")
+    add["prune"].add_argument(
+        "--days", type=parse_days(1, 1_000_000), metavar="DAYS", help="older than this: 30, 30d, 4w (usually keep_days)"
+    )
     add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond so many megabytes (usually keep_mb)")
     add["prune"].add_flag("--dry-run", help="only say how much it would be")
 

@@ -9,7 +9,7 @@ from typing import Any
 from picoclaw import __version__
 from picoclaw.channels.ipc import ask_daemon
 from picoclaw.cli.arguments import Options, Parser, bold, format_table
-from picoclaw.cli.common import print_safe
+from picoclaw.cli.common import print_wrapped
 from picoclaw.daemon import lock
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
@@ -33,7 +33,7 @@ def run(given: Options) -> int:
         print(format_json(status))
     else:
         try:
-            print_safe(*format_status(status, time.time()))
+            print_wrapped(*format_status(status, time.time()))
         except (KeyError, TypeError, ValueError):
             raise PicoclawError("the running picoclaw is another version; `picoclaw service restart`") from None
     return _EXIT_NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
@@ -46,14 +46,14 @@ def print_overview() -> None:
         status = _get_status(home)
         is_running = bool(status.get("running"))
         lines = list(format_status(status, time.time()))
-        print_safe(lines[0], *(line for line in lines if line.startswith("NOT OK")))
+        print_wrapped(lines[0], *(line for line in lines if line.startswith("NOT OK")))
         start = {
             "picoclaw run": "run it here",
             "sudo picoclaw service install --as $USER": "have it start with the board",
         }
         steps = {"picoclaw status": "see more of how it is"} if is_running else start
     else:
-        print_safe(f"picoclaw {__version__} is installed, and not set up yet: it can be tried as it is.")
+        print_wrapped(f"picoclaw {__version__} is installed, and not set up yet: it can be tried as it is.")
         steps = {"picoclaw init": "choose a model, your time zone, Telegram, the web page"}
     print(
         "\n".join(

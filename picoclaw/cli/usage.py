@@ -3,10 +3,9 @@
 from contextlib import closing
 from datetime import timedelta
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, parse_days
 from picoclaw.cli.common import print_safe
 from picoclaw.config import load_config
-from picoclaw.errors import ConfigError
 from picoclaw.providers import ledger
 from picoclaw.store.ledger import RETENTION_DAYS
 from picoclaw.stores import Stores
@@ -19,7 +18,11 @@ _DEFAULT_DAYS = 7
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
-        "--days", type=int, default=_DEFAULT_DAYS, metavar="N", help=f"the last N days; {_DEFAULT_DAYS} unless given"
+        "--days",
+        type=parse_days(1, RETENTION_DAYS),
+        default=_DEFAULT_DAYS,
+        metavar="DAYS",
+        help=f"so many days back: 30, 30d, 4w; {_DEFAULT_DAYS} unless given",
     )
     parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="what to add it up by; day unless given")
     parser.add_flag("--json", help="print it for programs")
@@ -27,8 +30,6 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Print it; nothing is made and no server is asked."""
-    if not 1 <= given.days <= RETENTION_DAYS:
-        raise ConfigError(f"--days must be 1 to {RETENTION_DAYS}, not {given.days}")
     config = load_config()
     costs, stores, last = config.costs, Stores(config), get_owner_time(config.home).date()
     with closing(stores):

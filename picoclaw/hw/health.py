@@ -147,7 +147,7 @@ def _format_uptime(board: Board) -> str:
 
 def _check_clock(board: Board, now: datetime) -> CheckResult:
     """Say the time and whether it can be trusted: synchronised, plausible only, or plainly wrong."""
-    shown = now.isoformat(sep=" ", timespec="minutes")
+    shown = f"{now:%Y-%m-%d %H:%M}"
     if now.year < _OLDEST_PLAUSIBLE_YEAR:
         wrong = "NOT trusted: the year is in the past, so the clock was never set since power-on"
         return bad("clock", f"{shown}, {wrong}")

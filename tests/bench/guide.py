@@ -302,7 +302,8 @@ def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
         yield f"# Commands: {title[0].lower()}{title[1:]}"
         yield """
 `--board sim` takes the simulated board, and `--json` prints for programs where a command has something to list. The exit
-code is 0 when all went well, 1 after an error or where something is wrong, and 2 for a command that was typed wrongly."""
+code is 0 when all went well, 1 after an error or where something is wrong, 2 for a command that was typed wrongly; `status`
+has 3 when picoclaw does not run."""
         for name, (purpose, example) in verbs.items():
             parser = Parser(name, purpose, example)
             cli.load_verb(name)[0](parser)
