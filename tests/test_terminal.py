@@ -2,9 +2,11 @@
 
 import json
 import time
+from contextlib import ExitStack
 from threading import Event
 
 import pytest
+from daemon_kit import PUMP, Daemon, furnished
 from model_server import ModelServer, call, chunk, comments, drip, refusal, reply, silence
 from person import Person, picoclaw
 from sandbox_kit import needs_walls
@@ -20,6 +22,26 @@ STOPPED = "[stopped by the user]"
 SLEEP = call("exec", {"argv": ["python3", "-c", "open('began', 'w'); import time; time.sleep(30)"], "write": True})
 WORK = call("exec", {"argv": ["python3", "-c", "open('began', 'w'); import time; time.sleep(1)"], "write": True})
 WRITE = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["by itself", "with a daemon"])
+def test_the_first_chat_says_what_can_be_done_here(tmp_path, runs):
+    """In a line each, by what this board has; the next chat knows that it has been read."""
+    furnished(tmp_path, outputs=PUMP)
+    with ExitStack() as stack:
+        if runs:
+            stack.enter_context(Daemon(tmp_path)).ready()
+        for number in range(2):
+            words = ("chat",) if runs else ("chat", "--board", "sim")
+            with Person(tmp_path, *words) as person:
+                shown = person.sees("> ")
+                person.types("which reminders are there?\r")
+                person.sees("> ")
+                person.types("\x04")
+                assert person.leaves() == 0
+            assert ("Sensors (simulated): greenhouse. Ask: how warm is it?\r\n" in shown) == (not number), shown
+            assert ("Outputs (simulated): pump. Say: switch the pump on for 10 seconds\r\n" in shown) == (not number)
+            assert ("`picoclaw init` sets one up" in shown) == (not number)
 
 
 def begun(home, server):

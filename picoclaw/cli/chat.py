@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, get_width
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -24,6 +24,7 @@ from picoclaw.cli.common import (
     open_app,
     print_note,
     print_safe,
+    print_wrapped,
     retry_after_repair,
 )
 from picoclaw.daemon.signals import handle_signals, ignore_signals
@@ -219,7 +220,11 @@ class Terminal:
 
     def greet(self, who: str) -> None:
         """Show who answers here, before anything else comes."""
-        self._dim(f"{who}. /help for help, Ctrl-D to leave.")
+        first, *offers = who.split("\n")
+        line, leave = f"{first}.", "/help for help, Ctrl-D to leave."
+        for shown in [f"{line} {leave}"] if len(line + leave) < get_width() - 1 else [line, leave]:
+            self._dim(shown)
+        print_wrapped(*offers)
 
     def _lines(self) -> Iterator[str]:
         """What the person types, line by line, without the empty ones."""

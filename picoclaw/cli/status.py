@@ -35,7 +35,7 @@ def run(given: Options) -> int:
         try:
             print_wrapped(*format_status(status, time.time()))
         except (KeyError, TypeError, ValueError):
-            raise PicoclawError("the running picoclaw is another version; `picoclaw service restart`") from None
+            raise PicoclawError("the running picoclaw is another version; `picoclaw restart`") from None
     return _EXIT_NOT_RUNNING if not status.get("running") else 0 if status.get("ok") else 1
 
 

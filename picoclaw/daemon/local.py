@@ -17,7 +17,6 @@ from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Event as TurnEvent
 from picoclaw.messages import ToolRun, Turn, TurnHooks
-from picoclaw.providers import describe_provider
 from picoclaw.store.conversations import get_process_identity
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class ChatTerminal(Protocol):
     """The terminal of a person who chats."""
 
     def greet(self, who: str) -> None:
-        """Show who answers here, and on which board."""
+        """Show who answers here, on which board; further lines say what can be done."""
 
     def show(self, event: ChatEvent) -> None:
         """Show what comes of a turn."""
@@ -136,10 +135,9 @@ class LocalDaemon(MessageQueue):
     def attend(self, terminal: ChatTerminal) -> Iterator[None]:
         """Open the chat, with what goes on beside it."""
         from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
-        from picoclaw.hw import health
 
         self._terminal, self._show, app = terminal, terminal.show, self.app
-        terminal.greet(f"{describe_provider(app.provider.name)} on {health.read_model(app.board)}")
+        terminal.greet(self.format_greeting(app.provider.name))
         with ExitStack() as stack:
             try:
                 background = BackgroundWorker(app, self._session, terminal.remind, self._leaving)

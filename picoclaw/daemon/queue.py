@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from picoclaw.daemon.signals import TurnStopper
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
+from picoclaw.providers import describe_provider
 from picoclaw.records import replace
 from picoclaw.store.conversations import has_open_tasks
 
@@ -91,6 +92,30 @@ class MessageQueue:
         self.is_leaving = self.is_draining = False
         self._now: InboxMessage | None = None
         self._heard: list[InboxMessage] = []
+
+    def format_greeting(self, model: str) -> str:
+        """Say who answers, on which board; in the first chat also what can be done here, in a line each."""
+        from picoclaw.hw import health
+
+        return "\n".join([f"{describe_provider(model)} on {health.read_model(self.app.board)}", *self._list_offers()])
+
+    def _list_offers(self) -> Iterator[str]:
+        from picoclaw.outputs.config import load_outputs
+        from picoclaw.workspace import find_outputs_file
+
+        internal = ("heartbeat", "job ", "subagent ")
+        if any(not info.key.startswith(internal) for info in self.app.stores.sessions.listed()):
+            return
+        wiring, simulated = self.app.wiring, " (simulated)" if self.app.board.simulated else ""
+        if wired := ", ".join(wiring.wired):
+            yield f"Sensors{simulated}: {wired}. Ask: how warm is it?"
+        else:
+            yield "No sensor is set up yet: `picoclaw init` finds those that are connected."
+        if wiring.outputs and (names := list(load_outputs(find_outputs_file(self.app.config.home)).outputs)):
+            yield f"Outputs{simulated}: {', '.join(names)}. Say: switch the {names[0]} on for 10 seconds"
+        yield "Notes and reminders. Say: remind me in 10 minutes to water the plants"
+        if not self.app.config.model.base_url:
+            yield "Plain sentences are understood without a model; `picoclaw init` sets one up, and the page for phones."
 
     @property
     def simulated(self) -> bool:

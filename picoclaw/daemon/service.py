@@ -22,10 +22,8 @@ from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collec
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
-from picoclaw.hw import health
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
-from picoclaw.providers import describe_provider
 from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.conversations import has_open_tasks
@@ -291,8 +289,8 @@ class DaemonService(MessageQueue):
 
     @property
     def greeting(self) -> str:
-        """Who answers, on which board."""
-        return f"{describe_provider(self._model_name)} on {health.read_model(self.app.board)}"
+        """See format_greeting."""
+        return self.format_greeting(self._model_name)
 
     def do_command(self, word: str) -> dict[str, Any] | None:
         """Do what a terminal asks for by a word; None for a word that is not known."""
