@@ -78,8 +78,13 @@ def test_a_frozen_one_is_ended_by_the_watchdog_and_comes_back(service, record_pr
     record_property(f"frozen until ended, with a watchdog of {WATCHDOG_S} s, s", round(time.monotonic() - began, 1))
     process(pid)
     record_property("frozen until ready again, s", round(time.monotonic() - began, 1))
-    told = r'Fatal Python error: Aborted[^\0]*File ".*daemon/queue\.py", line \d+'
-    lab.wait_for(lambda: re.search(told, journal()), "where its threads were is in the journal", 60.0)
+    # Those that follow may be missing: systemd lets a frozen process go on as it ends it, its threads run while Python
+    # reads their frames, and that may fail (seen once in ten times: a second error, "Segmentation fault", in the list).
+    told = r'Fatal Python error: Aborted[^\0]*File ".*/picoclaw/\w+/\w+\.py", line \d+'
+    try:
+        lab.wait_for(lambda: re.search(told, journal()), "where its threads were is in the journal", 60.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {journal()[-6000:]}") from None
 
 
 def test_it_never_gives_up(service, record_property):
