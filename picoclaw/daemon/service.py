@@ -24,6 +24,7 @@ from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
+from picoclaw.providers import describe_provider
 from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.conversations import has_open_tasks
@@ -87,7 +88,10 @@ class DaemonService(MessageQueue):
             watchdog.start()
             stack.callback(watchdog.stop)
             how = "safe mode after repeated crashes: only chat and status work" if self._safe else "ready"
-            self.live.note(f"{how}; {self._model_name}; channels: {', '.join(self.channels)}", trouble=self._safe)
+            self.live.note(
+                f"{how}; {describe_provider(self._model_name)}; channels: {', '.join(self.channels)}",
+                trouble=self._safe,
+            )
             notify_systemd(os.environ, "READY=1", f"STATUS={how}")
             try:
                 self.run()
