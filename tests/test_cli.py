@@ -312,6 +312,28 @@ def test_exit_codes_are_those_of_the_help(tmp_path, words):
     assert "Traceback" not in done.stderr
 
 
+NEXT = {
+    "outputs set pump on": "as docs/howto/outputs.md shows",
+    "outputs": "as docs/howto/outputs.md shows",
+    "rules": "say one in a chat",
+    "page": "`picoclaw init --page network`",
+    "telegram pair": "`picoclaw init`",
+    "history": "while the service",
+    "history greenhouse.temperature": "while the service",
+    "model probe": "`picoclaw init`",
+    "model test": "--alone",
+    "summon 'a gardener'": "`picoclaw init`",
+    "start": "`sudo picoclaw service install",
+}
+
+
+@pytest.mark.parametrize("words", NEXT)
+def test_what_is_not_set_up_is_said_with_what_to_do(tmp_path, words):
+    done = picoclaw_here(tmp_path, *shlex.split(words))
+    assert NEXT[words] in done.stdout + done.stderr
+    assert not re.search(r"\.lock|\.db|base_url|Errno", done.stdout + done.stderr), "a name from within"
+
+
 @pytest.mark.parametrize(
     "words", ["", "status", "doctor --offline --board sim", "sessions prune --help", "init --help"]
 )

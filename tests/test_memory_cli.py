@@ -469,7 +469,7 @@ def test_a_dream_without_a_change_changes_nothing(dreaming):
 
 def test_without_a_model_a_dream_says_so_and_leaves_the_memory(dreaming):
     said = dreaming("dream")
-    assert "MEMORY.md and the tasks stay as they are: no model is configured" in said
+    assert "MEMORY.md and the tasks stay as they are: no model is set up: `picoclaw init` does that" in said
     assert dreaming.memory.read_text() == NOTES["memory/MEMORY.md"]
 
 

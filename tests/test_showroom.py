@@ -236,7 +236,7 @@ def test_a_person_gets_a_code_and_forgets_every_browser(app, monkeypatch, capsys
     home = app.config.home
     monkeypatch.setattr("picoclaw.cli.channels.require_terminal", lambda why: None)
     assert cli.run(["page", "code"]) == 1
-    assert "enabled = true" in capsys.readouterr().err
+    assert "`picoclaw init --page network`" in capsys.readouterr().err
     (home / "config.toml").write_text("[page]\nenabled = true")
     assert cli.run(["page", "code"]) == 0
     code = capsys.readouterr().out.split("\n")[0]

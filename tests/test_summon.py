@@ -507,7 +507,7 @@ def test_a_bad_answer_falls_back_to_the_templates(home, how):
 
 def test_the_templates_are_written_on_a_yes_only(home):
     with Person(home, "summon", "--board", "sim", WHO) as person:
-        assert "no model is configured" in person.sees("Write the templates? [y/N] ")
+        assert "no model is set up" in person.sees("Write the templates? [y/N] ")
         person.types("y\n")
         person.sees("Wrote SOUL.md.")
         assert person.leaves() == 1
@@ -520,7 +520,7 @@ def test_without_a_model_nothing_of_a_fresh_workspace_changes(tmp_path, environm
     (tmp_path / "picoclaw/config.toml").write_text("[model]\nretries = 0\n")
     done = summoned(tmp_path, **environment)
     assert (done.returncode, done.stdout) == (1, "")
-    assert ("cannot be reached" if environment else "no model is configured") in done.stderr
+    assert ("cannot be reached" if environment else "no model is set up") in done.stderr
     assert done.stderr.endswith("; the templates would change nothing\n")
     assert "offered" not in done.stderr
 

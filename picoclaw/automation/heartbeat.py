@@ -98,7 +98,7 @@ def _list_objections(s: Situation) -> Iterator[tuple[str, bool, str]]:
     yield "disabled", False, "" if s.enabled else "heartbeats are switched off (enabled under [heartbeat])"
     nothing = f"all lines of HEARTBEAT.md are done ({s.done})" if s.done else "HEARTBEAT.md has no items"
     yield "nothing to do", True, s.file if s.file or s.findings else nothing
-    yield "no model", True, "" if s.modelled else "no model is configured (base_url under [model])"
+    yield "no model", True, "" if s.modelled else "no model is set up: `picoclaw init` does that"
     yield "clock", False, "" if s.trusted else "the clock cannot be trusted yet, so it waits"
     yield "set back", False, "the clock was set back; the interval counts from now" if s.set_back else ""
     if s.since_s is not None and s.since_s < s.pause_s:

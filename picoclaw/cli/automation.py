@@ -162,7 +162,7 @@ def _load_rules(app: App) -> rules.RuleSet:
 def _list_rules(app: App, _: Options) -> int:
     found = _load_rules(app)
     if not found.rules and not found.problems:
-        print(f"no rules; {found.path} would hold them")
+        print("no rules; say one in a chat, such as: tell me when the greenhouse is below 5 degrees")
         return 0
     states, unknown = {}, []
     try:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 _NO_BOT_TEXT = (
-    "no Telegram bot is set up: ask @BotFather for one, put its token into {path} as"
-    ' telegram_token = "..." (chmod 600), then start `picoclaw run`'
+    "no Telegram bot is set up: ask @BotFather in Telegram for one, give its token to `picoclaw init`,"
+    " then start or restart picoclaw"
 )
+_PAGE_OFF = "the page is off; `picoclaw init --page network` opens it to your network, --page local to this machine"
 
 
 def add_page_options(parser: Parser) -> None:
@@ -49,11 +50,11 @@ def run_page(given: Options) -> int:
     urls = " or ".join(_list_urls(page)) if page.enabled else ""
     if given.act == "code":
         if not page.enabled:
-            raise ConfigError(f"the page is off: write enabled = true below [page] in {home / 'config.toml'}")
+            raise ConfigError(_PAGE_OFF)
         print(make_code(home))
         print(f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {urls}; it lets one browser in.")
         return 0
-    print(f"the page is {f'at {urls}' if page.enabled else 'off'}")
+    print(f"the page is at {urls}" if page.enabled else _PAGE_OFF)
     for login in Logins(home).listed():
         since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
         print_safe(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
@@ -91,7 +92,7 @@ def run_telegram(given: Options) -> int:
 
     config = load_config()
     if not config.telegram_token:
-        raise ConfigError(_NO_BOT_TEXT.format(path=config.home / "secrets.toml"))
+        raise ConfigError(_NO_BOT_TEXT)
     if given.act == "unhook":
         with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
             api.call("deleteWebhook", {})

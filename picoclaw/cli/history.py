@@ -22,6 +22,8 @@ from picoclaw.tools.history import SeriesSummary
 
 _MAX_CHART_WIDTH, _MAX_POINTS, _DATE_LABELS = 72, 320, 5
 
+_NOTHING_MEASURED = "no measurements yet: sensors are measured while the service, `picoclaw run` or an open chat runs"
+
 
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
@@ -41,10 +43,8 @@ def run(given: Options) -> int:
         if path.exists():
             return _show_history(app, given)
         if given.sensor:
-            raise ConfigError(
-                f"{path} is not there yet: measurements are kept while `picoclaw run` or an open chat runs"
-            )
-        print("no measurements yet: sensors are measured while `picoclaw run` or an interactive `picoclaw chat` runs")
+            raise ConfigError(_NOTHING_MEASURED)
+        print(_NOTHING_MEASURED)
         return 0
 
 

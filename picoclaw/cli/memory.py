@@ -30,7 +30,7 @@ from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json, pattern
 from picoclaw.workspace.pages import get_owner_time
 
-_NO_MODEL = "no model is configured (base_url under [model] in config.toml)"
+_NO_MODEL = "no model is set up: `picoclaw init` does that"
 _CHUNK_ID = pattern(r"(?:\[?id:)?\s*(\d{1,18})\]?")
 _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 

@@ -63,7 +63,8 @@ def run(given: Options) -> int:
     """Ask, and print what came of it."""
     config = load_config()
     if not config.model.base_url and not getattr(given, "alone", False):
-        raise ConfigError("no model is configured: set base_url under [model] in config.toml, or use --alone")
+        instead = "; --alone asks the built-in matcher" if given.act == "test" else ""
+        raise ConfigError(f"no model is set up: `picoclaw init` does that{instead}")
     if given.act == "probe":
         from picoclaw.providers.model import probe_model
 

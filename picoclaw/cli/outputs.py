@@ -29,6 +29,8 @@ from picoclaw.workspace.pages import get_owner_time
 _DEFAULT_RECORDS = 20
 _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}
 
+_NOT_DECLARED = "no outputs are declared; write into {path} what is wired where, as docs/howto/outputs.md shows"
+
 
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
@@ -63,6 +65,8 @@ def _choose_board(given: Options) -> str:
 
 @contextmanager
 def _open_client(home: Path, given: Options) -> Iterator[OutputsClient]:
+    if not home.is_dir():
+        raise ConfigError(_NOT_DECLARED.format(path=find_outputs_file(home)))
     client = OutputsClient(home, lambda: _choose_board(given))
     yield client
     client.leave()
@@ -71,7 +75,7 @@ def _open_client(home: Path, given: Options) -> Iterator[OutputsClient]:
 def _list_outputs(home: Path, given: Options) -> int:
     found = config.load_outputs(find_outputs_file(home))
     if not found.outputs and not found.problems:
-        print(f"no outputs are declared; {found.path} would hold them")
+        print(_NOT_DECLARED.format(path=found.path))
         return 0
     with _open_client(home, given) as client:
         answer = client.list()

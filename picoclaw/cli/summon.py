@@ -63,7 +63,7 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     """Have the model write the files; returns those that can be used, and if there are none why."""
     model = app.config.model
     if not model.base_url:
-        return {}, "no model is configured (base_url under [model] in config.toml)"
+        return {}, "no model is set up: `picoclaw init` does that"
     pages = Pages(app.config.home).pages(summon.SUMMON_FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
