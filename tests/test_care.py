@@ -24,6 +24,7 @@ from person import Person, picoclaw
 from picoclaw.cli import update as update_verb
 from picoclaw.maintenance import backup, database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial
+from picoclaw.security.audit import AuditLog
 from picoclaw.store import migrations
 from picoclaw.store.database import Database, Marks
 from picoclaw.workspace import prepare_home
@@ -741,7 +742,9 @@ def test_what_takes_long_shows_a_person_how_far_it_is(tmp_path):
     (home / "workspace").mkdir(parents=True)
     (home / "workspace/big.bin").write_bytes(bytes(4_000_000))
     file = str(tmp_path / "b.tar.gz")
-    for words in (("backup", file), ("backup", "--check", file), ("restore", "--yes", file)):
+    AuditLog(home).write("check")
+    words_of_each = ("backup", file), ("backup", "--check", file), ("restore", "--yes", file), ("audit", "--verify")
+    for words in words_of_each:
         with Person(tmp_path, *words) as person:
             assert person.leaves() == 0
         percents = [int(found) for found in re.findall(r"\r\[[# ]{30}\] +(\d+) %", person.seen)]

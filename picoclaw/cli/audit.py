@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.cli.arguments import Options, Parser, UsageError
-from picoclaw.cli.common import print_results, print_safe
+from picoclaw.cli.common import print_results, print_safe, show_progress
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.outputs import audit as outputs
@@ -78,7 +78,8 @@ def _parse_head(text: str) -> AuditHead:
 def _verify_logs(home: Path, noted: list[AuditHead]) -> "Iterator[CheckResult]":
     from picoclaw.hw.health import bad, good
 
-    found = verify_audit(home, noted)
+    with show_progress() as draw:
+        found = verify_audit(home, noted, draw)
     if found.fault:  # a record may just have been in the writing
         found = verify_audit(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""

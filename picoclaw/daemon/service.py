@@ -113,7 +113,7 @@ class DaemonService(MessageQueue):
             wakeup = Wakeup(home, "-outputs")
         except OSError as error:
             self.note(
-                f"cannot watch the output supervisor; if it is killed, outputs may stay on: {explain_os_error(error)}"
+                f"cannot watch what drives the outputs; if it is killed, outputs may stay on: {explain_os_error(error)}"
             )
             yield
             return

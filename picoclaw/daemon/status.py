@@ -95,7 +95,13 @@ def get_outputs_status(home: Path) -> StatusDict:
     with connection, suppress(OSError, ValueError):
         answer = endpoint.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}
-    return {"stopped": "", "outputs": [], "problems": ["the output supervisor does not answer"]}
+    return {
+        "stopped": "",
+        "outputs": [],
+        "problems": [
+            "what drives the outputs does not answer; `picoclaw outputs safe` switches all to their safe levels"
+        ],
+    }
 
 
 class DaemonStatus:

@@ -28,7 +28,7 @@ WAL_SUFFIXES = ("-wal", "-shm")
 _BUSY_MS = 10_000
 _DEAD_MAN_SWITCH = 128
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock with 64-bit offsets: type, whence, start, length, pid
-_LOCK_HOLDERS = {"run.lock": "the daemon", "outputs.lock": "the output supervisor"}
+_LOCK_HOLDERS = {"run.lock": "the daemon", "outputs.lock": "what drives the outputs"}
 
 
 def copy_database(source: Path, target: Path, change: Callable[[apsw.Connection], None] = lambda _: None) -> None:

@@ -193,7 +193,7 @@ class OutputsClient:
                 return self._answered(self._connection, request)
             self._drop()
         raise HardwareError(
-            "the output supervisor ended, everything goes to its safe level; see `picoclaw outputs audit`"
+            "what drives the outputs ended, so everything goes to its safe level; `picoclaw outputs audit` shows the last acts"
         )
 
     def _answered(self, connection: socket.socket, request: Answer) -> Answer:
@@ -205,7 +205,7 @@ class OutputsClient:
             raise
         except (OSError, ValueError) as error:
             raise HardwareError(
-                f"the output supervisor does not answer ({error}): try `picoclaw outputs safe`"
+                f"what drives the outputs does not answer ({error}): `picoclaw outputs safe` switches all to their safe levels"
             ) from None
         finally:
             if answer is None:
@@ -217,7 +217,7 @@ def _check_answer(answer: Answer) -> Answer:
     """Return an answer that is a yes; raises OutputRefused or HardwareError for a no."""
     if not answer.get("ok"):
         kind = HardwareError if answer.get("rule") == "hardware" else OutputRefused
-        raise kind(str(answer.get("text", "the output supervisor gave no reason")))
+        raise kind(str(answer.get("text", "the outputs were not switched, and no reason was given")))
     return answer
 
 
@@ -252,7 +252,7 @@ def connect_supervisor(home: Path, board: Callable[[], str]) -> socket.socket:
         "": f"see {home / _LOG_FILE}",
         "busy": "another one holds the lock and does not answer: `picoclaw outputs safe`",
     }
-    raise HardwareError(f"the output supervisor could not be started: {why.get(said, said)}")
+    raise HardwareError(f"the outputs cannot be switched: what drives them could not be started: {why.get(said, said)}")
 
 
 def _start_supervisor(home: Path, kind: str) -> str:

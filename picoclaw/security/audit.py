@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -171,8 +171,10 @@ class AuditCheck(NamedTuple):
     fault: str
 
 
-def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
-    """Check the hashes, the numbers, audit.head, and heads `noted` elsewhere. Raises OSError."""
+def verify_audit(
+    home: Path, noted: Iterable[AuditHead] = (), progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> AuditCheck:
+    """Check the hashes, the numbers, audit.head, and heads `noted` elsewhere. `progress`: see verify_chain. Raises OSError."""
     from picoclaw.security import hash_chain
 
     marked = _read_mark(home)
@@ -190,7 +192,7 @@ def verify_audit(home: Path, noted: Iterable[AuditHead] = ()) -> AuditCheck:
         known = (head for head in wanted if head.number == number)
         return "" if all(newest.sum.startswith(head.sum) for head in known) else f"record {number} is another one"
 
-    good, fault = hash_chain.verify_chain(home / LOG_NAME, KEPT_FILES, look)
+    good, fault = hash_chain.verify_chain(home / LOG_NAME, KEPT_FILES, look, progress)
     return AuditCheck(good, newest, fault or _check_ends(home, first, newest, wanted))
 
 

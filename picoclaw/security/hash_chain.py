@@ -194,14 +194,19 @@ def describe_intact(count: int) -> str:
 
 
 def verify_chain(
-    path: Path, kept: int, look: Callable[[Mapping[str, Any], bytes], str] | None = None
+    path: Path,
+    kept: int,
+    look: Callable[[Mapping[str, Any], bytes], str] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[int, str]:
     """Check every line against the hash in the next; returns how many are intact, and the first fault ('' for none).
 
-    Lines missing at the very end are not noticed here. `look(record, line)` may report a further fault. Raises OSError.
+    Lines missing at the very end are not noticed here. `look(record, line)` may report a further fault; `progress` is
+    told the bytes that were read, and all there are. Raises OSError.
     """
-    good, chain = 0, ""
-    for file in list_chain_files(path, kept):
+    good, chain, read, files = 0, "", 0, list_chain_files(path, kept)
+    size = sum(file.stat().st_size for file in files)
+    for file in files:
         for number, (line, said) in enumerate(read_chain(file), 1):
             if said is None:
                 return good, f"{file} line {number} is no record: it is torn or was changed"
@@ -209,5 +214,6 @@ def verify_chain(
                 return good, f"{file} line {number} does not follow from the one before: one was changed"
             if look and (fault := look(said, line)):
                 return good, f"{file} line {number}: {fault}"
-            good, chain = good + 1, hash_line(line)
+            good, chain, read = good + 1, hash_line(line), read + len(line) + 1
+            progress(read, size)
     return good, ""

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOWN = {
     "print",
     "print_safe",
+    "print_wrapped",
     "print_lines",
     "print_note",
     "note",
