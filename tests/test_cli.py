@@ -783,7 +783,7 @@ def test_window_setting(tmp_path):
     for i in range(4):
         long = " ".join(f"answer {i}.{n}" for n in range(300))
         requests_with(tmp_path, "", [reply(long)], text=f"question {i}")
-    _, [body, *_] = requests_with(tmp_path, "[model]\ncontext_tokens = 4096", [reply("ok")])  # the others sum it up
+    _, [body, *_] = requests_with(tmp_path, "[model]\ncontext_tokens = 4096", [reply("ok")] + [reply("Summed up.")] * 4)
     assert "question 0" not in json.dumps(body)
     check_body(body)
 
