@@ -704,6 +704,7 @@ def test_a_late_reminder_says_so(tmp_path):
     time.sleep(1.2)
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("Reminder: look up")
+        person.sees("> ")
         person.types("\x04")
         assert person.leaves() == 0
     assert "no reminders" in picoclaw(tmp_path, "tool", "cron", '{"action": "list"}').stdout
