@@ -304,7 +304,7 @@ def filled(home):
 
 def test_history_without_any_says_so(home, capsys):
     assert cli("history", "greenhouse") == 1
-    assert "is not there yet" in capsys.readouterr().err
+    assert "no measurements yet" in capsys.readouterr().err
 
 
 def test_history_lists_what_there_is(filled, capsys):
