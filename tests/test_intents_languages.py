@@ -473,6 +473,8 @@ UNTIL = {
     "luefter bis 14 uhr einschalten": 7200,
     "deja el ventilador encendido hasta las 13:30": 5400,
     "laisse le ventilateur allumé jusqu'à 13h30": 5400,
+    "turn the fan on until noon": None,  # which it is
+    "turn the fan on until midnight": 43_200,
     "turn the fan on until tomorrow": None,
     "leave the fan on until christmas": None,
     "don't leave the fan on until 13:30": None,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from picoclaw import schema
+from picoclaw.intents.grammar import NEEDS_CLOCK
 from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
@@ -416,3 +417,9 @@ def test_the_short_ways_to_say_it(text, tool, arguments):
     match = MATCHER.match(text, ALL)
     assert (match.tool, match.missing) == (tool, "")
     assert arguments.items() <= match.arguments.items()
+
+
+def test_until_a_time_of_day_is_no_call_before_somebody_has_looked_at_a_clock():
+    for text in ("turn the pump on until noon", "leave the light on until 10 pm"):
+        match = MATCHER.match(text, ALL)
+        assert (match.tool, match.missing) == ("output", NEEDS_CLOCK), text

@@ -385,8 +385,9 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     if not now or not end or match.missing != NEEDS_CLOCK:
         return match
     minutes = (int(end[1]) - int(now[1])) * 60 + int(end[2]) - int(now[2])
-    day = 720 if end[3] else 1440
-    return match._replace(arguments=match.arguments | {"seconds": (minutes % day or day) * 60}, missing="")
+    if not (minutes := minutes % (720 if end[3] else 1440)):
+        return match  # "until noon", at noon: a whole day is hardly meant
+    return match._replace(arguments=match.arguments | {"seconds": minutes * 60}, missing="")
 
 
 def _is_called(name: str, row: str) -> bool:
