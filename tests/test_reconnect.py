@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from daemon_kit import Daemon, until
 from model_server import ModelServer, chunk, reply, silence
 from person import Person
 
+from picoclaw.channels import ipc
 from picoclaw.cli import remote
 from picoclaw.store.database import Database
 
@@ -95,6 +97,25 @@ def test_a_kill_in_the_middle_of_an_answer_is_said_and_it_is_answered_later(tmp_
             second.ready()
             until(lambda: not second.asked("status")["outbox"])
         assert len(server.requests) == 2
+
+
+def test_what_comes_before_the_chat_is_open_is_shown_below_its_first_line(tmp_path):
+    """A daemon that tells what waits at once, before it says that it is there: the first time, and when it is back."""
+    home = tmp_path / "picoclaw"
+    home.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / ipc.SOCKET_NAME))
+        listening.listen()
+        with Person(tmp_path, "chat") as person:
+            for number, first_line in (("one", "Somebody on a board"), ("two", BACK)):
+                line = ipc.IpcConnection(listening.accept()[0])
+                while not (words := line.next()) or words.get("do") != "attach":
+                    pass
+                line.say({"message": f"letter {number}"})
+                line.say({"attached": "Somebody on a board"})
+                assert "letter" not in person.sees(first_line)
+                person.sees(f"letter {number}")
+                line.close()
 
 
 def test_a_line_that_was_typed_in_vain_is_named_at_the_end(tmp_path):

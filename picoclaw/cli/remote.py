@@ -43,6 +43,7 @@ class RemoteDaemon:
         self._ids = (f"{life}.{number}" for number in numbers)  # nobody else's: what is sent twice is answered once
         self._events: SimpleQueue[ChatEvent] = SimpleQueue()
         self._in_turn = self._gone = self._has_tasks = False
+        self._early: list[ChatEvent] = []
         self._unsent: dict[str, str] = {}
         self._wanted = threading.Event()
 
@@ -100,6 +101,7 @@ class RemoteDaemon:
         if not (greeting := self._attach(self._line)):
             raise PicoclawError("the running picoclaw takes no further terminal: close one, or see `picoclaw status`")
         terminal.greet(greeting)
+        self._show_early()
         threading.Thread(target=self._listen, name="daemon", daemon=True).start()
         yield
 
@@ -182,6 +184,7 @@ class RemoteDaemon:
             self._line = self._reconnect()
             self._gone = False
             self._terminal.remind(_RECONNECTED_TEXT)
+            self._show_early()
             for number, text in list(self._unsent.items()):
                 self._send(number, text)
 
@@ -214,8 +217,14 @@ class RemoteDaemon:
         while (event := line.next()) is not None:
             if greeting := event.get("attached"):
                 return str(greeting)
-            self._show_idle(event)
+            self._early.append(event)
         return ""
+
+    def _show_early(self) -> None:
+        """Show what came before the chat was open, now that its first line is there."""
+        early, self._early = self._early, []
+        for event in early:
+            self._show_idle(event)
 
     def _show_idle(self, event: ChatEvent) -> None:
         """Show what comes while the person types; a question takes a whole command then, which is typed on purpose."""
