@@ -217,7 +217,9 @@ def test_help_shows_sentences_that_work():
 def test_no_match_says_so_and_what_it_can_do():
     text = say("sing me a song")[0].text
     assert text.startswith("I can't do that without a model")
-    assert "sensors" in text
+    assert "what can you do?" not in text  # nothing is declared whose names could be shown
+    named = IntentProvider([SHIPPED], declared=lambda: {"fan", "bench"})
+    assert "Here are: bench, fan." in next(named.events(request(Message("user", "sing me a song")))).text
     provider = IntentProvider([SHIPPED], configured_model="qwen")
     assert "qwen" in next(provider.events(request(Message("user", "sing me a song")))).text
 

@@ -101,6 +101,7 @@ VALUES = {
     "any": "then",
     "fact": "the fuse",
     "request": "the temperature",
+    "owner": "Sam",
     "it_output": "it",
     "it_job": "it",
     "it_rule": "it",
@@ -382,8 +383,13 @@ OWN = [
     ("what is the uv index", WITHOUT),
     ("how cold is it going to get tonight", "I don't forecast."),
     ("what do I need to buy", ("memory_search", {"query": "shopping list"})),
-    ("pause the fan rule", "That is a command: /rule pause fan "),
-    ("resume rule frost", "That is a command: /rule pause frost "),
+    ("pause the fan rule", ("rule", {"action": "pause", "name": "fan"})),
+    ("resume rule frost", ("rule", {"action": "resume", "name": "frost"})),
+    ("pause that rule", "Which rule?"),
+    ("is the fan rule paused", WITHOUT),
+    ("call me Sam", ("memory_store", {"text": "the owner is called Sam"})),
+    ("can the fan run at night", "Now, for a while, or by a rule that repeats:"),
+    ("what approvals are waiting", "/approvals shows what waits"),
     (
         "do not forget to remind me at 9:15 to phone mum",
         (

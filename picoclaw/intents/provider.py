@@ -88,7 +88,8 @@ class IntentProvider:
         return self._matcher
 
     def _find_language(self, text: str) -> str:
-        words = set(_LETTERS.findall(fold_name(clean_text(text).lower())))
+        plain = clean_text(text).lower()
+        words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
         counts = {language: len(words & marks) for language, marks in self._languages.items()}
         first = max(counts.values(), default=0)
         best = [language for language, count in counts.items() if count == first]
@@ -225,8 +226,8 @@ class IntentProvider:
         if last.role == "tool" and not found:
             if last.text.startswith("error: "):
                 waits = last.text.partition(WAITING_FOR_APPROVAL)[1] and _JOB_NUMBER.search(last.text)
-                why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else last.text
-                yield Notice(why.removeprefix("error: "), failed=True)
+                why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else ""
+                yield Notice(why, failed=True)  # what failed is what the answer says
             yield Text(self._results(request.messages))
             yield End("stop", Usage())
             return
@@ -279,9 +280,9 @@ class IntentProvider:
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
             near = self._matcher.find_nearest(clean_text(text))
-            return fill_fields(say[why], {"model": self._model}) + (
-                fill_fields(say["nearly"], {"near": near}) if near else ""
-            )
+            names = ", ".join(sorted(self._declared()))
+            hint = say["nearly"] if near else say["here"] if names else ""
+            return fill_fields(say[why] + hint, {"model": self._model, "near": near, "names": names})
         if not match.tool:
             return fill_fields(match.answer, {**_read_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:
@@ -328,9 +329,9 @@ class IntentProvider:
         if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
             return self._waiting(match, result)
         if result.startswith("error: "):
-            return fill_fields(
-                self._matcher.say["failed"], {"result": self._tell(match, result.removeprefix("error: "))}
-            )
+            told = self._tell(match, result)  # a whole sentence about a failure stands by itself
+            failed = self._matcher.say["failed"] if told.startswith("error: ") else "{result}"
+            return fill_fields(failed, {"result": told.removeprefix("error: ")})
         if match is None:
             return result
         return fill_fields(

@@ -55,10 +55,11 @@ class RuleTool:
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         now = datetime.now().astimezone()
-        if arguments["action"] == "remove":
+        if (action := arguments["action"]) != "add":
             name = self._find_name(arguments["name"])
             gone = self._load(now).rules.get(name)
-            return f"no longer: {rules.explain_rule(gone)}" if gone else f"{name}, which is not followed, goes"
+            does = {"remove": "no longer", "pause": "until it is resumed, not", "resume": "again"}[action]
+            return f"{does}: {rules.explain_rule(gone)}" if gone else f"{does}: {name}, which is not followed"
         made = self._parse(arguments, now)[2]
         return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
 
@@ -68,7 +69,7 @@ class RuleTool:
     @tool(effect=_effect, means=_means, private=_is_private)
     def rule(
         self,
-        action: Literal["list", "add", "remove"],
+        action: Literal["list", "add", "remove", "pause", "resume"],
         caller: Caller,
         name: str = "",
         when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00"] = "",
@@ -89,6 +90,11 @@ class RuleTool:
                 rules.remove_rule(self._home, name)
                 wake_all(self._home)
                 return f"rule {name} is removed"
+            if action != "add":
+                name = self._find_name(name)
+                rules.enable_rule(self._home, name, enabled=action == "resume")
+                wake_all(self._home)
+                return f"rule {name} is {'paused' if action == 'pause' else 'followed again'}"
             name, table, made = self._parse(locals(), caller.now)
             _require_measured(made, self._measured())
             made = rules.add_rule(self._home, name, table, caller.now, self._zone())
