@@ -418,7 +418,16 @@ def orders(language):
     values = dict.fromkeys(("when", "wake", "moved"), when) | dict.fromkeys(("often", "repeated", "mornings"), often)
     values |= dict.fromkeys(("seconds", "later", "lasts", "hold"), span) | dict.fromkeys(("output", "driven"), output)
     values |= {"device": device, "valve": valve, "beyond": beyond, "value": value, "place": place, "sensor": place}
-    values |= {"noun": noun, "item": item, "list": name, "job": "3", "rule": "2", "called": "frost", "owner": "Sam", "level": "40 %"}
+    values |= {
+        "noun": noun,
+        "item": item,
+        "list": name,
+        "job": "3",
+        "rule": "2",
+        "called": "frost",
+        "owner": "Sam",
+        "level": "40 %",
+    }
     values |= {"called_job": text.split()[-1]}
     values |= dict.fromkeys(("text", "message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
