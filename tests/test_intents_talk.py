@@ -80,7 +80,12 @@ CONVERSATIONS = [
     (["fan on for 10 minutes", "make it 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["turn on the fan", "turn it off?"], "I can't do that without a model"),
-    (["turn on the fan", "don't turn it off"], "I can't do that without a model"),
+    (["turn on the fan", "don't turn it off"], "All right. I have done nothing."),
+    (["turn on the fan", "for ten minutes"], [output("set", "fan", level="on", seconds=600)]),
+    (["turn off the fan", "for ten minutes"], "What shall I switch on for that long?"),
+    (["turn on the fan for an hour", "and off again"], [output("off", "fan")]),
+    (["turn on the fan for an hour", "turn off the fan", "back on"], [output("set", "fan", level="on")]),
+    (["how warm is it", "off again"], "I can't do that without a model"),
     (["turn the light and the fan on", "turn it off"], "Which one do you mean: light, fan?"),
     (["turn it off"], "I can't do that without a model"),
     (["remind me to water the plants", "in half an hour"], [

@@ -101,8 +101,18 @@ def _talk(daemon: "Daemon", given: Options, terminal: "Terminal | None", leaving
 def _ask_once(daemon: "Daemon", given: Options) -> int:
     """Ask one question and print the answer; Ctrl-C ends the turn."""
     said: list[str] = []
-    say = said.append if given.json else print_safe
-    end = daemon.ask(given.message, partial(_show_plain, say), once=True)
+    questions: list[ChatEvent] = []
+
+    def show(event: ChatEvent) -> None:
+        if question := event.get("question"):
+            questions.append(question)
+        else:
+            _show_plain(said.append if given.json else print_safe, event)
+
+    end = daemon.ask(given.message, show, once=True)
+    for question in questions:  # an answer that asks it itself is enough
+        if f"/yes {question['number']} " not in end["reply"]:
+            _show_plain(said.append if given.json else print_safe, {"question": question})
 
     def print_json(reports: list[str]) -> None:
         reply = "\n\n".join(filter(None, [*said, end["reply"], end["mark"]]))

@@ -20,7 +20,7 @@ _INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exac
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference unnamed several nearly here
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference unnamed several nearly here typed
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "hours")
@@ -29,7 +29,7 @@ _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
-    every bounds until recent since ago it splits binds agrees elisions negates_last
+    switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
 """
 _LISTS = _LIST_TEXT.split()

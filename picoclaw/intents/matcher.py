@@ -404,6 +404,8 @@ class IntentMatcher:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""
         mood = self._mood(s, begin, end)
         words = self._book.words
+        if intent.tool != "output" and not words["switched"].keys().isdisjoint(s.words):
+            return False  # what is said of a pump is no question about a sensor
         if mood in {"acts", "general"} or (score < EXACT_SCORE and (mood == "vague" or end - begin == 1)):
             return False
         texts = self._has_text_slot(intent)

@@ -18,6 +18,7 @@ from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
 from picoclaw.window import remove_hints
 
+_WAITS = pattern(r"/yes (\d+) ")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
@@ -169,6 +170,8 @@ class IntentProvider:
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
+        if (waits := _WAITS.search(reply)) and self._is_nod(text):
+            return [(text, IntentMatch("yes", "", {"number": waits[1]}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
             topic, last = self._topic(turns[:-1])
             named = text.strip(" .!\n").lower()
