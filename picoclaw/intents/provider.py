@@ -228,9 +228,7 @@ class IntentProvider:
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
         if last.role == "tool" and not found:
             if last.text.startswith("error: "):
-                waits = last.text.partition(WAITING_FOR_APPROVAL)[1] and _JOB_NUMBER.search(last.text)
-                why = f"it waits for the owner's yes as number {waits[1]} (/yes {waits[1]})" if waits else ""
-                yield Notice(why, failed=True)  # what failed is what the answer says
+                yield Notice("", failed=True)  # the answer says what failed, or what it waits for
             yield Text(self._results(request.messages))
             yield End("stop", Usage())
             return
