@@ -227,9 +227,10 @@ class IntentProvider:
         offered |= self.unlisted if offered else set()
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
         if last.role == "tool" and not found:
+            told = self._results(request.messages)
             if last.text.startswith("error: "):
-                yield Notice("", failed=True)  # the answer says what failed, or what it waits for
-            yield Text(self._results(request.messages))
+                yield Notice(told.rpartition("\n")[2], failed=True)  # in the answer's words, to be shown once
+            yield Text(told)
             yield End("stop", Usage())
             return
         wishes = found or (
