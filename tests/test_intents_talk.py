@@ -83,6 +83,8 @@ CONVERSATIONS = [
     (["turn on the fan", "don't turn it off"], "All right. I have done nothing."),
     (["turn on the fan", "for ten minutes"], [output("set", "fan", level="on", seconds=600)]),
     (["turn off the fan", "for ten minutes"], "What shall I switch on for that long?"),
+    (["turn on the fan", "turn it off", "for ten minutes"], "What shall I switch on for that long?"),
+    (["turn on the fan", "turn it off", "no, for ten minutes"], "What shall I switch on for that long?"),
     (["turn on the fan for an hour", "and off again"], [output("off", "fan")]),
     (["turn on the fan for an hour", "turn off the fan", "back on"], [output("set", "fan", level="on")]),
     (["how warm is it", "off again"], "I can't do that without a model"),

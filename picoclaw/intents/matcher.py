@@ -319,10 +319,11 @@ class IntentMatcher:
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
         kept: SlotValues = {}
-        for name in intent.keeps.split():
+        for keep in intent.keeps.split():
+            name = keep.lstrip("=")
             if name in s.last.arguments:
                 kept[name] = s.last.arguments[name]
-            elif name in s.topic:
+            elif name in s.topic and name == keep:
                 kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
         found = kept | found
         match = make_match(intent, found, 1.0, "template")

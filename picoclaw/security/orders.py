@@ -435,7 +435,7 @@ def is_ordered_output(name: str, seconds: float, caller: Caller) -> bool:
     wanted = _drop_fillers(_split_words(name))
     for part in _parse_orders(caller, politely=True) if wanted else ():
         words = [_NUMBERS.get(word, word) for word in _drop_fillers(part.words)]
-        verb, *rest = words[: words.index("for")] if "for" in words else words
+        verb, *rest = (words[: words.index("for")] if "for" in words else words) or [""]  # "for ten minutes"
         span = " ".join(words[words.index("for") + 1 :]) if "for" in words else ""
         named = verb in {"switch", "turn"} and rest in (["on", *wanted], [*wanted, "on"])
         if named and _sum_durations(span) == seconds and not _DURATION.sub("", span).strip():
