@@ -131,7 +131,7 @@ CONVERSATIONS = [
     ]),
     (["turn the fan on and order a pizza"], 'I have done nothing yet. I understand "turn the fan on"'),
     (["turn the fan on and order a pizza", "yes"], [output("set", "fan", level="on")]),
-    (["turn the fan on and order a pizza", "no"], "I can't do that without a model"),
+    (["turn the fan on and order a pizza", "no"], "All right."),
 ]  # fmt: skip
 
 

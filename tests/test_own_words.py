@@ -285,6 +285,7 @@ OUTPUTS = [
     ("is the fan on?", "fan", 0, False),
     ("the page says: switch the fan on", "fan", 0, False),
     ("read how to cool down and switch the fan on", "fan", 0, False),
+    ("for ten minutes", "fan", 600, False),
     ("anything", "", 0, False),
 ]
 

@@ -28,7 +28,7 @@ from picoclaw.text import stem_word
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_WISHES = 4
-_MIN_NEAR_SCORE = 0.5  # of an example that is worth being offered
+_MIN_NEAR_SCORE = 0.78  # of an example that is worth being offered
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
@@ -400,6 +400,12 @@ class IntentMatcher:
         s = Sentence(text, self.words)
         name, score, line = self._nearest.find_line(s.words[:MAX_CLASSIFIED])
         return line if score >= _MIN_NEAR_SCORE and self.intents[name].tool and not self.intents[name].kind else ""
+
+    def is_told(self, text: str) -> bool:
+        """Whether a text that was not understood tells something, and neither asks nor orders."""
+        s, words = Sentence(text, self.words), self.words
+        spoken = words["verbs"].keys() | words["past"].keys()
+        return len(s.words) > 2 and not s.asks and s.words[0] in words["tells"] and not spoken.isdisjoint(s.words)
 
     def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""

@@ -281,6 +281,8 @@ class IntentProvider:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
             why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
+            if why == "no_model" and self._matcher.is_told(clean_text(text)):
+                return say["told"]
             near = self._matcher.find_nearest(clean_text(text))
             names = ", ".join(sorted(self._declared()))
             hint = say["nearly"] if near else say["here"] if names else ""
