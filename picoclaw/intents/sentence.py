@@ -27,7 +27,9 @@ _WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _HOURS = pattern(r"(\d{1,2})h(\d\d)?")
 _DIGITS = pattern(r"\d{1,9}", re.ASCII)
-_PERCENT = pattern(r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII)
+_PERCENT = pattern(
+    r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII
+)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_TIME_WORDS = 14  # words
