@@ -9,7 +9,10 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
-.PHONY: chat test quick hostile lint types package docs lab soak cuts bench clean
+# axe-core 4.12.1 comes in it; nothing else of it is used, and nothing of it ships
+AXE = axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8
+
+.PHONY: chat test quick hostile lint types package docs browser lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -37,6 +40,13 @@ package: $(VENV)/dev  ## sdist -> wheel -> clean environment -> run from /
 docs: $(VENV)/dev  ## the guide as a site, in build/site
 	@$(PIP) install --editable '.[docs]'
 	@$(VENV)/bin/mkdocs build --quiet --strict --config-file tools/mkdocs.yml
+
+browser: $(VENV)/dev  ## the page in Chromium, with axe-core on each view, on a phone and a desktop, light and dark; skipped where there is none
+	@if command -v chromium chromium-browser > /dev/null; then \
+		echo "$(AXE)" | $(PIP) install --no-deps --require-hashes --upgrade --target build/axe --requirement /dev/stdin && \
+		AXE=build/axe/axe_playwright_python/axe.min.js $(VENV)/bin/python tests/page_tour.py build/page && \
+		$(VENV)/bin/python -m pytest -q tests/test_page_browser.py $(ARGS); \
+	else echo "browser: skipped, there is no Chromium here"; fi
 
 lab: $(VENV)/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)

@@ -1,6 +1,6 @@
 """Clicks through the page in Chromium, on a simulated board, and keeps pictures: `python tests/page_tour.py FOLDER`.
 
-Run by hand, because Chromium is larger than all the rest together. It ends with an error when a click does nothing,
+`make browser` runs it where there is a Chromium. It ends with an error when a click does nothing,
 when something runs over the edge of the screen, or when the browser has complained. With AXE=axe.min.js in the environment
 (https://www.npmjs.com/package/axe-core) each view is checked by it too, and ends the tour with what it finds.
 """
@@ -108,9 +108,10 @@ def check(browser, view):
         for scheme in ("light", "dark"):
             browser.screen(width, height, scheme)
             time.sleep(0.3)  # colours change slowly
-            found = browser.js(
-                "axe.run({resultTypes: ['violations']}).then(f => f.violations.map(v => [v.id, v.nodes.map(n => n.html.slice(0, 160))]))"
+            axe, passed, found = browser.js(
+                "axe.run().then(f => [axe.version, f.passes.length, f.violations.map(v => [v.id, v.nodes.map(n => n.html.slice(0, 160))])])"
             )
+            print(f"axe {axe}, {view}, {width}x{height} {scheme}: {passed} rules passed, {len(found)} violated", *found)
             FINDINGS.extend((view, width, scheme, *one) for one in found)
     browser.screen(*PHONE)
 
@@ -120,12 +121,22 @@ OVERLAPS = """(boxes => boxes.some((box, n) => n && box.left < boxes[n - 1].righ
     [...document.querySelectorAll("#past svg text[text-anchor=middle]")].map(text => text.getBoundingClientRect()))"""
 
 
-def toured(browser, page, home, folder):
-    """Do all that a person can."""
+def toured(browser, page, home, folder, back):
+    """Do all that a person can; `back` has the page come back that was away."""
     enter(browser, page, home, folder)
     talk(browser, page, folder)
     look(browser, folder)
     switch(browser)
+    assert not browser.troubles, browser.troubles
+    browser.click("[data-go=chat]")
+    page.stop()
+    browser.until("document.querySelector('#line').textContent.startsWith('no connection')")
+    check(browser, "away")
+    back()
+    browser.until("document.querySelector('#line').textContent == 'live'", 30)
+    check(browser, "back")
+    browser.troubles.clear()  # it complains of what did not answer
+    browser.click("[data-go=plans]")
     browser.click("#logout")
     browser.until("!document.querySelector('#door').hidden")
     assert not browser.troubles, browser.troubles
@@ -234,6 +245,7 @@ def switch(browser):
     browser.until("!document.querySelector('[aria-label=\"Switch grow_light off\"]')")
     browser.click("#stop")
     browser.until("document.querySelector('.stopped')")
+    check(browser, "stopped")
     browser.js("window.confirm = () => true")
     browser.click(".stopped button")
     browser.until("!document.querySelector('.stopped')")
@@ -269,8 +281,16 @@ def main(folder):
         page, posted = DashboardChannel(house, home, "127.0.0.1", 0), SimpleQueue()
         page.start(posted.put)
         threading.Thread(target=answering, args=(app, page, posted), daemon=True).start()
+
+        port = page.port
+
+        def back():
+            nonlocal page
+            page = DashboardChannel(house, home, "127.0.0.1", port)
+            page.start(posted.put)
+
         try:
-            toured(browser, page, home, folder)
+            toured(browser, page, home, folder, back)
         finally:
             browser.close()
             page.stop()
