@@ -1,6 +1,8 @@
 """A conversation without a model: "it", bare answers, corrections, and several wishes in one sentence."""
 
+import json
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -284,3 +286,14 @@ def test_the_time_is_told_without_a_tool():
 def test_all_figures_are_told_when_they_are_asked_for():
     heard = talk("how warm was the cellar yesterday", "more details")
     assert heard[0] == heard[1] == past(sensor="cellar", quantity="temperature", when="yesterday")
+
+
+STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers.json").read_text("utf-8"))
+"""Conversations of somebody who had not seen the data, each line with its calls, "" where it needs none; null where it is not understood yet."""
+
+
+@pytest.mark.parametrize("lines", STRANGERS, ids=[lines[0][0] for lines in STRANGERS])
+def test_what_a_stranger_said_is_understood(lines):
+    for (said, wanted), heard in zip(lines, talk(*(said for said, _ in lines)), strict=True):
+        found = [list(call) for call in heard] if isinstance(heard, list) else ""
+        assert wanted in (None, found), said
