@@ -83,6 +83,7 @@ CONVERSATIONS = [
     (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["turn on the fan", "turn it off?"], "I can't do that without a model"),
     (["turn on the fan", "don't turn it off"], "All right. I have done nothing."),
+    (["what are my reminders", "cancel the second one", "move the first to 9 pm"], [("cron", {"action": "move", "job": 6, "at": "21:00"})]),
     (["turn on the fan", "for ten minutes"], [output("set", "fan", level="on", seconds=600)]),
     (["turn off the fan", "for ten minutes"], "What shall I switch on for that long?"),
     (["turn on the fan", "turn it off", "for ten minutes"], "What shall I switch on for that long?"),

@@ -158,7 +158,9 @@ class IntentProvider:
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
             if calls and (last == NO_CALL or any(call.name == last.name for call in calls)):
-                topic = find_topic(turn, gives) | topic  # "is it on?" is about what was switched before
+                found = find_topic(turn, gives)
+                lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
+                topic = lists | found | topic  # "is it on?" is about what was switched before
                 last = calls[-1] if last == NO_CALL else last
         return topic, last
 

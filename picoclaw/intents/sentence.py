@@ -189,13 +189,15 @@ class SlotReader:
 
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
-        known = s.topic.get(slot.name.lstrip("_"), ())
+        name = slot.name.lstrip("_")
+        known = s.topic.get(name, ())
         hit = s.longest(slot.values or self._words["it"], i)
         if hit:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]
         place = None if slot.values else s.longest(self._words["ordinals"], i)
-        if place and known and place[0] <= len(known):
-            yield known[place[0] - 1 if place[0] > 0 else place[0]], place[1]
+        listed = s.topic.get(f"{name}s", known)  # "the first" is one of a list, also after the second was removed
+        if place and listed and place[0] <= len(listed):
+            yield listed[place[0] - 1 if place[0] > 0 else place[0]], place[1]
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
