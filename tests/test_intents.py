@@ -668,3 +668,11 @@ def test_a_home_that_cannot_be_written_works_without_a_cache(tmp_path):
     (tmp_path / "intents").mkdir()
     (tmp_path / "intents.cache").mkdir()
     assert answer_of(open_home(tmp_path)[0], "hello").startswith("Hello.")
+
+
+def test_a_place_without_a_sensor_is_said_in_a_sentence_of_its_own():
+    call = ToolCall("1", "sensor_read", {"sensor": "soil", "quantity": "humidity"})
+    told = IntentProvider([SHIPPED]).word_result(
+        "how dry is the soil", call, "error: no sensor 'soil' measures humidity; there are: porch, cpu"
+    )
+    assert told == "No sensor here measures the humidity of 'soil'. The sensors here: porch, cpu"
