@@ -1,4 +1,4 @@
-"""Draws a series of values: with blocks in a terminal, or as an SVG picture. Pure.
+"""Draws a series of values: with blocks in a terminal, or as an SVG or a PNG picture. Pure.
 
 Source: Scalable Vector Graphics (SVG) 1.1, https://www.w3.org/TR/SVG11/
 """
@@ -6,12 +6,13 @@ Source: Scalable Vector Graphics (SVG) 1.1, https://www.w3.org/TR/SVG11/
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import zip_longest
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = " ._-=+*#@"
 _WIDE, _HIGH = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 28, 24
-_MAX_TICKS = 5
+_MAX_TICKS, _MIN_ROWS = 5, 3
 _LEAST, _MOST = 1e-300, 1e300  # what can be divided by, and what two of can be added
 _SVG_HEAD = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE} {_HIGH}" width="{_WIDE}" height="{_HIGH}"'
@@ -130,3 +131,127 @@ def _find_runs(
         run.append(point)
     if run:
         yield run
+
+
+def parse_text(lines: Sequence[str]) -> tuple[list[float | None], str, str] | None:
+    """Read back what `draw_text` drew: a value a column, with the labels of both ends; None for any other text."""
+    rows = [line.partition("┤") for line in lines[:-1]]
+    if len(rows) < _MIN_ROWS or not all(mark and set(cells) <= set(_BLOCKS) for _, mark, cells in rows):
+        return None
+    try:
+        high, low = float(rows[0][0]), float(rows[-1][0])
+    except ValueError:
+        return None
+    if not -_MOST <= low <= high <= _MOST:
+        return None
+    most, values = 8 * len(rows) - 1, list[float | None]()
+    for column in zip_longest(*(cells for _, _, cells in rows), fillvalue=" "):
+        eighths = sum(map(_BLOCKS.index, column))
+        values.append(low + (eighths - 1) / most * (high - low) if eighths else None)
+    words = lines[-1].split()  # each label has as many words as the other
+    return values, " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])
+
+
+_PNG_WIDE, _PNG_HIGH, _PNG_EDGES = 800, 400, (130, 24, 24, 48)  # left, right, top, bottom
+_DOT, _GLYPH_WIDE, _GLYPH_HIGH = 3, 5, 7
+_SHADES = 15  # of the line, from white; then grey and black
+_GLYPHS = dict(
+    zip(
+        "0123456789.:-+e",
+        [
+            "0e11131519110e",
+            "040c040404040e",
+            "0e11010204081f",
+            "1f02040201110e",
+            "02060a121f0202",
+            "1f101e0101110e",
+            "0608101e11110e",
+            "1f010204080808",
+            "0e11110e11110e",
+            "0e11110f01020c",
+            "00000000000c0c",
+            "000c0c000c0c00",
+            "0000001f000000",
+            "0004041f040400",
+            "00000e111f100e",
+        ],
+        strict=True,
+    )
+)
+"""Seven rows of five dots, each row two hexadecimal digits."""
+
+
+def draw_png(values: Sequence[float | None], labels: tuple[str, str]) -> bytes:
+    """Draw a series as a picture for a phone: a line that is broken where there is no value, with its numbers.
+
+    Source: Portable Network Graphics, https://www.w3.org/TR/png-3/
+    """
+    known = [value for value in values if value is not None]
+    low, high = min(known), max(known)
+    room = (high - low) * 0.08 or max(abs(high) * 0.01, 0.5)
+    low, high = low - room, high + room
+    left, right, top, bottom = _PNG_EDGES
+    across, down = _PNG_WIDE - left - right, _PNG_HIGH - top - bottom
+    rows = [bytearray(_PNG_WIDE) for _ in range(_PNG_HIGH)]
+    for tick in compute_ticks(low, high):
+        y = round(top + (high - tick) / (high - low) * down)
+        rows[y][left : _PNG_WIDE - right] = bytes([_SHADES + 1]) * across
+        _write_dots(rows, f"{tick:.6g}", left - 14, y - _DOT * _GLYPH_HIGH // 2, from_right=True)
+    _write_dots(rows, labels[0], left, _PNG_HIGH - 34)
+    _write_dots(rows, labels[1], _PNG_WIDE - right, _PNG_HIGH - 34, from_right=True)
+    apart = across / max(1, len(values) - 1)
+    spots = [
+        None if v is None else (left + n * apart, top + (high - v) / (high - low) * down) for n, v in enumerate(values)
+    ]
+    for n, spot in enumerate(spots):
+        after = spots[n + 1] if n + 1 < len(spots) else None
+        if spot:
+            _draw_stroke(rows, spot, after or spot)
+    return _encode_png(rows)
+
+
+def _write_dots(rows: Sequence[bytearray], text: str, x: int, y: int, *, from_right: bool = False) -> None:
+    """Write numbers; a word with no number, such as a weekday, is left out."""
+    text = " ".join(word for word in text.split() if word.strip("+-.")[:1].isdecimal())
+    x -= (len(text) * (_GLYPH_WIDE + 1) - 1) * _DOT if from_right else 0
+    for place, glyph in enumerate(_GLYPHS.get(char, "") for char in text):
+        for down, dots in enumerate(bytes.fromhex(glyph)):
+            for column in (one for one in range(_GLYPH_WIDE) if dots >> (_GLYPH_WIDE - 1 - one) & 1):
+                at = x + (place * (_GLYPH_WIDE + 1) + column) * _DOT
+                if not 0 <= at <= _PNG_WIDE - _DOT:
+                    continue
+                for line in rows[max(0, y + down * _DOT) : y + (down + 1) * _DOT]:
+                    line[at : at + _DOT] = bytes([_SHADES + 2]) * _DOT
+
+
+def _draw_stroke(rows: Sequence[bytearray], start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Draw a straight stroke with round ends and smooth edges."""
+    (x0, y0), (x1, y1), half = start, end, 2.5
+    length = (x1 - x0) ** 2 + (y1 - y0) ** 2
+    slope = (y1 - y0) / (x1 - x0) if x1 > x0 else 0.0
+    reach = (half + 1) * math.sqrt(1 + slope * slope)
+    for x in range(int(x0 - half), int(x1 + half) + 2):
+        middle = y0 + slope * (min(max(x, x0), x1) - x0)
+        for y in range(int(middle - reach), int(middle + reach) + 2):
+            along = min(1.0, max(0.0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / length)) if length else 0.0
+            away = math.hypot(x - x0 - along * (x1 - x0), y - y0 - along * (y1 - y0))
+            shade = round(min(1.0, max(0.0, half + 0.5 - away)) * _SHADES)
+            if shade and 0 <= y < _PNG_HIGH and 0 <= x < _PNG_WIDE and (rows[y][x] > _SHADES or rows[y][x] < shade):
+                rows[y][x] = shade
+
+
+def _encode_png(rows: Sequence[bytearray]) -> bytes:
+    import struct
+    import zlib
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    blue = (0x00, 0x66, 0xCC)
+    shades = [bytes(255 - (255 - part) * n // _SHADES for part in blue) for n in range(_SHADES + 1)]
+    palette = b"".join([*shades, b"\xdd\xdd\xdd", b"\x33\x33\x33"])
+    head = struct.pack(">IIBBBBB", _PNG_WIDE, _PNG_HIGH, 8, 3, 0, 0, 0)
+    data = zlib.compress(b"".join(b"\0" + row for row in rows), 6)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        [chunk(b"IHDR", head), chunk(b"PLTE", palette), chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    )

@@ -1,6 +1,8 @@
 """Charts as text and as SVG: every value is where it belongs, and a gap is a gap."""
 
+import struct
 import xml.etree.ElementTree as ET
+import zlib
 
 import pytest
 
@@ -79,3 +81,36 @@ def test_a_picture_is_well_formed_and_broken_where_nothing_was_measured():
 
 def test_a_single_point_is_a_picture():
     ET.fromstring(chart.draw_svg("x", [(5.0, 1.0, 1.0, 1.0)], 0.0, 10.0, [], 1.0))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[18.0, 21.5, None, None, 19.0, 20.0], [7.0, 7.0], [-1e300, 1e300, 0.0], [1013.2], [-0.0251, -0.0249], [None, 5.0]],
+)
+def test_a_chart_of_blocks_is_read_back_and_drawn_as_a_picture(values):
+    rows = list(chart.draw_text(values, ("Mon 2026-11-23 00:00", "Tue 2026-11-24 03:08")))
+    found, begin, end = chart.parse_text(rows)
+    spread = max(v for v in values if v is not None) - min(v for v in values if v is not None)
+    found = found[: len(values)]
+    assert [one is None for one in found] == [one is None for one in values]
+    for one, value in zip(found, values, strict=True):
+        assert one is None or one == pytest.approx(value, abs=spread / 40 + 1e-3 * abs(value))
+    assert (begin, end) == ("Mon 2026-11-23 00:00", "Tue 2026-11-24 03:08")
+    picture = chart.draw_png(found, (begin, end))
+    chunks, at = {}, 8
+    while at < len(picture):
+        (length,) = struct.unpack(">I", picture[at : at + 4])
+        kind, data = picture[at + 4 : at + 8], picture[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", picture[at + 8 + length : at + 12 + length]) == (zlib.crc32(kind + data),)
+        chunks[kind], at = data, at + 12 + length
+    wide, high = struct.unpack(">II", chunks[b"IHDR"][:8])
+    pixels = zlib.decompress(chunks[b"IDAT"])
+    assert (len(pixels), len(picture) < 20_000) == ((wide + 1) * high, True)
+    assert 15 in pixels
+
+
+@pytest.mark.parametrize(
+    "rows", [["a", "b"], ["x ┤█", "y ┤█", "z ┤█", "a b"], ["nan ┤█", "┤█", "1 ┤█", "a b"], ["1 ┤q"] * 4]
+)
+def test_other_text_is_no_chart(rows):
+    assert chart.parse_text(rows) is None

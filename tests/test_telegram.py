@@ -930,3 +930,38 @@ def test_a_long_answer_shows_its_gist_and_folds_the_rest(bench, server):
     assert folded["offset"] + folded["length"] == len(shown.text)
     bench.letter(f"{gist}\n\nShort.", 2)
     assert [e["type"] for e in server.sent[-1].entities] == ["bold"]
+
+
+CHART = """greenhouse temperature, 2026-11-23 03:08 to 2026-11-24 03:08 (1 d), 144 readings:
+min 16.1 °C at 20:48, mean **17** °C
+```
+  18.18 ┤   ▄▆▇█▅▃
+        ┤▄██████████▃
+  16.04 ┤███████████████▅▃▂▁▂▄██
+         03:08              03:08
+```"""
+
+
+@pytest.mark.parametrize("fault", [None, tg.error(400, "Bad Request: IMAGE_PROCESS_FAILED")])
+def test_a_chart_is_a_picture_with_its_sentence_and_blocks_where_it_is_not_taken(bench, server, fault):
+    if fault:
+        server.fail("sendPhoto", fault)
+    bench.letter(f"{CHART}\n{CHART}\nThat is all.")
+    kinds = [sent.kind for sent in server.sent]
+    assert kinds == ["text" if fault else "photo", "photo", "text"]
+    first, second, last = server.sent
+    assert second.text.startswith("greenhouse temperature")
+    assert second.text.endswith("mean 17 °C")
+    assert second.file.startswith(b"\x89PNG")
+    assert len(second.file) > 1000
+    assert first.text == second.text if not fault else "16.04 ┤██" in first.text
+    assert last.text == "That is all."
+
+
+def test_a_chart_that_the_network_ate_comes_again_and_says_so(bench, server):
+    server.fail("sendPhoto", tg.reset_after)
+    with pytest.raises(ChannelDown):
+        bench.letter(CHART, 2)
+    bench.letter(CHART, 2)
+    assert server.sent[-1].text.startswith(MAYBE_REPEATED)
+    assert [sent.kind for sent in server.sent] == ["photo", "photo"]

@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO
 
 from picoclaw import files as picoclaw_files
 from picoclaw.channels.channel import ChannelStatus
@@ -64,10 +65,10 @@ class CallRefused(ChannelError):
 
 
 class Upload(NamedTuple):
-    """A file that goes with a call: the field's name, where it is, and its bytes."""
+    """A file that goes with a call: the field's name, where it is, or the picture itself, and how many bytes it has."""
 
     field: str
-    place: RootedPath
+    place: RootedPath | bytes
     size: int
 
 
@@ -208,9 +209,15 @@ def _encode_body(fields: dict[str, Any] | None, upload: Upload | None) -> Iterat
         yield {"content": json.dumps(fields).encode()}
     else:
         plain = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-        with os.fdopen(picoclaw_files.open_rooted(upload.place, alone=True), "rb") as file:
+        opened: BinaryIO
+        if isinstance(upload.place, bytes):
+            name, opened = "chart.png", BytesIO(upload.place)
+        else:
+            name = upload.place.path.name
+            opened = os.fdopen(picoclaw_files.open_rooted(upload.place, alone=True), "rb")
+        with opened as file:
             kind = f"multipart/form-data; boundary={os.urandom(16).hex()}"
-            files = {upload.field: (upload.place.path.name, file)}
+            files = {upload.field: (name, file)}
             yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}
 
 

@@ -36,6 +36,14 @@ class RichText(NamedTuple):
     entities: tuple[Entity, ...] = ()
 
 
+class ChartPicture(NamedTuple):
+    """A chart to be sent as a picture with what was said before it; `instead` is all of it as text."""
+
+    data: bytes
+    caption: RichText
+    instead: RichText
+
+
 _FENCE = pattern(r" {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<lang>[\w+#-]{0,30})[^`\n]*$")
 _HEADING = pattern(r" {0,3}#{1,6}[ \t]+(.*)$")
 _RULE = pattern(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,200}$")
@@ -292,7 +300,7 @@ class Sender:
         self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
-        self._begun: dict[int, tuple[str, list[RichText | Attachment]]] = {}
+        self._begun: dict[int, tuple[str, list[RichText | Attachment | ChartPicture]]] = {}
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
 
@@ -364,7 +372,7 @@ class Sender:
     def _part(
         self,
         place: ChatPlace,
-        part: RichText | Attachment,
+        part: RichText | Attachment | ChartPicture,
         *,
         again: bool = False,
         reply_to: int = 0,
@@ -379,6 +387,14 @@ class Sender:
                 return
             except CallRefused as error:  # what comes after the file is told all the same
                 part = RichText(f"{part.place.path.name}: {error}")
+        if isinstance(part, ChartPicture):
+            caption = _mark_repeated(part.caption) if again else part.caption
+            words = {"caption": caption.text, "caption_entities": encode_entities(caption.entities, caption.text)}
+            try:
+                self._put(place, "sendPhoto", words | more, Upload("photo", part.data, len(part.data)))
+                return
+            except CallRefused:
+                part = part.instead
         if again:
             part = _mark_repeated(part)
         fields: dict[str, Any] = {"text": part.text, "link_preview_options": {"is_disabled": True}}
@@ -458,14 +474,38 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
     return None
 
 
-def split_answer(text: str, workspace: Path) -> list[RichText | Attachment]:
-    parts: list[RichText | Attachment] = []
+def split_answer(text: str, workspace: Path) -> list[RichText | Attachment | ChartPicture]:
+    parts: list[RichText | Attachment | ChartPicture] = []
     for piece in split_attachments(text, workspace):
         if isinstance(piece, Attachment):
             parts.append(piece)
-        else:
-            parts += split_message(fold_rest(render_rich(piece)), MAX_MESSAGE_UNITS - len(MAYBE_REPEATED) - 1)
+            continue
+        start = 0
+        for chart in _CHART.finditer(piece):
+            if picture := _draw_chart(piece[start : chart.start()], chart[0]):
+                parts.append(picture)
+                start = chart.end()
+        parts += split_message(fold_rest(render_rich(piece[start:])), MAX_MESSAGE_UNITS - len(MAYBE_REPEATED) - 1)
     return parts
+
+
+_CHART = pattern(r"^```\n((?:[^\n`]*┤[^\n]*\n){3,40}[^\n`]*)\n```$", re.MULTILINE)
+
+
+def _draw_chart(before: str, drawn: str) -> ChartPicture | None:
+    """Draw a chart of blocks as a picture; None for one that is none, or has too much said before it."""
+    from picoclaw import chart
+
+    caption, instead = render_rich(before), render_rich(before + drawn)
+    fits = count_units(caption.text) <= _MAX_CAPTION_UNITS - len(MAYBE_REPEATED) - 1
+    found = (
+        chart.parse_text(drawn.split("\n")[1:-1])
+        if fits and count_units(instead.text) <= MAX_EXTENDABLE_UNITS
+        else None
+    )
+    if not found or not any(value is not None for value in found[0]):
+        return None
+    return ChartPicture(chart.draw_png(found[0], found[1:]), caption, instead)
 
 
 def fold_rest(whole: RichText) -> RichText:
