@@ -226,3 +226,20 @@ def until(good, seconds=10):
     while not good():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_chart_of_blocks_is_a_picture_in_the_conversation_and_other_code_is_not(board):
+    rows = "  18.2 ┤ ▂█\n       ┤▁█  ▃\n  16.0 ┤██  ██\n        03:08  04:08"
+    board.house.lines.append(ChatEntry("assistant", f"The day:\n```\n{rows}\n```\nand\n```\n1 ┤ x\n```", time.time()))
+    browser = board.browser
+    browser.troubles.clear()  # it complains of what was asked before the login
+    browser.do("Page.reload")
+    browser.until("document.querySelector('#said svg')")
+    label = "Chart, 16 to 18.2, 03:08 to 04:08"
+    assert browser.js("document.querySelector('#said svg').getAttribute('aria-label')") == label
+    points = browser.js("document.querySelector('#said svg .mean').getAttribute('points')").split()
+    assert len(points) + browser.js("[...document.querySelectorAll('#said svg .mean')].length") >= 5
+    assert browser.js("[...document.querySelectorAll('#said pre')].map(one => one.textContent)") == ["1 ┤ x"]
+    texts = browser.js("[...document.querySelectorAll('#said svg text')].map(one => one.textContent)")
+    assert texts[-2:] == ["03:08", "04:08"]
+    assert not browser.troubles

@@ -50,7 +50,8 @@ function moments(begin, end, wide) {
   return found;
 }
 
-// `size` is [width, height]; without `labels` it is a small picture that only shows the course. `other` is a second
+// `size` is [width, height]; without `labels` it is a small picture that only shows the course, and two texts as
+// `labels` stand at its ends in place of moments. `other` is a second
 // series on the same axes.
 export function chart(points, begin, end, size, labels, title, other = []) {
   const [wide, high] = size;
@@ -66,7 +67,10 @@ export function chart(points, begin, end, size, labels, title, other = []) {
       picture.append(part("path", { d: `M${left} ${y(value)}H${wide - 4}`, class: "grid" }));
       picture.append(part("text", { x: left - 6, y: y(value), dy: 4, "text-anchor": "end" }, String(value)));
     }
-    for (const [at, text] of moments(begin, end, wide - left)) {
+    if (labels.length) {
+      const ends = labels.map((text, n) => part("text", { x: n ? wide - 4 : left, y: high - 6, "text-anchor": n ? "end" : "start" }, text));
+      picture.append(...ends);
+    } else for (const [at, text] of moments(begin, end, wide - left)) {
       picture.append(part("text", { x: x(at), y: high - 6, "text-anchor": "middle" }, text));
     }
   } else {

@@ -1,9 +1,10 @@
 // The conversation: what was said, what is being said, what picoclaw asks leave for.
 import { element } from "/board.js";
+import { chart } from "/chart.js";
 
 const find = (id) => document.getElementById(id);
 const box = find("said"), text = find("text");
-const UNSENT = "picoclaw.unsent";
+const UNSENT = "picoclaw.unsent", BLOCKS = " ▁▂▃▄▅▆▇█";
 let live = null, tell = async () => null;
 const sending = new Set();
 
@@ -20,10 +21,28 @@ export const forget = () => keepUnsent([]);
 
 export const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+// A chart that picoclaw has drawn with blocks, as a picture; null for other text. Each column is a value.
+function drawn(text) {
+  const rows = text.split("\n"), labels = rows.pop().trim().split(/\s+/), cells = rows.map((row) => [...row.split("┤")[1] ?? "x"]);
+  const [high, low] = [rows[0], rows.at(-1)].map((row) => parseFloat(row));
+  if (rows.length < 3 || !(low <= high) || cells.flat().some((cell) => !BLOCKS.includes(cell))) return null;
+  const points = [], wide = Math.max(...cells.map((row) => row.length));
+  for (let column = 0; column < wide; column++) {
+    const eighths = cells.reduce((sum, row) => sum + BLOCKS.indexOf(row[column] ?? " "), 0);
+    const value = low + (eighths - 1) / (8 * rows.length - 1) * (high - low);
+    if (eighths) points.push([column, value, value, value]);
+  }
+  const dates = [labels.slice(0, labels.length / 2), labels.slice(labels.length / 2)].map((words) => words.join(" "));
+  return points.length ? chart(points, 0, Math.max(1, wide - 1), [520, 200], dates, `Chart, ${low} to ${high}, ${dates.join(" to ")}`) : null;
+}
+
 // Code in backticks is shown as such; everything else stays text, and nothing of it is ever read as HTML.
 function words(said) {
   return said.split(/(```[\s\S]*?```|`[^`\n]+`|\*\*[^*\n]+\*\*)/).map((piece) => {
-    if (/^```[\s\S]*```$/.test(piece)) return element("pre", {}, piece.slice(3, -3).replace(/^\w*\n/, "").trimEnd());
+    if (/^```[\s\S]*```$/.test(piece)) {
+      const inside = piece.slice(3, -3).replace(/^\w*\n/, "").trimEnd();
+      return drawn(inside) ?? element("pre", {}, inside);
+    }
     if (/^`.+`$/.test(piece)) return element("code", {}, piece.slice(1, -1));
     if (/^\*\*.+\*\*$/.test(piece)) return element("strong", {}, piece.slice(2, -2));
     return piece;
