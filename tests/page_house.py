@@ -80,6 +80,14 @@ class PaperHouse:
     def questions(self):
         return self.asked
 
+    def notes(self, words):
+        return [ListRow("memory/2026-11-20.md", "the pump's fuse is 5 A")] if "fuse" in words else []
+
+    def note(self, path):
+        if path != "memory/2026-11-20.md":
+            raise StoreError(f"there is no note {path!r} any more")
+        return "# 2026-11-20\n- the pump's fuse is 5 A"
+
     def healthy(self):
         return self.well
 

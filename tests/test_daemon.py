@@ -859,6 +859,30 @@ def test_health_says_not_ok_while_a_thread_is_late(household):
     room.close()
 
 
+def test_the_page_finds_notes_and_reads_nothing_else(household):
+    app = household.app
+    folder = app.config.workspace / "memory"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "2026-11-20.md").write_text("# 2026-11-20\n\n- the pump's fuse is 5 A\n")
+    (app.config.workspace / "other.txt").write_text("secret")
+    (app.config.home / "secrets.toml").write_text("api_key = 'x'")
+    room = DaemonBackend(app.config, app.wiring, lambda: UTC, "", household.status)
+    (found,) = room.notes("pump fuse")
+    assert (found.name, "5 A" in found.text, room.notes(" ")) == ("memory/2026-11-20.md", True, [])
+    assert "5 A" in room.note(found.name)
+    for path in (
+        "other.txt",
+        "../secrets.toml",
+        "memory/../other.txt",
+        "memory/absent.md",
+        "",
+        str(folder / "2026-11-20.md"),
+    ):
+        with pytest.raises(StoreError):
+            room.note(path)
+    room.close()
+
+
 def test_a_disk_that_takes_nothing_is_a_problem_that_status_names(household):
     def refuses():
         raise StoreError("state.db: the disk is full")

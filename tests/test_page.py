@@ -527,3 +527,16 @@ def test_a_port_that_is_taken_is_said(tmp_path):
         page = DashboardChannel(PaperHouse(), tmp_path, "127.0.0.1", client.port)
         with pytest.raises(ChannelError, match=f"port {client.port}"):
             page.start(lambda _: None)
+
+
+def test_notes_are_searched_and_opened_by_who_is_logged_in_only(client):
+    (found,) = client.told("/api/notes?words=pump%20fuse")["notes"]
+    assert (found["name"], found["text"]) == ("memory/2026-11-20.md", "the pump's fuse is 5 A")
+    assert client.told("/api/notes?words=elephant")["notes"] == []
+    assert "5 A" in client.told("/api/note?path=memory/2026-11-20.md")["text"]
+    assert client.ask("/api/note?path=../secrets.toml")[0] == 503
+    client.cookie = ""
+    assert [client.ask(path)[0] for path in ("/api/notes?words=fuse", "/api/note?path=memory/2026-11-20.md")] == [
+        401,
+        401,
+    ]

@@ -243,3 +243,16 @@ def test_a_chart_of_blocks_is_a_picture_in_the_conversation_and_other_code_is_no
     texts = browser.js("[...document.querySelectorAll('#said svg text')].map(one => one.textContent)")
     assert texts[-2:] == ["03:08", "04:08"]
     assert not browser.troubles
+
+
+def test_notes_are_found_and_opened(board):
+    browser = board.browser
+    browser.click("[data-go=plans]")
+    browser.click("#find-notes input")
+    browser.write("fuse")
+    browser.press("Enter", 13)
+    browser.until("document.querySelector('#notes li')?.textContent.includes('2026-11-20')")
+    assert browser.js("document.querySelector('#notes-found').textContent") == "1 found"
+    browser.click("#notes button")
+    browser.until("document.querySelector('#note').open")
+    assert "5 A" in browser.js("document.querySelector('#note-text').textContent")

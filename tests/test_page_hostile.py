@@ -26,7 +26,17 @@ def stranger(tmp_path):
         yield one
 
 
-READS = ["/api/state", "/api/board", "/api/plans", "/api/day", "/api/history", "/api/csv", "/api/events"]
+READS = [
+    "/api/state",
+    "/api/board",
+    "/api/notes",
+    "/api/note",
+    "/api/plans",
+    "/api/day",
+    "/api/history",
+    "/api/csv",
+    "/api/events",
+]
 WRITES = ["/api/say", "/api/answer", "/api/stop", "/api/off", "/api/resume", "/api/logout"]
 
 

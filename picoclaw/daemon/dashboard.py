@@ -24,14 +24,19 @@ from picoclaw.channels.dashboard.backend import (
 from picoclaw.config import Config
 from picoclaw.daemon import status_text
 from picoclaw.daemon.status import StatusDict
-from picoclaw.errors import ConfigError, HardwareError
+from picoclaw.errors import ConfigError, HardwareError, StoreError
 from picoclaw.hw import health, sensors
 from picoclaw.hw.reading import Reading, format_reading
+from picoclaw.markdown import blank_comments
+from picoclaw.memory import notes
+from picoclaw.memory.files import MemoryFiles
+from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
+from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
@@ -199,12 +204,25 @@ class DaemonBackend:
             asked = approvals.questions(_MAX_ENDED)
             return [make_question(one) for one in asked if one.at > since or one.state == "waiting"]
 
+    def notes(self, words: str) -> list[ListRow]:
+        """See House.notes; by words alone, so that no second model is in memory."""
+        with self._stores:
+            hits = self._memory.search(words, self._now()) if words.strip() else []
+        return [ListRow(hit.path, hit.snippet) for hit in hits if notes.parse_entry_place(hit.path)]
+
+    def note(self, path: str) -> str:
+        place = notes.parse_entry_place(path)
+        found = MemoryFiles(self._config.workspace).read(place[0]) if place else None
+        if found is None:
+            raise StoreError(f"there is no note {path!r} any more")
+        return blank_comments(found.text)
+
     def healthy(self) -> bool:
         return bool(self._status()["ok"])
 
     def close(self) -> None:
         with self._stores:
-            for name in ("_history_database", "_state"):
+            for name in ("_memory", "_history_database", "_state"):
                 if database := self.__dict__.pop(name, None):
                     database.close()
 
@@ -222,6 +240,12 @@ class DaemonBackend:
     @cached_property
     def _history_database(self) -> Database:
         return Database(self._config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
+
+    @cached_property
+    def _memory(self) -> MemoryIndex:
+        past = (lambda: list_past_turns(History(self._state))) if self._config.memory.messages else tuple
+        config = self._config
+        return MemoryIndex(config.home, config.workspace, lambda: None, past, config.memory.min_score)
 
     @property
     def _samples(self) -> Samples:

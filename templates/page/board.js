@@ -237,3 +237,23 @@ for (const button of document.querySelectorAll("[data-hours]")) {
 find("past-earlier").addEventListener("click", () => again({ back: looked.back + looked.hours }));
 find("past-later").addEventListener("click", () => again({ back: looked.back - looked.hours }));
 find("past-other").addEventListener("change", (event) => again({ other: event.target.value }));
+
+// Notes are searched on the board; a result opens the whole file, which is a day or what is kept for good.
+export function finds(call) {
+  const open = async (path) => {
+    const found = await call(`note?${new URLSearchParams({ path })}`);
+    if (!found) return;
+    find("note-title").textContent = path;
+    find("note-text").textContent = found.text;
+    find("note").showModal();
+  };
+  find("find-notes").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const found = await call(`notes?${new URLSearchParams({ words: event.target.elements.words.value })}`);
+    if (!found) return;
+    const rows = found.notes;
+    find("notes-found").textContent = rows.length ? `${rows.length} found` : "No note has these words.";
+    find("notes").replaceChildren(...rows.map((row) => element("li", {}, element("strong", {}, row.name.replace(/^memory\/|\.md$/g, "")), element("p", {}, row.text),
+      element("button", { "aria-label": `Open ${row.name}`, onclick: () => open(row.name) }, "Open"))));
+  });
+}

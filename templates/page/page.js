@@ -141,6 +141,7 @@ function go(view) {
 
 for (const button of document.querySelectorAll("[data-go]")) button.addEventListener("click", () => go(button.dataset.go));
 document.addEventListener("asked", asked);
+board.finds(call);
 board.forms((sentence) => { go("chat"); chat.say(sentence); });
 
 find("login").addEventListener("submit", async (event) => {

@@ -146,5 +146,11 @@ class DashboardBackend(Protocol):
     def questions(self) -> list[PageQuestion]:
         """Give the calls that wait for a yes, in whatever chat, behind those that have ended lately."""
 
+    def notes(self, words: str) -> list[ListRow]:
+        """Find notes, the best first: `name` is the file, `text` the lines that match."""
+
+    def note(self, path: str) -> str:
+        """Give the text of a file of notes."""
+
     def healthy(self) -> bool:
         """Whether everything that has to run does."""

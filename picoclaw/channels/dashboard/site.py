@@ -102,7 +102,7 @@ def format_bottle_error(error: Any) -> str:
 
 COOKIE, SESSION = "picoclaw", "page:home"
 MAX_CHAT_CHARS = 16_000
-_MAX_ROWS = 60
+_MAX_ROWS, _MAX_WORDS_CHARS = 60, 200
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
 _HEALTH_S = 10.0
 _MAX_POINTS, _SPARK_POINTS, _MAX_CSV_ROWS = 200, 48, 20_000
@@ -125,7 +125,16 @@ class Site:
             self._app.route(path, "GET", serve_file)
         self._app.route("/health", "GET", self._health)
         self._app.route("/api/login", "POST", self._login)
-        for handler in (self._state, self._board, self._plans, self._history, self._csv, self._day):
+        for handler in (
+            self._state,
+            self._board,
+            self._plans,
+            self._history,
+            self._csv,
+            self._day,
+            self._notes,
+            self._note,
+        ):
             self._app.route(f"/api/{handler.__name__[1:]}", "GET", self._for_known(handler))
         self._app.route("/api/events", "GET", self._for_known(self._follow))
         for handler in (self._say, self._answer, self._logout, self._stop, self._off, self._resume):
@@ -240,6 +249,12 @@ class Site:
         points = self._backend.history(sensor, quantity, begin, end, _MAX_POINTS)
         return {"begin": begin, "end": end, "points": points}
 
+    def _notes(self) -> dict[str, Any]:
+        return {"notes": [row._asdict() for row in self._backend.notes(_read_query("words")[:_MAX_WORDS_CHARS])]}
+
+    def _note(self) -> dict[str, Any]:
+        return {"text": self._backend.note(_read_query("path"))}
+
     def _csv(self) -> str:
         """Give a series as a file for a spreadsheet, finer than it is drawn."""
         sensor, quantity, begin, end = self._read_series()
@@ -344,6 +359,13 @@ class Site:
         outputs = _list_outputs(self._backend)
         self._events.publish("board", outputs)
         return {"text": text} | outputs
+
+
+def _read_query(name: str) -> str:
+    try:
+        return str(bottle.request.query.decode("utf-8").get(name, ""))
+    except UnicodeError:
+        refuse(400, "this is no UTF-8")
 
 
 def _list_outputs(backend: DashboardBackend) -> dict[str, Any]:
