@@ -252,7 +252,11 @@ def test_what_is_said_of_nothing(tmp_path, words, said):
     ("words", "said"),
     [
         ("statsu", "picoclaw: there is no command 'statsu'; did you mean status? (picoclaw --help)"),
-        ("sensor", "picoclaw: there is no command 'sensor' (picoclaw --help)"),
+        ("gizmo", "picoclaw: there is no command 'gizmo' (picoclaw --help)"),
+        ("sensor", "picoclaw: there is no command 'sensor'; did you mean history? (picoclaw --help)"),
+        ("sensors", "picoclaw: there is no command 'sensors'; did you mean history? (picoclaw --help)"),
+        ("detect", "picoclaw: there is no command 'detect'; did you mean init? (picoclaw --help)"),
+        ("read my notes", "there is no command 'read'; to ask the agent: picoclaw chat -m \"read my notes\""),
         ("how warm is it", "there is no command 'how'; to ask the agent: picoclaw chat -m \"how warm is it\""),
         ("status --jsno", "picoclaw status: there is no option --jsno; did you mean --json?"),
         ("rules lst", "picoclaw rules: 'lst' is none of list, check, explain, remove, log; did you mean list?"),

@@ -220,7 +220,22 @@ def _find_verb(words: Sequence[str]) -> int | None:
     return None
 
 
+# What people type for what another command does.
+_MEANT = {
+    "detect": "init",
+    "scan": "init",
+    "setup": "init",
+    "sensor": "history",
+    "sensors": "history",
+    "read": "history",
+    "reminders": "cron",
+    "jobs": "cron",
+}
+
+
 def _explain_unknown(verb: str, words: Sequence[str]) -> str:
+    if (meant := _MEANT.get(verb)) and all(word.startswith("-") for word in words):
+        return f"there is no command {verb!r}; did you mean {meant}?"
     if near := suggest(verb, VERBS):
         return f"there is no command {verb!r}{near}"
     question = " ".join([verb, *words])
