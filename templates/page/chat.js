@@ -33,7 +33,7 @@ function drawn(text) {
     if (eighths) points.push([column, value, value, value]);
   }
   const dates = [labels.slice(0, labels.length / 2), labels.slice(labels.length / 2)].map((words) => words.join(" "));
-  return points.length ? chart(points, 0, Math.max(1, wide - 1), [520, 200], dates, `Chart, ${low} to ${high}, ${dates.join(" to ")}`) : null;
+  return points.length ? chart(points, 0, Math.max(1, wide - 1), [Math.min(520, innerWidth - 110), 180], dates, `Chart, ${low} to ${high}, ${dates.join(" to ")}`) : null;
 }
 
 // Code in backticks is shown as such; everything else stays text, and nothing of it is ever read as HTML.
