@@ -223,9 +223,15 @@ _RANGE_FORMS: list[_RangeForm] = [
 # When something is due, and in whose time zone: arithmetic on moments that are handed in.
 
 MAX_AHEAD = timedelta(days=3660)
+_MAX_DAYS_TO_DATE = 8 * 366  # 29 February is eight years away around a century that is no leap year
 _MAX_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
-MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00' or '2026-12-01 08:00'"
+MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:00' or '2026-12-01 08:00'"
+_ORDINAL = "st|nd|rd|th"
+_DAY_OF_YEAR = pattern(
+    rf"(?:on )?(?:the )?(?:(?P<day>\d{{1,2}})(?:(?:{_ORDINAL})?(?: of)? (?P<month>{'|'.join(MONTHS)})|(?:{_ORDINAL}))"
+    rf"|(?P<first>{'|'.join(MONTHS)}) (?P<then>\d{{1,2}})(?:{_ORDINAL})?)"
+)
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -335,7 +341,19 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         return known[day]
     if day.removeprefix("on ") in WEEKDAYS:
         return (WEEKDAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
+    if found := _DAY_OF_YEAR.fullmatch(day):
+        month = found["month"] or found["first"]
+        return _count_days_to_date(int(found["day"] or found["then"]), MONTHS.index(month) + 1 if month else 0, now, text)
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
+
+
+def _count_days_to_date(day: int, month: int, now: datetime, text: str) -> int:
+    """Days until the next such day of a month, 1 to 12, or of any month for 0; today's is 0 days away."""
+    for ahead in range(_MAX_DAYS_TO_DATE):
+        one = now.date() + timedelta(days=ahead)
+        if one.day == day and month in {0, one.month}:
+            return ahead
+    raise ValueError(f"{text!r} names a day that no month has")
 
 
 def format_duration(seconds: float, *, exact: bool = False) -> str:

@@ -169,7 +169,7 @@ class IntentMatcher:
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
         if best is None or not (best.tool or best.answer):
-            unclear = next((match for match, _ in fits if match.route == "unclear"), best)
+            unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
         if best or len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
             return best
@@ -394,6 +394,14 @@ class IntentMatcher:
         if intent.tool == "sensor_read" and not match.arguments and scores[name] < EXACT_SCORE:
             return None  # it would be answered with whatever is measured
         return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
+
+    def put_for_it(self, text: str, name: str) -> str:
+        """A text with a name in the place of its "it", '' where it has none."""
+        s = Sentence(text, self.words)
+        for i in range(len(s.words)):
+            if hit := s.longest(self.words["it"], i):
+                return f"{s.text(0, i)} {name.strip(' .!')} {s.text(hit[1], len(s.words))}"
+        return ""
 
     def find_nearest(self, text: str) -> str:
         """The example of a tool's that is nearest to a text which was not understood, '' for none."""

@@ -21,6 +21,8 @@ from picoclaw.window import remove_hints
 _WAITS = pattern(r"/yes (\d+) ")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
+_ANY_ONE = "*"
+"""Names the only one there is, in a list where what was asked for has no name."""
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -144,12 +146,16 @@ class IntentProvider:
         if not match or not name:
             return match
         told = self._matcher.tools[match.tool]["gives"]["job"]
-        fits = [row for row in rows.splitlines() if re.match(told, row) and _is_called(name, row)]
+        rows_of_one = (row for row in rows.splitlines() if re.match(told, row))
+        fits = [row for row in rows_of_one if name == _ANY_ONE or _is_called(name, row)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):
             said = {key: value for key, value in match.said.items() if key != "_called"}
             return match._replace(arguments=match.arguments | {"job": int(found[1])}, said=said)
         text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name})
-        return match._replace(tool="", answer=f"{text}\n{self._tell(match, rows)}", said={})
+        if name == _ANY_ONE:
+            numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
+            text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
+        return match._replace(tool="", answer=f"{text}\n{self._tell(match, rows)}".strip(), said={})
 
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
@@ -180,7 +186,15 @@ class IntentProvider:
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
             topic |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
-                return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
+                told = self._matcher.match_all(f"{asked} {named}", offered, topic, last)  # "cancel the reminder 2"
+                if not all(is_complete(match) for _, match in told):
+                    told = self._matcher.match_all(asked, offered, topic, last)
+                return [part for part in told if is_complete(part[1])]
+        if reply == self._matcher.say["what"]:  # "turn it on" - "the light"
+            said = self._matcher.put_for_it(asked, text)
+            parts = self._matcher.match_all(said, offered) if said else []
+            if parts and all(is_complete(match) for _, match in parts):
+                return parts
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
         failed = any(result.startswith("error: ") and "?" in result for _, result in list_calls(turns[-1]))
         if not failed and reply not in questions:
@@ -290,6 +304,8 @@ class IntentProvider:
             hint = say["nearly"] if near else say["here"] if names else ""
             return fill_fields(say[why] + hint, {"model": self._model, "near": near, "names": names})
         if not match.tool:
+            if "" in (self._heard.get(name) for name in _LETTERS.findall(match.answer)):
+                return say["unsaid"]
             return fill_fields(match.answer, {**_read_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
@@ -378,7 +394,7 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
     """What was said in this conversation before the newest message, for a reply to "what did I ask?"."""
     asked = [clean_text(message.text).strip() for message in messages[:-1] if message.role == "user"]
     told = [message.text for message in messages[:-1] if message.role == "assistant" and message.text]
-    return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]) or "-", "told": told[-1] if told else "-"}
+    return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]), "told": told[-1] if told else ""}
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:

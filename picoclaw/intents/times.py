@@ -13,7 +13,9 @@ from picoclaw.times import CRON_WEEKDAYS
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
-_FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "parts", "hours", "offsets", "every", "repeats")
+_FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "months", "parts", "hours", "offsets", "every", "repeats")
+_NUMBER = pattern(r"\d+")
+_ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago", "splits", "until"}
@@ -104,12 +106,21 @@ class TimeReader:
         any_of = self._any_of
         return pattern(
             rf"(?:(?:{any_of['on']}) )*(?P<at>(?:{any_of['at']}) )*"
-            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d)|(?P<part>{any_of['parts']})|"
+            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date})|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
             rf"(?! (?:{any_of['units']})(?: |$)))"
             rf"(?P<oclock> (?:{any_of['oclock']})|(?= (?:{any_of['parts']})(?: |$)))?){_END}",
             re.ASCII,
+        )
+
+    @cached_property
+    def _date(self) -> str:
+        """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th"."""
+        months = f"(?:{self._any_of['months']})"
+        return (
+            rf"(?:the )?\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))? {months}|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
+            rf"|(?:the )?\d\d?(?:st|nd|rd|th)"
         )
 
     @cached_property
@@ -322,7 +333,9 @@ class TimeReader:
                 return ""
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
-        return f"{day} {clock}{OCLOCK if either else ''}".strip()
+        if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
+            day = f"{_NUMBER.findall(day)[0]} {month}"
+        return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
 
 def _parse_count(tail: str, end: int) -> int:
