@@ -193,8 +193,8 @@ def test_every_intent_that_does_more_than_read_is_declared_so(tmp_path):
 
 def test_every_order_names_a_sentence_that_works():
     for name, intent in SHIPPED["intents"].items():
-        if "after" in intent:
-            continue  # test_intents_talk.py
+        if "after" in intent or "_called" in intent.get("defaults", {}):
+            continue  # test_intents_talk.py; the other needs the list first
         if intent.get("acts") or intent.get("adds"):
             match = INTENTS.match(intent["exact"], TOOLS)
             assert (match.intent, match.missing) == (name, ""), name
@@ -204,7 +204,7 @@ def test_every_order_names_a_sentence_that_works():
 
 def test_most_templates_make_an_order():
     made = {name for name, _ in DOING}
-    assert made == {name for name, _ in ORDERS}
+    assert made | {"cron_remove_only"} == {name for name, _ in ORDERS}  # which looks at the list first
     assert len(DOING) > len(ORDERS) * 0.7
 
 
@@ -259,7 +259,8 @@ OWN = [
     ("cancel all reminders", SEVERAL),
     ("cancel every reminder please", SEVERAL),
     ("cancel the third reminder", SEVERAL),
-    ("cancel my reminder", "Which one?"),
+    ("cancel my reminder", ("cron", {"action": "list"})),
+    ("cancel my next reminder", "Which one?"),
     ("cancel the reminder about the soup", ("cron", {"action": "list"})),
     ("I cancelled reminder 3 yesterday", LEFT),
     ("reminder 3 was cancelled", LEFT),

@@ -126,6 +126,7 @@ SAID = {
             "erinnere mich jeden Tag um 9 Uhr bis Freitag ans Gießen",
             remind("Gießen", cron_expr="0 9 * * * until friday"),
         ),
+        ("erinnere mich am 24. Dezember um 9 ans Gießen", remind("Gießen", at="24 december 09:00")),
         ("lass den Ventilator eine Viertelstunde laufen", on("fan", seconds=900)),
         ("wird es heute Nacht frieren?", "Vorhersagen kann ich nicht."),
         ("wer hat den Schlüssel", [("memory_search", {"query": "Schlüssel"})]),

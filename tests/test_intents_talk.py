@@ -92,7 +92,10 @@ CONVERSATIONS = [
     (["turn on the fan for an hour", "turn off the fan", "back on"], [output("set", "fan", level="on")]),
     (["how warm is it", "off again"], "I can't do that without a model"),
     (["turn the light and the fan on", "turn it off"], "Which one do you mean: light, fan?"),
-    (["turn it off"], "I can't do that without a model"),
+    (["turn it off"], "I am not sure what that is about. Please name it."),
+    (["turn it off", "the fan"], [output("off", "fan")]),
+    (["turn it off", "how warm is it outside"], read(sensor="outside", quantity="temperature")),
+    (["turn it off?", "the fan"], "I can't do that without a model"),
     (["remind me to water the plants", "in half an hour"], [
         ("cron", {"action": "add", "message": "water the plants", "at_seconds": 1800})
     ]),
@@ -126,7 +129,11 @@ CONVERSATIONS = [
         LIST, ("cron", {"action": "remove", "job": 4}), output("set", "fan", level="on")
     ]),
     (["delete the cat reminder"], [LIST]),
-    (["delete the every day reminder", "delete it"], "I can't do that without a model"),
+    (["delete the every day reminder", "delete it"], "I am not sure what that is about."),
+    (["don't cancel the reminder"], "I have left the reminders as they are."),
+    (["did you cancel the reminder?"], "I have left the reminders as they are."),
+    (["should i cancel the reminder"], "I have left the reminders as they are."),
+    (["i cancelled the reminder"], [LIST]),  # only shown
     (["pause the tank reminder", "resume it"], [("cron", {"action": "enable", "job": 4})]),
     (["what rules do I have", "delete the second one"], [("rule", {"action": "remove", "name": "2"})]),
     (["tell me when it gets below 5 degrees", "greenhouse"], [

@@ -400,7 +400,8 @@ class IntentMatcher:
         s = Sentence(text, self.words)
         for i in range(len(s.words)):
             if hit := s.longest(self.words["it"], i):
-                return f"{s.text(0, i)} {name.strip(' .!')} {s.text(hit[1], len(s.words))}"
+                tail = s.text(hit[1], len(s.words)) if hit[1] < len(s.words) else ""
+                return f"{s.text(0, i) if i else ''} {name.strip(' .!')} {tail}"
         return ""
 
     def find_nearest(self, text: str) -> str:

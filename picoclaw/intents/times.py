@@ -119,7 +119,7 @@ class TimeReader:
         """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th"."""
         months = f"(?:{self._any_of['months']})"
         return (
-            rf"(?:the )?\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))? {months}|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
+            rf"(?:(?:the|le|den) )?\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))? {months}|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
             rf"|(?:the )?\d\d?(?:st|nd|rd|th)"
         )
 
