@@ -343,7 +343,9 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         return (WEEKDAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
     if found := _DAY_OF_YEAR.fullmatch(day):
         month = found["month"] or found["first"]
-        return _count_days_to_date(int(found["day"] or found["then"]), MONTHS.index(month) + 1 if month else 0, now, text)
+        return _count_days_to_date(
+            int(found["day"] or found["then"]), MONTHS.index(month) + 1 if month else 0, now, text
+        )
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
 
 

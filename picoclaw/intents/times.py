@@ -13,7 +13,20 @@ from picoclaw.times import CRON_WEEKDAYS
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
-_FUTURE_TABLES = ("joins", "within", "at", "on", "numbers", "days", "months", "parts", "hours", "offsets", "every", "repeats")
+_FUTURE_TABLES = (
+    "joins",
+    "within",
+    "at",
+    "on",
+    "numbers",
+    "days",
+    "months",
+    "parts",
+    "hours",
+    "offsets",
+    "every",
+    "repeats",
+)
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
