@@ -253,8 +253,8 @@ def test_what_is_said_of_nothing(tmp_path, words, said):
     [
         ("statsu", "picoclaw: there is no command 'statsu'; did you mean status? (picoclaw --help)"),
         ("gizmo", "picoclaw: there is no command 'gizmo' (picoclaw --help)"),
-        ("sensor", "picoclaw: there is no command 'sensor'; did you mean history? (picoclaw --help)"),
-        ("sensors", "picoclaw: there is no command 'sensors'; did you mean history? (picoclaw --help)"),
+        ("sensor", "picoclaw: there is no command 'sensor'; did you mean sensors? (picoclaw --help)"),
+        ("read", "picoclaw: there is no command 'read'; did you mean sensors? (picoclaw --help)"),
         ("detect", "picoclaw: there is no command 'detect'; did you mean init? (picoclaw --help)"),
         ("read my notes", "there is no command 'read'; to ask the agent: picoclaw chat -m \"read my notes\""),
         ("how warm is it", "there is no command 'how'; to ask the agent: picoclaw chat -m \"how warm is it\""),
@@ -375,6 +375,21 @@ def test_every_example_of_the_help_is_understood(monkeypatch, capsys):
         words = shlex.split(example.partition(" > ")[0].removeprefix("sudo "))
         assert cli.run(words[1:]) == 0, capsys.readouterr().err
     assert len(ran) == len(cli.VERBS)
+
+
+def test_sensors_are_read_now(tmp_path):
+    done = picoclaw_here(tmp_path, "sensors", "--board", "sim")
+    assert re.match(r"greenhouse: temperature \d+\.\d\d °C, .*\n\[simulated board", done.stdout)
+    rows = json.loads(picoclaw_here(tmp_path, "sensors", "greenhouse", "--json", "--board", "sim").stdout)
+    assert [(row["sensor"], row["quantity"], row["unit"], row["simulated"]) for row in rows] == [
+        ("greenhouse", "temperature", "°C", True),
+        ("greenhouse", "humidity", "%", True),
+        ("greenhouse", "pressure", "hPa", True),
+    ]
+    for words in ([], ["--json"]):
+        done = picoclaw_here(tmp_path, "sensors", "attic", "--board", "sim", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no sensor 'attic'; there are: greenhouse, cpu" in done.stderr
 
 
 def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):

@@ -25,6 +25,7 @@ GROUPS = {
         ),
     },
     "Measure and switch": {
+        "sensors": ("read the sensors now, all of them or one", "picoclaw sensors greenhouse"),
         "history": (
             "draw what the sensors measured, or print it as figures",
             "picoclaw history greenhouse.temperature yesterday",
@@ -90,7 +91,7 @@ _SHARED_MODULES = {
     **dict.fromkeys(("approvals", "policy"), "policy"),
     **dict.fromkeys(("check", "doctor"), "doctor"),
     **dict.fromkeys(("backup", "restore"), "backup"),
-    **dict.fromkeys(("tool", "tools"), "tool"),
+    **dict.fromkeys(("sensors", "tool", "tools"), "tool"),
     **dict.fromkeys(("uninstall", "update"), "update"),
     **dict.fromkeys(("logs", "restart", "start"), "service"),
 }
@@ -225,9 +226,8 @@ _MEANT = {
     "detect": "init",
     "scan": "init",
     "setup": "init",
-    "sensor": "history",
-    "sensors": "history",
-    "read": "history",
+    "sensor": "sensors",
+    "read": "sensors",
     "reminders": "cron",
     "jobs": "cron",
 }

@@ -2,11 +2,15 @@
 
 import json
 import sys
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app
 from picoclaw.errors import explain_syntax
 from picoclaw.text import format_json
+
+if TYPE_CHECKING:
+    from picoclaw.app import App
 
 
 def add_tools_options(parser: Parser) -> None:
@@ -38,6 +42,37 @@ def run_tools(given: Options) -> int:
     return 0
 
 
+def add_sensors_options(parser: Parser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse; default: all")
+    parser.add_flag("--json", help="print each value with its unit, source and time")
+    add_board_option(parser)
+
+
+def run_sensors(given: Options) -> int:
+    """Read the sensors; exit code 1 when none has a value."""
+    with open_app(given) as app:
+        if not given.json:
+            return _call(app, "sensor_read", {"sensor": given.sensor})
+        from picoclaw.hw.reading import QUANTITIES
+
+        rows = [
+            {
+                "sensor": reading.sensor,
+                "quantity": reading.label,
+                "value": reading.value,
+                "unit": QUANTITIES[reading.quantity].unit,
+                "source": reading.source,
+                "at": reading.at,
+                "problem": reading.problem or reading.doubt,
+                "simulated": app.board.simulated,
+            }
+            for reading in app.wiring.sensors().read(given.sensor)
+        ]
+        print(format_json(rows))
+        return 0 if any(row["value"] is not None for row in rows) else 1
+
+
 def add_tool_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
@@ -47,7 +82,6 @@ def add_tool_options(parser: Parser) -> None:
 
 def run_tool(given: Options) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
-    from picoclaw.app import SIMULATED_MARK
     from picoclaw.daemon.signals import handle_signals
 
     try:
@@ -60,8 +94,14 @@ def run_tool(given: Options) -> int:
         return 2
     with open_app(given) as app:
         handle_signals()
-        app.rehearses = app.board.simulated
-        good = call_tool(app, DEFAULT_SESSION, given.name, arguments)
-        if app.board.simulated and good:
-            print(SIMULATED_MARK)
+        return _call(app, given.name, arguments)
+
+
+def _call(app: "App", name: str, arguments: dict[str, Any]) -> int:
+    from picoclaw.app import SIMULATED_MARK
+
+    app.rehearses = app.board.simulated
+    good = call_tool(app, DEFAULT_SESSION, name, arguments)
+    if app.board.simulated and good:
+        print(SIMULATED_MARK)
     return 0 if good else 1

@@ -59,16 +59,21 @@ class SensorTools:
         """Measure now. Returns values with units."""
         wanted = parse_quantities(quantity)
         named = self._find_qualifier(quantity, wanted)
-        name, wanted = self._parse_request(sensor or named, wanted)
+        readings = self.read(sensor or named, wanted)
+        rows = "\n".join(_format_readings(readings, time.time()))
+        if all(r.value is None for r in readings):
+            raise ToolError(rows)
+        return rows
+
+    def read(self, sensor: str = "", wanted: frozenset[str] = frozenset()) -> list[Reading]:
+        """Measure now: one sensor or all, and of these the `wanted` quantities. Raises ToolError where there is none."""
+        name, wanted = self._parse_request(sensor, wanted)
         readings = [r for r in self._read(name, wanted) if not wanted or r.quantity in wanted]
         if not name:
             readings = [r for r in readings if not r.is_internal] or readings
         if not readings:
             raise ToolError(self._explain_missing(name, wanted))
-        rows = "\n".join(_format_readings(readings, time.time()))
-        if all(r.value is None for r in readings):
-            raise ToolError(rows)
-        return rows
+        return readings
 
     @tool(effect="read")
     def board_status(self, caller: Caller) -> str:
