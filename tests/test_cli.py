@@ -534,7 +534,7 @@ def test_a_reminder_is_told_in_an_open_chat(tmp_path):
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
         person.types("remind me in 1 second to water the plants\r")
-        person.sees("is kept for")
+        person.sees("comes at")
         person.sees("Reminder: water the plants")
 
 

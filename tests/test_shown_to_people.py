@@ -59,7 +59,7 @@ def test_a_reminder_that_repeats_comes_once_more_when_it_is_snoozed(home):
     )
     assert more.startswith("reminder 1 repeats and keeps its times")
     assert "it comes once more as reminder 2, which is kept for" in more
-    assert moved.startswith("reminder 2 is kept for ")
+    assert moved.startswith("reminder 2 comes on ")
 
 
 def test_a_reading_of_what_is_not_there_is_refused_when_it_is_planned(home):
