@@ -119,7 +119,7 @@ class Home:
 def killed(folder, kills, seed, *, drops_repeats=True):
     """Kill the clockwork so many times, then let it come to its end; returns what was found."""
     dice = random.Random(seed)
-    home = Home(folder, kills * 2, drops_repeats=drops_repeats)
+    home = Home(folder, kills * 6, drops_repeats=drops_repeats)  # enough for a busy machine, where each lives longer
     hit = 0
     while hit < kills and not home.over():
         reader, writer = os.pipe()
