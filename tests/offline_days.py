@@ -76,7 +76,7 @@ def alone(folder, *, rule):
     with Person(folder, "chat") as person:
         person.sees("> ")
         person.types("remind me in 1 second to stir\r")
-        person.sees("is kept")
+        person.sees("comes at")
         before = person.sees("Reminder: stir")
         if rule and "it is above the dew point" not in before:
             person.sees("it is above the dew point")

@@ -93,7 +93,7 @@ def test_a_reminder_is_told_in_the_chat_that_is_open(shared):
     with Person(shared.home, "chat") as person:
         person.sees("> ")
         person.types("remind me in 1 second to stir\r")
-        person.sees("is kept")
+        person.sees("comes at")
         person.sees("stir")
         person.types("/help\r")
         person.sees("/quit")
