@@ -177,7 +177,7 @@ def parse_repeat(text: str) -> Plan | None:
         if _TIME_WORD.fullmatch(words):
             hint = find_nearest(unknown[0], _DAY_SETS) if unknown else ""
             hint = hint if "did you mean" in hint else ""
-            raise ValueError(f"{text!r} is no time that picoclaw knows{hint}; write it like {REPEAT_EXAMPLES}")
+            raise ValueError(f"{text!r} is not a time picoclaw knows{hint}; write it like {REPEAT_EXAMPLES}")
         return None
     moments = sorted(_read_time(moment, parts, text) for moment in _ONE_TIME.finditer(times))
     moments = moments or sorted((hour, 0) for hour in parts) or [(DAY_PART_HOURS["morning"], 0)]

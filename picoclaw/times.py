@@ -61,7 +61,7 @@ def parse_duration(text: str) -> float:
     words = " ".join(text[:_MAX_CHARS].lower().replace(" and ", " ").split())
     found = _parse_bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _parse_sum(words)
     if len(text) > _MAX_CHARS or found is None or not 0 < found <= _MAX_DURATION_S:
-        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is no length of time; write it like {DURATION_FORMS}")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is not a length of time; write it like {DURATION_FORMS}")
     return found
 
 
@@ -93,7 +93,7 @@ def parse_range(text: str, now: datetime) -> TimeRange:
     except (ValueError, OverflowError):
         found = None
     if found is None:
-        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is no time picoclaw knows; write it like {RANGE_FORMS}")
+        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is not a time picoclaw knows; write it like {RANGE_FORMS}")
     found = TimeRange(found.begin, min(found.end, now, key=datetime.timestamp))
     if found.seconds <= 0:
         raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")

@@ -496,7 +496,7 @@ def test_it_is_shown_since_a_time(home, capsys, monkeypatch):
     for words in ("yesterday", "2 hours", "monday", "2026-03-01"):
         assert "new" in audited(capsys, "--since", words)[0], words
         assert "old" not in audited(capsys, "--since", words)[0], words
-    with pytest.raises(Exception, match="--since 'moon' is no time that is known"):
+    with pytest.raises(Exception, match="--since 'moon' is not a time picoclaw knows"):
         audited(capsys, "--since", "moon")
 
 

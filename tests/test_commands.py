@@ -573,7 +573,7 @@ def test_an_output_is_switched_past_the_same_guard_as_by_a_model(board):
     for text, said in (
         ("/set", "/set takes an output"),
         ("/set pump", "/set takes an output"),
-        ("/set pump on soon", "'soon' is no length of time"),
+        ("/set pump on soon", "'soon' is not a length of time"),
         ("/set fan on", "fan"),
         ("/set pump on 2h", "600"),
     ):

@@ -296,8 +296,8 @@ def test_other_brackets_are_words(words):
     [
         ("a (every minute)", "'every minute' is too often: every 5 minutes at most"),
         ("a (daily 25:00)", "'daily 25:00' is not a time of day, such as 6:00"),
-        ("a (every now and then)", "'every now and then' is no time that picoclaw knows; write it like hourly"),
-        ("a (7:30 sharp)", "'7:30 sharp' is no time that picoclaw knows"),
+        ("a (every now and then)", "'every now and then' is not a time picoclaw knows; write it like hourly"),
+        ("a (7:30 sharp)", "'7:30 sharp' is not a time picoclaw knows"),
         ("a (every morning and evening at 7)", "says more than one time or a span; write one for each"),
         ("a (weekdays 8:00 and 18:30)", "need the same minute; write one for each"),
         ("a (daily 7.15)", "says more than one time or a span"),
@@ -315,8 +315,8 @@ def test_other_brackets_are_words(words):
             "'greenhouse.warmth' names no sensor with a quantity, such as greenhouse.temperature; known: temperature,",
         ),
         ("a when: greenhouse.temperature > 95 °F", "temperature is measured in °C, not in °F: write the number in it"),
-        ("a when: file inbox.txt eaten", "is no condition picoclaw knows"),
-        ("a when:", "'' is no condition picoclaw knows"),
+        ("a when: file inbox.txt eaten", "is not a condition picoclaw knows"),
+        ("a when:", "'' is not a condition picoclaw knows"),
     ],
 )
 def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):

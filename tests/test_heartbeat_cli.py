@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_would_be_and_keeps_nothing(home, model, capsys):
         assert code == 0
         assert "line 2: due, it is new: Tell me if the greenhouse is odd" in out
         assert "line 4: not due, its time comes" in out
-        assert "HEARTBEAT.md line 5: 'every second' is no time that picoclaw knows" in out
+        assert "HEARTBEAT.md line 5: 'every second' is not a time picoclaw knows" in out
         assert "1 done\ntoday 0 of 50,000 tokens; no heartbeat yet\nasking (due): line 2: it is new" in out
     assert server.requests == []
     with closing(Database(home / "state.db")) as database:

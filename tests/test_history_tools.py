@@ -379,7 +379,7 @@ def test_rules_on_the_command_line(home, capsys):
     assert "no rules" in capsys.readouterr().out
     (home / "rules.toml").write_text(RULES)
     assert cli("rules") == 1
-    assert "line 5: [rules.bad]: when: 'soon' is no condition" in capsys.readouterr().out
+    assert "line 5: [rules.bad]: when: 'soon' is not a condition" in capsys.readouterr().out
     assert cli("rules", "explain", "hot") == 0
     assert "above 35 °C" in capsys.readouterr().out
     assert cli("rules", "remove", "bad") == 0

@@ -315,7 +315,7 @@ def test_a_wrong_step_anywhere_means_that_no_step_is_done():
 
 
 def test_the_steps_that_were_not_understood_are_named():
-    assert "step 'wrote 1' is none of 'write BYTES'" in refused(RUN | {"script": "read 1, wrote 1"})
+    assert "step 'wrote 1' is not one of 'write BYTES'" in refused(RUN | {"script": "read 1, wrote 1"})
     assert "'0x1ff00' is not a number" in refused(RUN | {"script": "write 0x1ff00"})
 
 

@@ -506,7 +506,7 @@ def test_it_ends_also_while_a_sensor_hangs(tmp_path):
         asking.join(2)
 
 
-@pytest.mark.parametrize(("host", "said"), [("shed.local", "is no address"), ("", "is no address")])
+@pytest.mark.parametrize(("host", "said"), [("shed.local", "is not an address"), ("", "is not an address")])
 def test_an_address_that_cannot_be_had_is_said(tmp_path, host, said):
     page = DashboardChannel(PaperHouse(), tmp_path, host, 0)
     with pytest.raises(ChannelError, match=said):

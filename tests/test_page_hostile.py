@@ -395,5 +395,5 @@ def test_a_proxy_is_asked_not_to_hold_the_stream_back(client):
 
 @pytest.mark.parametrize("setting", [{"host": "shed"}, {"proxies": ["nginx"]}])
 def test_a_name_where_an_address_belongs_is_refused_in_words(tmp_path, setting):
-    with pytest.raises(ChannelError, match="is no address"), served(tmp_path, **setting):
+    with pytest.raises(ChannelError, match="is not an address"), served(tmp_path, **setting):
         pass

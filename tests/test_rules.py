@@ -87,9 +87,9 @@ def test_what_a_time_means(text, expression):
         ("greenhouse is hot", "write it like"),
         ("greenhouse.temprature > 3", "did you mean 'temperature'"),
         ("greenhouse.temperature > 95 F", "measured in °C, not in F"),
-        ("greenhouse.temperature > 35 for a parsec", "is no length of time"),
+        ("greenhouse.temperature > 35 for a parsec", "is not a length of time"),
         ("greenhouse.temperature rises by 0 in 1 hour", "more than 0"),
-        ("greenhouse.temperature > 99999999999999", "no value of a sensor"),
+        ("greenhouse.temperature > 99999999999999", "not a value of a sensor"),
         ("greenhouse.temperature not above 35", "names no sensor"),
         ("greenhouse.temperature > 35 and greenhouse.humidity > 80", "names no sensor"),
         ("greenhouse.temperature <> 35", "names no sensor"),
@@ -412,7 +412,7 @@ def test_a_rule_in_plain_words(tmp_path):
         ('[rules.x]\nnotify = "x"\n', 5, "'when' is missing"),
         ('[rules.x]\nwhen = "every day at 6"\n', 5, "it does nothing"),
         ('[rules.x]\nwhen = "every day at 6"\nnotfy = "x"\n', 7, "did you mean 'notify'"),
-        ('[rules.x]\nwhen = "every day at 6"\noutput = "v"\nlevel = "200"\n', 8, "is no level"),
+        ('[rules.x]\nwhen = "every day at 6"\noutput = "v"\nlevel = "200"\n', 8, "is not a level"),
         ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nlasts = "5 min"\n', 5, "lasts is only for an output"),
         ('[rules.x]\nwhen = "every day at 6"\noutput = "v"\ninstead = "10 min"\n', 8, "is not like"),
         ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nmargin = 2\n', 8, "only a value"),
@@ -556,7 +556,9 @@ def test_rules_in_braces_are_read_and_not_added_to(tmp_path):
     ],
 )
 def test_a_mistake_in_any_form_names_its_line(text, line, tmp_path):
-    assert f"rules.toml, line {line}: [rules.a]: when: 'soon' is no condition" in parsed(text, tmp_path).problems["a"]
+    assert (
+        f"rules.toml, line {line}: [rules.a]: when: 'soon' is not a condition" in parsed(text, tmp_path).problems["a"]
+    )
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 4000, "", "1", "null"], ids=range(6))

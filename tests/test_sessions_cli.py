@@ -216,7 +216,7 @@ def test_pruning_by_size_gives_room_back(run, home):
         (["show", "x"], 2, "'x' is not a whole number"),
         (["prune", "--days", "0"], 2, "'0' is not a whole number from 1 to 1000000"),
         (["prune", "--mb", "-1"], 2, "-1"),
-        (["erase"], 2, "'erase' is none of list, show, search, export, prune"),
+        (["erase"], 2, "'erase' is not one of list, show, search, export, prune"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(run, words, code, error):

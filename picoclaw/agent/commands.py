@@ -168,7 +168,7 @@ def switch_output(chat: CommandContext, rest: str) -> CommandResult:
     try:
         seconds = parse_duration(found["time"]) if found["time"] else 0.0
     except ValueError:
-        return CommandResult(f"Nothing was done: {found['time']!r} is no length of time; {how}.", good=False)
+        return CommandResult(f"Nothing was done: {found['time']!r} is not a length of time; {how}.", good=False)
     level = found["level"].replace(" ", "").lower()
     arguments = {"action": "set", "name": found["name"], "level": level, "seconds": seconds}
     return _call_tool(chat, chat.key, "output", arguments)

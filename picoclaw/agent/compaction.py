@@ -213,7 +213,7 @@ _LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
 
 
 def render_turn(turn: Sequence[Message], most: int) -> str:
-    """Write a turn down, in at most so many bytes: who said what when, what was called, and the begin of what came.
+    """Write a turn down, in at most this many bytes: who said what when, what was called, and the begin of what came.
 
     The lines of a text are indented, so that none of them can pass for somebody else's word.
     """

@@ -210,7 +210,7 @@ def read_pictures(workspace: Path, names: Sequence[str]) -> Pictures:
 
 
 def detect_media_type(head: bytes) -> str:
-    """Tell a picture's media type from its first bytes; '' for what is none of the four that models read."""
+    """Tell a picture's media type from its first bytes; '' for what is not one of the four that models read."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")

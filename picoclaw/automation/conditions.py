@@ -125,7 +125,7 @@ def parse_condition(text: str, zone: str = "") -> Condition:
     if plan := _parse_calendar(words, zone):
         return Calendar(words, plan)
     raise ValueError(
-        f"{truncate(text, _MAX_SHOWN)!r} is no condition picoclaw knows; write it like {CONDITION_EXAMPLES}"
+        f"{truncate(text, _MAX_SHOWN)!r} is not a condition picoclaw knows; write it like {CONDITION_EXAMPLES}"
     )
 
 
@@ -136,7 +136,9 @@ def parse_check(text: str) -> SensorCondition | FileCondition:
         return FileCondition(found["path"].strip('"`'), _FILE_STATES[found["state"].lower()])
     if condition := _parse_sensor_condition(normalize_condition(words)):
         return condition
-    raise ValueError(f"{truncate(words, _MAX_SHOWN)!r} is no condition picoclaw knows; write it like {CHECK_EXAMPLES}")
+    raise ValueError(
+        f"{truncate(words, _MAX_SHOWN)!r} is not a condition picoclaw knows; write it like {CHECK_EXAMPLES}"
+    )
 
 
 def _parse_sensor_condition(words: str) -> SensorCondition | None:
@@ -159,7 +161,7 @@ def parse_gate(text: str, now: datetime) -> Gate:
     match = _GATE.fullmatch(normalize_condition(text))
     if match is None:
         raise ValueError(
-            f"{truncate(text, _MAX_SHOWN)!r} is no comparison with the past; write it like {GATE_EXAMPLES}"
+            f"{truncate(text, _MAX_SHOWN)!r} is not a comparison with the past; write it like {GATE_EXAMPLES}"
         )
     series = parse_series(match["what"])
     times.parse_range(match["when"], now)
@@ -202,7 +204,7 @@ def _parse_number(match: re.Match[str], series: Series) -> float:
             f"{series.quantity} is measured in {wanted or 'no unit'}, not in {given}: write the number in it"
         )
     if abs(number) > _MAX_VALUE:
-        raise ValueError(f"{match['number'][:_MAX_SHOWN]} is no value of a sensor")
+        raise ValueError(f"{match['number'][:_MAX_SHOWN]} is not a value of a sensor")
     return number
 
 

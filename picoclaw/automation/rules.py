@@ -121,7 +121,7 @@ def _find_faults(rule: Rule) -> Iterator[str]:
     if not (written.notify or written.output or written.ask):
         yield "it does nothing: give notify, output or ask"
     if not _LEVEL.fullmatch(written.level):
-        yield f"level: {written.level[:40]!r} is no level: use on, off, or a duty from 0 to 100 percent"
+        yield f"level: {written.level[:40]!r} is not a level: use on, off, or a duty from 0 to 100 percent"
     if not written.output and (written.lasts or written.instead or written.level != "on"):
         yield f"{'lasts' if written.lasts else 'instead' if written.instead else 'level'} is only for an output"
     if written.margin and not isinstance(rule.condition, Threshold):

@@ -66,7 +66,7 @@ class Argument:
         """Take one value; raises UsageError."""
         called = self.names[-1] if self.names else self.metavar
         if self.choices and text not in self.choices:
-            raise UsageError(f"{called}: {text!r} is none of {', '.join(self.choices)}{suggest(text, self.choices)}")
+            raise UsageError(f"{called}: {text!r} is not one of {', '.join(self.choices)}{suggest(text, self.choices)}")
         try:
             return self.type(text)
         except UsageError as error:
@@ -160,11 +160,11 @@ class Parser:
         for token in given:
             if before not in takers and not _is_option(token):
                 if token not in self.words:
-                    raise UsageError(f"{token!r} is none of {', '.join(self.words)}{suggest(token, self.words)}")
+                    raise UsageError(f"{token!r} is not one of {', '.join(self.words)}{suggest(token, self.words)}")
                 return token
             before = token
         if self.needs_word and not {"-h", "--help"} & set(given):
-            raise UsageError(f"what? one of {', '.join(self.words)}")
+            raise UsageError(f"choose one of {', '.join(self.words)}")
         return ""
 
     def format_help(self) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _parse_since(text: str, now: datetime) -> float:
         except ValueError:
             continue
     raise ConfigError(
-        f"--since {text!r} is no time that is known; write it like yesterday, monday, 2026-03-01, '2 hours'"
+        f"--since {text!r} is not a time picoclaw knows; write it like yesterday, monday, 2026-03-01, '2 hours'"
     )
 
 

@@ -264,7 +264,7 @@ def add_heartbeat_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_flag("--dry-run", help="say what would be decided now, ask and keep nothing")
     parser.add_flag("--if-due", help="keep to the interval and the quiet hours, as by itself")
-    parser.add_flag("--json", help="print it for programs")
+    parser.add_flag("--json", help="print JSON")
     add_board_option(parser)
 
 

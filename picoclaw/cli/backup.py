@@ -19,7 +19,7 @@ def add_backup_options(parser: Parser) -> None:
         "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
     )
     parser.add_flag("--without-secrets", help="leave secrets.toml out")
-    parser.add_flag("--check", help="read FILE whole, and say whether it is a good backup")
+    parser.add_flag("--check", help="check that FILE is a complete backup")
 
 
 def run_backup(given: Options) -> int:

@@ -44,8 +44,8 @@ ChatEvent = dict[str, Any]
 
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and leave")
-    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to go on with")
+    parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and exit")
+    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)
     parser.set_defaults(who="")

@@ -41,16 +41,16 @@ def options(parser: Parser) -> None:
     words = parser.add_words(purposes, required=True)
     find = words["search"]
     find.add_argument("query", metavar="WORD", nargs="+")
-    find.add_argument("-n", type=parse_count(1, 100), default=6, metavar="N", help="at most so many (usually 6)")
-    lowest = "the score from which on a hit is certain (usually min_score in config.toml)"
+    find.add_argument("-n", type=parse_count(1, 100), default=6, metavar="N", help="at most this many (default 6)")
+    lowest = "the score from which on a hit is certain (default min_score in config.toml)"
     find.add_argument("--least", type=_parse_score, metavar="X", help=lowest)
     words["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
-    words["index"].add_flag("--rebuild", help="throw it away first")
-    which = "which, as `dreams` numbers them (usually 1)"
+    words["index"].add_flag("--rebuild", help="delete the index first")
+    which = "which, as `dreams` numbers them (default 1)"
     words["restore"].add_argument("number", type=parse_count(1, 100), nargs="?", default=1, metavar="N", help=which)
     parser.set_defaults(board=None, json=False)
     for name in ("search", "stats"):
-        words[name].add_flag("--json", help="print it as JSON")
+        words[name].add_flag("--json", help="print JSON")
 
 
 def _parse_score(text: str) -> float:

@@ -51,12 +51,12 @@ def options(parser: Parser) -> None:
         type=parse_count(1, 1000),
         default=_DEFAULT_REQUESTS,
         metavar="N",
-        help="how many (usually 40)",
+        help="how many (default 40)",
     )
     test.add_argument("--kind", choices=tuple(_KINDS), help="only plain requests, two wishes in one, or talk")
     test.add_argument("--profile", choices=("full", "small"), help="instead of the configured one")
     test.add_flag("--alone", help="ask the built-in matcher instead of the model")
-    test.add_flag("--json", help="print it for programs")
+    test.add_flag("--json", help="print JSON")
 
 
 def run(given: Options) -> int:

@@ -61,7 +61,7 @@ def run(given: Options) -> int:
     for line in _format_messages(body):
         print(line)
     print("--- left out of your files", *map(escape_unprintable, left_out or ["nothing"]), sep="\n")
-    print("--- together")
+    print("--- total")
     for name, count in counts.items():
         print(f"{name.replace('_', ' ')}: {count} (about {estimate_tokens(count, ratio)} tokens)")
     for problem in problems:

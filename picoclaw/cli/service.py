@@ -63,7 +63,7 @@ def options(parser: Parser) -> None:
 
 def add_logs_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (usually 50)")
+    parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (default 50)")
     parser.add_flag("-f", "--follow", help="go on as more is written")
 
 

@@ -24,20 +24,20 @@ _ROLE_LABELS = {"user": "asked", "assistant": "answered", "tool": "result"}
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
     parser.set_defaults(chat=None)
-    parser.add_flag("--json", help="print it for programs, as JSON")
+    parser.add_flag("--json", help="print JSON")
     number = parse_count(1, 1_000_000)
     add = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("list", "search", "export"):
         add[name].add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
     add["show"].add_argument("number", type=int, metavar="NUMBER", help="as the list prints it")
     add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most so many (usually 20)")
-    add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (usually all)")
+    add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most this many (default 20)")
+    add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (default all)")
     add["export"].add_flag("--jsonl", help="as JSON Lines, with nothing left out")
     add["prune"].add_argument(
-        "--days", type=parse_days(1, 1_000_000), metavar="DAYS", help="older than this: 30, 30d, 4w (usually keep_days)"
+        "--days", type=parse_days(1, 1_000_000), metavar="DAYS", help="older than this: 30, 30d, 4w (default keep_days)"
     )
-    add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond so many megabytes (usually keep_mb)")
+    add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond this many megabytes (default keep_mb)")
     add["prune"].add_flag("--dry-run", help="only say how much it would be")
 
 

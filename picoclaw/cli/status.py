@@ -23,7 +23,7 @@ _EXIT_NOT_RUNNING = 3
 
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_flag("--json", help="print it for programs")
+    parser.add_flag("--json", help="print JSON")
 
 
 def run(given: Options) -> int:

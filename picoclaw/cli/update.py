@@ -31,7 +31,7 @@ def add_update_options(parser: Parser) -> None:
         metavar="TIME",
         type=parse_length,
         default=_WATCH_SECONDS,
-        help="how long the service has to run, before the new version counts as good (usually 60s)",
+        help="how long the service has to run, before the new version counts as good (default 60s)",
     )
 
 
@@ -51,7 +51,7 @@ def run_update(given: Options) -> int:
             return _end_trial(place, home, running, keep=given.keep)
         if place.trial():
             raise MaintenanceError(
-                "an update was cut off; say `picoclaw update --keep` or `picoclaw update --back` first"
+                "an update was cut off; run `picoclaw update --keep` or `picoclaw update --back` first"
             )
         return _install_update(place, home, running, given)
 
@@ -123,7 +123,7 @@ def run_uninstall(given: Options) -> int:
             " (pipx uninstall picoclaw-edge, or delete the checkout)"
         )
     if given.purge and not any((home / name).exists() for name in _HOME_MARKERS):
-        raise MaintenanceError(f"{home} is no home of picoclaw's; set PICOCLAW_HOME to the one that is meant")
+        raise MaintenanceError(f"{home} is not a home of picoclaw's; set PICOCLAW_HOME to the one that is meant")
     unit = find_own_unit(place)
     going = [str(unit)] if unit else []
     going += [f"{place.root} and {place.note('link')}"] if place else []

@@ -25,7 +25,7 @@ def options(parser: Parser) -> None:
         help=f"so many days back: 30, 30d, 4w; {_DEFAULT_DAYS} unless given",
     )
     parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="what to add it up by; day unless given")
-    parser.add_flag("--json", help="print it for programs")
+    parser.add_flag("--json", help="print JSON")
 
 
 def run(given: Options) -> int:

@@ -222,5 +222,5 @@ def _check_address(url: str, what: str) -> str:
     except ValueError:
         is_complete = False
     if url and not is_complete:
-        raise ConfigError(f"{what} {redact_url(url)!r} is no address: write it as http://HOST:PORT/v1")
+        raise ConfigError(f"{what} {redact_url(url)!r} is not an address: write it as http://HOST:PORT/v1")
     return url

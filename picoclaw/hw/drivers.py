@@ -366,7 +366,7 @@ def _make_reading(name: str, key: str, value: float | ValueError, source: str, d
     if isinstance(value, bool):
         raise TypeError(f"{key} is {value}, not a number")
     if quantity not in QUANTITIES:
-        raise LookupError(f"{key!r} is no quantity; known: {', '.join(QUANTITIES)}")
+        raise LookupError(f"{key!r} is not a quantity; known: {', '.join(QUANTITIES)}")
     if isinstance(value, ValueError):
         return Reading(name, quantity, None, source, str(value) or "the driver does not say why", channel=channel)
     return Reading(name, quantity, value, source, channel=channel, doubt=doubt)

@@ -110,7 +110,7 @@ def _parse_step(text: str) -> ScriptStep:
     if verb == "wait" and len(numbers) == 1:
         return ScriptWait(numbers[0])
     raise ToolError(
-        f"step {text[:60]!r} is none of 'write BYTES' (0-255 each), 'read COUNT' (1-{MAX_BYTES}),"
+        f"step {text[:60]!r} is not one of 'write BYTES' (0-255 each), 'read COUNT' (1-{MAX_BYTES}),"
         f" 'wait MILLISECONDS'; {_EXAMPLE}"
     )
 

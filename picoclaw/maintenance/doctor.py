@@ -357,7 +357,7 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         address = ipaddress.ip_address(host)
     except ValueError:
         return bad(
-            "page", f"host {host!r} is no IP address, so the page is not served", 'host = "127.0.0.1" under [page]'
+            "page", f"host {host!r} is not an IP address, so the page is not served", 'host = "127.0.0.1" under [page]'
         )
     with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:

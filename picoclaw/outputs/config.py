@@ -134,7 +134,7 @@ def parse_level(text: str) -> float:
     except ValueError:
         duty = -1.0
     if not OFF <= duty <= ON:
-        raise ValueError(f"{text[:40]!r} is no level: use on, off, or a duty from 0 to 100 percent")
+        raise ValueError(f"{text[:40]!r} is not a level: use on, off, or a duty from 0 to 100 percent")
     return duty
 
 
@@ -235,7 +235,7 @@ def _find_conflicts(outputs: Mapping[str, OutputConfig], declared: Mapping[str, 
             if other == name:
                 yield f"{path}: [outputs.{name}]: excludes: it cannot exclude itself"
             elif other not in declared:
-                yield f"{path}: [outputs.{name}]: excludes: {other!r} is no other output{find_nearest(other, declared)}"
+                yield f"{path}: [outputs.{name}]: excludes: {other!r} is not another output{find_nearest(other, declared)}"
 
 
 def load_armed(home: Path) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Pulse(Table):
             return _read_revision(connection)[1]
 
     def shown(self, most: int = 5000) -> str:
-        """List what is open in at most so many characters, in whole lines; says how many have no room."""
+        """List what is open in at most this many characters, in whole lines; says how many have no room."""
         lines = [format_item(item) for item in self.items()]
         for kept in range(len(lines), -1, -1):
             left = len(lines) - kept

@@ -122,7 +122,7 @@ def parse_url(url: str, *, own: bool = False) -> WebAddress:
     if own:
         return found
     if port not in _PORTS:
-        raise ToolError(f"port {port} is none of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
+        raise ToolError(f"port {port} is not one of the web's: {', '.join(map(str, sorted(_PORTS)))} are asked")
     if found.is_number:
         if why := explain_refusal(found.host):
             raise ToolError(f"{found.host} is not a public address ({why}); only the public web is read")

@@ -1,4 +1,4 @@
-"""Every way we know to spell an address that is none of the public web, with honest twins; told by the sockets opened.
+"""Every way we know to spell an address that is not one of the public web, with honest twins; told by the sockets opened.
 
 Each spelling is tried as the page that is asked for, as where a page redirects to, and, where it is a number, as what a
 harmless name resolves to. A door stands behind every one of them: that nobody came is what is tested.

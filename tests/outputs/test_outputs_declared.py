@@ -85,12 +85,12 @@ NEEDS = PUMP + 'needs = {{ sensor = "porch", quantity = "{}", fresh_s = 60, low 
         (changed("line", 'part = "pcf8574"'), "part needs its address"),
         (changed("line", 'part = "pcf8574"\naddress = 2'), "outside 8 to 119"),
         (PUMP + "channel = 2", "channel is only for an output with part"),
-        (PUMP + 'safe = "half"', "safe: 'half' is no level"),
+        (PUMP + 'safe = "half"', "safe: 'half' is not a level"),
         (PUMP + 'safe = "50"', "a GPIO line is only on or off"),
         (PUMP + 'hours = "6-22"', "not like 06:00-22:00"),
         (PUMP + 'who = ["martian"]', "'who[0]' must be one of"),
         (PUMP + 'needs = { sensor = "porch" }', "needs: 'quantity' is missing"),
-        (PUMP + 'excludes = ["fan"]', "'fan' is no other output"),
+        (PUMP + 'excludes = ["fan"]', "'fan' is not another output"),
         (PUMP + 'excludes = ["pump"]', "excludes: it cannot exclude itself"),
         (PUMP + "who = []", "who is empty"),
         (NEEDS.format("heat", 0, 1), "there is no quantity 'heat'"),
@@ -123,7 +123,7 @@ def test_levels(text, level):
 
 @pytest.mark.parametrize("text", ["", "yes", "-1", "101", "nan", "inf", "1e9", "on off"])
 def test_no_levels(text):
-    with pytest.raises(ValueError, match="is no level"):
+    with pytest.raises(ValueError, match="is not a level"):
         config.parse_level(text)
 
 

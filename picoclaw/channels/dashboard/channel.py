@@ -86,7 +86,7 @@ class DashboardChannel:
             try:
                 ipaddress.ip_address(value)
             except ValueError:
-                raise ChannelError(f"[page]: {key} {value!r} is no address: write {example}") from None
+                raise ChannelError(f"[page]: {key} {value!r} is not an address: write {example}") from None
 
     def send(self, message: OutboxMessage) -> None:
         """See Channel.send; what is told stays on the page, also when no browser is there. A question has its card."""

@@ -107,7 +107,7 @@ class TelegramApi:
         """Raise BadToken for a token that cannot be one."""
         if not _TOKEN.fullmatch(self._token):
             where = 'put it into secrets.toml as telegram_token = "..."'
-            raise BadToken(f"the Telegram token is not one: @BotFather gives it as 123456789:AAH…; {where}")
+            raise BadToken(f"the Telegram token is not valid: @BotFather gives it as 123456789:AAH…; {where}")
 
     def call(self, method: str, fields: Mapping[str, Any], wait: float = 20.0, upload: Upload | None = None) -> Any:
         """Call a method and return its result; over after `wait` seconds.

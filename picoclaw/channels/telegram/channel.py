@@ -488,7 +488,7 @@ class TelegramChannel:
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
-            raise ChannelError("Telegram does not say where it is")
+            raise ChannelError("Telegram did not say where the file is")
         data = self._files.fetch(path, updates.MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
         updates.check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]

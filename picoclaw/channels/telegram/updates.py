@@ -55,7 +55,7 @@ def parse_place(key: str) -> ChatPlace:
     except ValueError:
         name, place = "", ChatPlace(0)
     if name != "telegram" or place.key != key or not place.chat:
-        raise ChannelError(f"{key!r} is no chat of Telegram's")
+        raise ChannelError(f"{key!r} is not a Telegram chat")
     return place
 
 

@@ -83,7 +83,7 @@ def load_script(path: Path, where: Sequence[Path]) -> Script:
     lines = [make_dataclass(_LineTable, line, f"{path}: [[lines]] number {n}") for n, line in enumerate(whole.lines, 1)]
     _check_places(wired, lines, str(path))
     if wrong := [port for port in whole.ports if not re.fullmatch(r"/dev/\S+", port)]:
-        raise ConfigError(f"{path}: ports: {wrong[0]!r} is no serial port, such as /dev/ttyUSB0")
+        raise ConfigError(f"{path}: ports: {wrong[0]!r} is not a serial port, such as /dev/ttyUSB0")
     return Script(
         wired,
         values,
@@ -125,7 +125,7 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
 def _parse_value(key: str, value: Any, where: str) -> Value:
     quantity = key.partition(" ")[0]
     if quantity not in QUANTITIES:
-        raise ConfigError(f"{where}: {key!r} is no quantity{find_nearest(quantity, QUANTITIES)}")
+        raise ConfigError(f"{where}: {key!r} is not a quantity{find_nearest(quantity, QUANTITIES)}")
     if isinstance(value, dict):
         swing: _SwingTable = make_dataclass(_SwingTable, value, f"{where}: {key}")
         return swing
