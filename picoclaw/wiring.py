@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import sensors
+from picoclaw.hw import loader, sensors
 from picoclaw.hw.reading import WiredPart
 from picoclaw.records import dataclass
 from picoclaw.tools.registry import ToolGroup
@@ -38,11 +37,11 @@ class Wiring:
 
     @cached_property
     def wired(self) -> dict[str, WiredPart]:
-        return hw_drivers.resolve_parts(self.config, self.board)
+        return loader.resolve_parts(self.config, self.board)
 
     @cached_property
-    def drivers(self) -> hw_drivers.Drivers:
-        return hw_drivers.Drivers(self.board, self._chip)
+    def drivers(self) -> loader.Drivers:
+        return loader.Drivers(self.board, self._chip)
 
     @cached_property
     def outputs(self) -> OutputsClient | None:
@@ -115,26 +114,26 @@ class Wiring:
 
     def buses(self) -> Iterator[ToolGroup]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""
-        board, wired, where = self.board, self.wired, hw_drivers.list_driver_folders(self.config.home)
+        board, wired, where = self.board, self.wired, loader.list_driver_folders(self.config.home)
         outputs = self.outputs
         owned = cache(lambda: outputs.parts() if outputs else {})
 
         def make_sensor_add() -> object:
             from picoclaw.tools.sensors import SensorAddTool
 
-            keep, ring = partial(hw_drivers.add_sensor, self.config.home), partial(wake_all, self.config.home)
+            keep, ring = partial(loader.add_sensor, self.config.home), partial(wake_all, self.config.home)
             return SensorAddTool(board, wired, self.drivers, where, keep, owned(), ring)
 
         def make_i2c() -> object:
-            registers = hw_drivers.RegisterAddresses(wired, self._chip)
-            return hw_drivers.load_module("i2c", where).I2C(board, registers, owned=owned())
+            registers = loader.RegisterAddresses(wired, self._chip)
+            return loader.load_module("i2c", where).I2C(board, registers, owned=owned())
 
         def make_serial() -> object:
             taken = {part.port for part in wired.values() if part.route == "serial"}
-            return hw_drivers.load_module("serial", where).Serial(board, taken)
+            return loader.load_module("serial", where).Serial(board, taken)
 
         def make_gpio() -> object:
-            return hw_drivers.load_module("gpio", where).Gpio(board, make_switch())
+            return loader.load_module("gpio", where).Gpio(board, make_switch())
 
         def make_switch() -> OutputSwitch | None:
             from picoclaw.tools.outputs import OutputSwitch
@@ -152,7 +151,7 @@ class Wiring:
         if board.adapters():
             yield ToolGroup(("i2c",), make_i2c)
         if board.spi_nodes():
-            yield ToolGroup(("spi",), lambda: hw_drivers.load_module("spi", where).Spi(board))
+            yield ToolGroup(("spi",), lambda: loader.load_module("spi", where).Spi(board))
         if ports:
             yield ToolGroup(("serial",), make_serial)
         if board.gpio_chips():
@@ -161,4 +160,4 @@ class Wiring:
             yield ToolGroup(("output",), partial(make_output, outputs))
 
     def _chip(self, part: str) -> ModuleType:
-        return hw_drivers.load_driver(part, hw_drivers.list_driver_folders(self.config.home))
+        return loader.load_driver(part, loader.list_driver_folders(self.config.home))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.board import Board, I2CRead, I2CWrite, SerialSettings, SpiSettings, SpiTransfer
-from picoclaw.hw.drivers import Drivers, load_driver
+from picoclaw.hw.loader import Drivers, load_driver
 from picoclaw.hw.reading import WiredPart
 from picoclaw.resources import find_shipped
 

@@ -9,8 +9,8 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw import health, kernel
 from picoclaw.hw.board import I2CAdapter
-from picoclaw.hw.drivers import Drivers, load_driver, load_module
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import Drivers, load_driver, load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from picoclaw.errors import BusFault
-from picoclaw.hw import drivers, handles
+from picoclaw.hw import handles, loader
 from picoclaw.hw.board import I2CRead
-from picoclaw.hw.drivers import Drivers
 from picoclaw.hw.handles import BusLock
+from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import Script
@@ -38,7 +38,7 @@ def board_of(state):
 
 
 def drivers_of(board):
-    return Drivers(board, lambda part: drivers.load_driver(part, HW))
+    return Drivers(board, lambda part: loader.load_driver(part, HW))
 
 
 def forked(action):
@@ -109,7 +109,7 @@ def test_two_processes_read_a_part_one_after_the_other(state):
 def test_a_part_that_measures_for_seconds_holds_up_neither_the_bus_nor_another_process(state):
     began, took = threading.Event(), []
     slow_board = board_of(state)
-    slow = Drivers(slow_board, lambda part: drivers.load_driver(part, HW), sleep=lambda s: (began.set(), time.sleep(s)))
+    slow = Drivers(slow_board, lambda part: loader.load_driver(part, HW), sleep=lambda s: (began.set(), time.sleep(s)))
     thread = threading.Thread(target=lambda: took.extend(slow.measure("air", AIR)))
     thread.start()
     began.wait(5)
@@ -148,7 +148,7 @@ def test_a_raw_call_waits_for_a_part_in_use(state, words):
     pid = holding(state, "i2c-1 at 0x23", 0x23)
     threading.Timer(0.5, killed, [pid]).start()
     at = time.monotonic()
-    drivers.load_module("i2c", HW).I2C(board_of(state)).i2c(bus=1, address=0x23, **words)
+    loader.load_module("i2c", HW).I2C(board_of(state)).i2c(bus=1, address=0x23, **words)
     assert time.monotonic() - at > 0.3
 
 
@@ -163,7 +163,7 @@ def test_a_raw_call_waits_for_a_part_in_use(state, words):
 def test_a_scan_and_raw_spi_wait_for_a_part_in_use(state, tool, words, part, byte, bus):
     pid = holding(state, part, byte, bus=bus)
     threading.Timer(0.5, killed, [pid]).start()
-    at, module = time.monotonic(), drivers.load_module(tool, HW)
+    at, module = time.monotonic(), loader.load_module(tool, HW)
     board = SimBoard(script=Script({"light": LIGHT, "joystick": WiredPart("mcp3008", 0)}, {}), state=state)
     said = module.I2C(board).i2c(**words) if tool == "i2c" else module.Spi(board).spi(**words)
     assert time.monotonic() - at > 0.3

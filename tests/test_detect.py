@@ -12,11 +12,10 @@ from picoclaw import config
 from picoclaw.app import App
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.hw import detect, kernel
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.drivers import Drivers
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.scene import Scene, SimFault
@@ -82,7 +81,7 @@ ALL = range(detect.FIRST_ADDRESS, 0x78)
 
 def outputs():
     """The addresses at which any byte may become an output."""
-    chips = [hw_drivers.load_driver(name, SHIPPED) for name in hw_drivers.list_drivers(SHIPPED)]
+    chips = [loader.load_driver(name, SHIPPED) for name in loader.list_drivers(SHIPPED)]
     return {a for c in chips if getattr(c, "ANY_BYTE_IS_OUTPUT", False) for a in getattr(c, "ADDRESSES", ())}
 
 
@@ -181,7 +180,7 @@ def own(tmp_path):
 def adder(board, wired=None, where=SHIPPED, kept=None):
     clock = Clock(1e9, step=0.01)
     kept = {} if kept is None else kept
-    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, where), clock, clock.sleep)
+    drivers = Drivers(board, lambda name: loader.load_driver(name, where), clock, clock.sleep)
     return SensorAddTool(board, {} if wired is None else wired, drivers, where, kept.__setitem__)
 
 
@@ -431,22 +430,22 @@ KEPT = [
 
 @pytest.mark.parametrize(("name", "sensor"), KEPT, ids=lambda v: str(v)[:40])
 def test_what_is_kept_is_read_again(tmp_path, name, sensor):
-    hw_drivers.add_sensor(tmp_path, name, sensor)
+    loader.add_sensor(tmp_path, name, sensor)
     assert config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors == {name: sensor}
 
 
 def test_what_is_kept_joins_what_was_there(tmp_path):
     (tmp_path / "sensors.toml").write_text("# mine\n[sensors.cellar]\npart = 'lm75'")
     for name, sensor in (("porch", SensorConfig("bme280")), ("attic", SensorConfig("bme280", 1, 0x77))):
-        hw_drivers.add_sensor(tmp_path, name, sensor)
+        loader.add_sensor(tmp_path, name, sensor)
     assert list(config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors) == ["cellar", "porch", "attic"]
     assert (tmp_path / "sensors.toml").read_text().startswith("# mine\n[sensors.cellar]\npart = 'lm75'\n")
 
 
 def test_the_owners_file_wins(tmp_path):
     (tmp_path / "config.toml").write_text("[sensors.porch]\npart = 'bme280'\naddress = 0x77\n")
-    hw_drivers.add_sensor(tmp_path, "porch", SensorConfig("lm75"))
-    hw_drivers.add_sensor(tmp_path, "attic", SensorConfig("lm75"))
+    loader.add_sensor(tmp_path, "porch", SensorConfig("lm75"))
+    loader.add_sensor(tmp_path, "attic", SensorConfig("lm75"))
     assert config.load_config({"PICOCLAW_HOME": str(tmp_path)}).sensors == {
         "porch": SensorConfig("bme280", address=0x77),
         "attic": SensorConfig("lm75"),
@@ -581,7 +580,7 @@ def test_a_part_that_a_kernel_driver_is_bound_to(tree, part, found):
 def test_a_named_part_is_read_by_the_kernel_and_listed_once(tree):
     board = tree(FACES)
     wired = {"porch": WiredPart("bme280", 1, 0x76), "tank": WiredPart("ds18b20", port="28-0316a2794cff")}
-    group = SensorTools(board, wired, Drivers(board, lambda name: hw_drivers.load_driver(name, SHIPPED)), "/")
+    group = SensorTools(board, wired, Drivers(board, lambda name: loader.load_driver(name, SHIPPED)), "/")
     assert ask(group, "sensor_list").splitlines() == [
         f"porch: humidity, temperature (bme280 on i2c-1 at 0x76, read by the kernel ({IIO}0))",
         f"tank: temperature (ds18b20 on 28-0316a2794cff, read by the kernel ({W1}))",
@@ -680,10 +679,10 @@ def test_a_name_that_is_given_in_two_running_picoclaws_is_kept_once(home):
 
 
 def test_what_was_kept_does_not_depend_on_the_locale(tmp_path):
-    hw_drivers.add_sensor(tmp_path, "Gewächshaus", SensorConfig("bme280"))
+    loader.add_sensor(tmp_path, "Gewächshaus", SensorConfig("bme280"))
     code = (
-        "import sys; from pathlib import Path; from picoclaw.hw import drivers; from picoclaw.config.tables import SensorConfig;"
-        "drivers.add_sensor(Path(sys.argv[1]), 'attic', SensorConfig('lm75'))"
+        "import sys; from pathlib import Path; from picoclaw.hw import loader; from picoclaw.config.tables import SensorConfig;"
+        "loader.add_sensor(Path(sys.argv[1]), 'attic', SensorConfig('lm75'))"
     )
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, env=environment)
@@ -736,5 +735,5 @@ def test_a_part_is_not_added_to_sensors_in_braces(tmp_path):
     text = 'sensors = { porch = { part = "lm75" } }\n'
     (tmp_path / "sensors.toml").write_text(text)
     with pytest.raises(ConfigError, match="has its sensors in braces"):
-        hw_drivers.add_sensor(tmp_path, "attic", SensorConfig("lm75", address=0x49))
+        loader.add_sensor(tmp_path, "attic", SensorConfig("lm75", address=0x49))
     assert (tmp_path / "sensors.toml").read_text() == text

@@ -11,8 +11,8 @@ from recording import Clock
 
 from picoclaw import cli
 from picoclaw.config import load_config as config_of
-from picoclaw.hw import drivers, lines
-from picoclaw.hw.drivers import list_drivers, load_driver
+from picoclaw.hw import lines, loader
+from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.outputs import config
@@ -46,7 +46,7 @@ def rehearsed(tmp_path):
 
 
 def drivers_of(board):
-    return drivers.Drivers(board, lambda part: load_driver(part, HW), board._clock, board._sleep, board._clock)
+    return loader.Drivers(board, lambda part: load_driver(part, HW), board._clock, board._sleep, board._clock)
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_every_example_is_loaded_by_a_test_here():
 
 def test_the_sensor_of_the_first_five_minutes(tmp_path):
     written(tmp_path, "config.toml", "[sensors.greenhouse]")
-    found = drivers.resolve_parts(config_of({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
-    assert drivers.describe_part(found["greenhouse"]) == "bme280 on i2c-1 at 0x76"
+    found = loader.resolve_parts(config_of({"PICOCLAW_HOME": str(tmp_path)}), SimBoard())
+    assert loader.describe_part(found["greenhouse"]) == "bme280 on i2c-1 at 0x76"
 
 
 def test_the_rehearsal_has_what_is_read_in_it(rehearsed):
@@ -164,11 +164,11 @@ ALL_CALL = 0x70  # the footnote of the table takes it out of the PCA9685's
 def test_a_part_is_where_its_row_says(name):
     module = load_driver(name, HW)
     row = ROWS[name]
-    assert row.where.startswith(KINDS[drivers.get_bus_kind(module)])
-    if drivers.get_bus_kind(module) == "i2c":
+    assert row.where.startswith(KINDS[loader.get_bus_kind(module)])
+    if loader.get_bus_kind(module) == "i2c":
         listed = addresses(row.where) & set(range(0x08, 0x78))
         assert listed - ({ALL_CALL} if name == "pca9685" else set()) == set(module.ADDRESSES)
-    if drivers.get_bus_kind(module) == "serial":
+    if loader.get_bus_kind(module) == "serial":
         assert str(module.SERIAL.get("baud", 9600)) in row.where
 
 

@@ -18,9 +18,9 @@ import pytest
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import Edge, GpioChip, LineInfo
-from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import gpio as door
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import load_module
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.lines import SimLines
 from picoclaw.hw.sim.scene import Script, SimLine

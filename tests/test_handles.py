@@ -8,8 +8,7 @@ from recording import Clock, RecordedI2C, Recorder, bench
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import handles, smbus
+from picoclaw.hw import handles, loader, smbus
 from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
@@ -337,16 +336,16 @@ USUAL = {"shunt_ohms": 0.1, "gain": 1}
     ],
 )
 def test_where_a_configured_part_is(folder, sensor, wired, place):
-    found = hw_drivers.resolve_part(sensor, [folder])
+    found = loader.resolve_part(sensor, [folder])
     assert found == wired
-    assert hw_drivers.describe_part(found) == place
+    assert loader.describe_part(found) == place
     assert found.route == sensor.part.removeprefix("on_")
 
 
 @pytest.mark.parametrize("value", [1e-6, 100, 100.0, 0.1])
 def test_an_option_may_be_at_the_end_of_its_range(folder, value):
     assert (
-        hw_drivers.resolve_part(SensorConfig("on_i2c", options={"shunt_ohms": value}), [folder]).options["shunt_ohms"]
+        loader.resolve_part(SensorConfig("on_i2c", options={"shunt_ohms": value}), [folder]).options["shunt_ohms"]
         == value
     )
 
@@ -371,7 +370,7 @@ def test_an_option_may_be_at_the_end_of_its_range(folder, value):
 )
 def test_a_part_that_cannot_be_there_is_said(folder, sensor, said):
     with pytest.raises(ConfigError) as caught:
-        hw_drivers.resolve_part(sensor, [folder])
+        loader.resolve_part(sensor, [folder])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -379,12 +378,12 @@ def test_a_part_that_cannot_be_there_is_said(folder, sensor, said):
 @pytest.mark.parametrize("address", [0x08, 0x20, 0x42, 0x77])
 def test_a_part_is_only_at_an_address_that_it_can_have(folder, address):
     with pytest.raises(ConfigError, match="on_i2c"):
-        hw_drivers.resolve_part(SensorConfig("on_i2c", 1, address), [folder])
+        loader.resolve_part(SensorConfig("on_i2c", 1, address), [folder])
 
 
 def test_a_part_on_i2c_has_no_port(folder):
     with pytest.raises(ConfigError, match="port"):
-        hw_drivers.resolve_part(SensorConfig("on_i2c", port="/dev/ttyS0"), [folder])
+        loader.resolve_part(SensorConfig("on_i2c", port="/dev/ttyS0"), [folder])
 
 
 DRIVER = "ADDRESSES = (0x40,)\nOPTIONS = {'gain': (2.0, 1.0, 8.0)}\ndef read(part):\n"
@@ -404,9 +403,7 @@ BODIES = [
 def test_a_measurement_gives_a_value_or_says_why_not(tmp_path, body, result):
     (tmp_path / "gauge.py").write_text(f"{DRIVER}{body}\n")
     board, _ = bench({0x40: Recorder(fill=1)})
-    drivers = hw_drivers.Drivers(
-        board, lambda name: hw_drivers.load_driver(name, [tmp_path]), Clock(5.0), Clock().sleep
-    )
+    drivers = loader.Drivers(board, lambda name: loader.load_driver(name, [tmp_path]), Clock(5.0), Clock().sleep)
     (reading,) = drivers.measure("porch", WiredPart("gauge", 1, 0x40))
     value, problem = result
     assert reading.value == value
@@ -420,7 +417,7 @@ def test_a_fault_of_the_bus_becomes_a_reading_without_a_value(tmp_path, kind):
     (tmp_path / "gauge.py").write_text(f"{DRIVER}    return {{'temperature': part.read(1)[0]}}\n")
     board, _ = bench({0x40: Recorder(fill=1)})
     board.wiring.faults = [SimFault(kind, "i2c-1/0x40")]
-    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    drivers = loader.Drivers(board, lambda name: loader.load_driver(name, [tmp_path]))
     (reading,) = drivers.measure("porch", WiredPart("gauge", 1, 0x40), "humidity")
     assert (reading.value, reading.quantity, reading.quality) == (None, "humidity", "none")
     assert reading.problem.startswith("0x40 on /dev/i2c-1 ")
@@ -430,7 +427,7 @@ def test_a_driver_remembers_between_two_readings_of_one_part(tmp_path):
     body = "    part.memory['n'] = part.memory.get('n', 0) + 1\n    return {'raw': part.memory['n']}\n"
     (tmp_path / "gauge.py").write_text(f"{DRIVER}{body}")
     board, _ = bench({0x40: Recorder(), 0x41: Recorder()})
-    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    drivers = loader.Drivers(board, lambda name: loader.load_driver(name, [tmp_path]))
     one, other = WiredPart("gauge", 1, 0x40), WiredPart("gauge", 1, 0x41)
     assert [drivers.measure("x", part)[0].value for part in (one, one, other, one)] == [1, 2, 1, 3]
 
@@ -445,7 +442,7 @@ def test_a_serial_port_is_closed_even_when_the_driver_fails(tmp_path):
             closed.append(True)
 
     board.serial = lambda name, settings: Port()
-    drivers = hw_drivers.Drivers(board, lambda name: hw_drivers.load_driver(name, [tmp_path]))
+    drivers = loader.Drivers(board, lambda name: loader.load_driver(name, [tmp_path]))
     (reading,) = drivers.measure("gps", WiredPart("talker", port="/dev/ttyS0"))
     assert (reading.problem, closed) == ("silence", [True])
 

@@ -7,8 +7,8 @@ from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 
 from picoclaw.errors import Denied
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.drivers import load_module
 from picoclaw.hw.handles import crc8
+from picoclaw.hw.loader import load_module
 from picoclaw.hw.sim.scene import SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped

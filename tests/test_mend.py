@@ -349,7 +349,7 @@ def test_no_room_for_a_mended_file_changes_nothing(home, monkeypatch):
     def full(*_args):
         raise apsw.FullError("no")
 
-    monkeypatch.setattr(repair, "salvage", full)
+    monkeypatch.setattr(repair, "copy_readable_rows", full)
     with pytest.raises(StoreError, match="full"):
         repair.repair_home(home)
     assert path.read_bytes() == before

@@ -15,10 +15,9 @@ from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 from picoclaw import config, files
 from picoclaw.app import App
 from picoclaw.errors import ConfigError
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import kernel
-from picoclaw.hw.drivers import Drivers, RegisterAddresses
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import Drivers, RegisterAddresses
 from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
@@ -49,7 +48,7 @@ def owners(folder, **drivers):
 
 def drivers_on(board, where, clock=None):
     clock = clock or Clock(1e9)
-    return Drivers(board, lambda part: hw_drivers.load_driver(part, where), clock, clock.sleep, clock)
+    return Drivers(board, lambda part: loader.load_driver(part, where), clock, clock.sleep, clock)
 
 
 def started(home, board):
@@ -142,8 +141,8 @@ def by_config(home, part, port):
 
 def by_tool(home, part, port):
     board, bus = bench({0x76: Recorder()})
-    where = hw_drivers.list_driver_folders(home)
-    group = SensorAddTool(board, {}, drivers_on(board, where), where, partial(hw_drivers.add_sensor, home))
+    where = loader.list_driver_folders(home)
+    group = SensorAddTool(board, {}, drivers_on(board, where), where, partial(loader.add_sensor, home))
     said = complaint(ask(group, "sensor_add", name="tank", part=part, port=port))
     assert not bus.transfers
     assert not (home / "sensors.toml").exists()
@@ -153,7 +152,7 @@ def by_tool(home, part, port):
 def by_script(home, part, port):
     (home / "sim.toml").write_text(f"[parts.tank]\npart = '{part}'\nport = '{port}'\n")
     with pytest.raises(ConfigError) as refused:
-        script.load_script(home / "sim.toml", hw_drivers.list_driver_folders(home))
+        script.load_script(home / "sim.toml", loader.list_driver_folders(home))
     return str(refused.value)
 
 
@@ -270,7 +269,7 @@ def owned(tmp_path, text, clock=time.time):
     """The line of one sensor that a driver of the owner's reads."""
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\n{text}\n")
     board, _ = bench({0x42: Recorder()})
-    drivers = Drivers(board, lambda part: hw_drivers.load_driver(part, where), clock)
+    drivers = Drivers(board, lambda part: loader.load_driver(part, where), clock)
     return ask(SensorTools(board, {"tank": WiredPart("gauge", 1, 0x42)}, drivers, "/"), "sensor_read", sensor="tank")
 
 
@@ -334,7 +333,7 @@ def adder(home):
     """One of several conversations in one home, which does not know what the others have added."""
     clock = Clock(1e9, step=0.01)
     board, bus = bench({a: SimBME280(Scene(clock, {"temperature": 21.5})) for a in (0x76, 0x77)}, clock)
-    return SensorAddTool(board, {}, drivers_on(board, HW, clock), HW, partial(hw_drivers.add_sensor, home)), bus
+    return SensorAddTool(board, {}, drivers_on(board, HW, clock), HW, partial(loader.add_sensor, home)), bus
 
 
 def test_two_conversations_cannot_add_one_place_twice(tmp_path):
@@ -470,8 +469,8 @@ NAMED = {
     ],
 )
 def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked, effect):
-    known = RegisterAddresses(NAMED, lambda part: hw_drivers.load_driver(part, HW))
-    tool = toolset(hw_drivers.load_module("i2c", HW).I2C(SimBoard(), known)).find("i2c")
+    known = RegisterAddresses(NAMED, lambda part: loader.load_driver(part, HW))
+    tool = toolset(loader.load_module("i2c", HW).I2C(SimBoard(), known)).find("i2c")
     usual = {"action": "read", "bus": 1, "register": None, "wide": False}
     assert tool.effects(usual | asked) == (effect,)
 
@@ -479,7 +478,7 @@ def test_a_register_is_read_without_asking_only_where_that_changes_nothing(asked
 @pytest.mark.parametrize("flag", ["1", "'yes'", "False", "None"])
 def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
     where = owners(tmp_path, gauge=f"ADDRESSES = (0x42,)\nREGISTERS = {flag}\n{READ}")
-    known = RegisterAddresses({"tank": WiredPart("gauge", 1, 0x42)}, lambda part: hw_drivers.load_driver(part, where))
+    known = RegisterAddresses({"tank": WiredPart("gauge", 1, 0x42)}, lambda part: loader.load_driver(part, where))
     assert (1, 0x42) not in known
 
 
@@ -498,7 +497,7 @@ def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
 )
 def test_an_argument_that_an_action_would_pass_over_is_refused(action, idle, given, goes):
     board, bus = bench({0x76: Recorder()})
-    said = complaint(ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76, **given))
+    said = complaint(ask(loader.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76, **given))
     assert said == f"error: {idle} does not go with {action}; it goes with {goes}"
     assert not bus.transfers
 
@@ -508,14 +507,14 @@ def test_places_that_a_small_model_fills_with_nothing_are_passed_over(action):
     board, _ = bench({0x76: Recorder()})
     filled = {"data": [], "script": "", "pec": False, "wide": False, "form": "bytes"}
     filled |= {"address": 0x76} if action == "read" else {"register": 0}
-    said = ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, **filled)
-    assert said == ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76)
+    said = ask(loader.load_module("i2c", HW).I2C(board), "i2c", action=action, **filled)
+    assert said == ask(loader.load_module("i2c", HW).I2C(board), "i2c", action=action, address=0x76)
 
 
 def scan(fault, *addresses):
     board, _ = bench({address: Recorder() for address in addresses})
     board.wiring.faults.append(fault)
-    return ask(hw_drivers.load_module("i2c", HW).I2C(board), "i2c", action="scan")
+    return ask(loader.load_module("i2c", HW).I2C(board), "i2c", action="scan")
 
 
 STUCK = "timed out: SDA or SCL may be held low; check the wiring, then power-cycle the part"

@@ -10,7 +10,7 @@ from picoclaw import tools
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
-from picoclaw.hw import drivers
+from picoclaw.hw import loader
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.memory import find_past_turns, list_past_turns
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
@@ -133,7 +133,7 @@ def marked():
     folder = Path(tools.__file__).parent
     modules = [importlib.import_module(f"picoclaw.tools.{path.stem}") for path in folder.glob("[a-z]*.py")]
     where = [find_shipped("tools/hw")]
-    modules += [drivers.load_module(name, where) for name in drivers.list_modules(where)]
+    modules += [loader.load_module(name, where) for name in loader.list_modules(where)]
     kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     methods = [method for kind in kinds for method in vars(kind).items()]
     marks = ((name, getattr(method, "picoclaw_tool", None)) for name, method in methods)

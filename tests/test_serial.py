@@ -17,9 +17,9 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SerialPortInfo, SerialSettings
-from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import serial
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard

@@ -21,7 +21,7 @@ from sandbox_kit import needs_walls
 from picoclaw import cli
 from picoclaw.cli.common import open_app
 from picoclaw.hw import health
-from picoclaw.hw.drivers import list_drivers, load_driver
+from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.skills.library import BUILT_IN, SkillLibrary

@@ -6,10 +6,10 @@ import pytest
 from recording import Clock, RecordedI2C, Recorder
 
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
-from picoclaw.hw.drivers import Drivers
 from picoclaw.hw.faults import Backoff
+from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
@@ -134,7 +134,7 @@ def test_a_script_becomes_a_board(read):
     clock = Clock(1e9, step=0.01)
     text = BME + "values = { temperature = 3.25, humidity = 40, pressure = 990 }\n"
     board = SimBoard(clock, read("ports = ['/dev/ttyUSB0']\n" + text), sleep=clock.sleep)
-    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, HW), clock, clock.sleep)
+    drivers = Drivers(board, lambda name: loader.load_driver(name, HW), clock, clock.sleep)
     readings = drivers.measure("porch", board.wired()["porch"])
     assert [(r.quantity, r.value) for r in readings] == [
         ("temperature", pytest.approx(3.25, abs=0.05)),
@@ -426,7 +426,7 @@ def test_a_fault_goes_by_and_the_part_is_read_again():
     clock = Clock(1e9, step=0.01)
     text = SimFault("unplugged", "i2c-1/0x76", after_s=60, for_s=60)
     board = SimBoard(clock, script.DEFAULT_SCRIPT._replace(faults=(text,)), sleep=clock.sleep)
-    drivers = Drivers(board, lambda name: hw_drivers.load_driver(name, HW), clock, clock.sleep)
+    drivers = Drivers(board, lambda name: loader.load_driver(name, HW), clock, clock.sleep)
     seen = []
     for minute in range(4):
         clock.now = 1e9 + 30 + 60 * minute

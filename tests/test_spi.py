@@ -14,8 +14,8 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SpiSettings, SpiTransfer
-from picoclaw.hw.drivers import load_module
 from picoclaw.hw.linux import spi
+from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard

@@ -19,7 +19,7 @@ from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.daemon.monitor import Watch, make_switch, make_watch, read_followed_sensors
 from picoclaw.errors import Denied, StoreError
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import loader
 from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, SimFault
@@ -46,7 +46,7 @@ class House:
         self.slept = 0.0
         self.board = SimBoard(self._clock, script, sleep=self._sleep, state=home / "sim")
         self.wiring = Wiring(Config(home=home), self.board)
-        drivers = hw_drivers.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
+        drivers = loader.Drivers(self.board, self.wiring._chip, self._clock, self._sleep, self._clock)
         self.wiring.__dict__["drivers"] = drivers
         self.air = self.board.scenes["greenhouse"].values
         self.air.update(temperature=20.0, humidity=50.0, pressure=1000.0)

@@ -20,8 +20,7 @@ from picoclaw.automation.conditions import (
     parse_check,
 )
 from picoclaw.errors import DeviceMissing, HardwareError, StoreError
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import sensors
+from picoclaw.hw import loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.markdown import find_hidden
@@ -671,7 +670,7 @@ class BoardEnvironment:
 
     board: Board
     wired: Mapping[str, WiredPart]
-    drivers: hw_drivers.Drivers
+    drivers: loader.Drivers
     workspace: Path
     past: Callable[[str, str, float], Sequence[PastSample]]
 

@@ -10,10 +10,10 @@ from typing import Any
 from picoclaw.config import make_dataclass
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
-from picoclaw.hw import drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
-from picoclaw.hw.drivers import load_driver
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import load_driver
 from picoclaw.hw.reading import Reading, WiredPart, format_reading
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts import PARTS
@@ -71,13 +71,13 @@ def run(file: str) -> int:
     try:
         part = load_driver(path.stem, [path.parent])
         options = _build_parser(path, part).parse_args()
-        wired = drivers.resolve_part(_make_sensor_config(path.stem, drivers.get_bus_kind(part), options), [path.parent])
+        wired = loader.resolve_part(_make_sensor_config(path.stem, loader.get_bus_kind(part), options), [path.parent])
     except ConfigError as error:
         print(f"{path.stem}: {error}", file=sys.stderr)
         return 1
     board: Board = SimBoard(script=_make_script(path.stem, wired)) if options.sim else LinuxBoard()
     try:
-        readings = drivers.Drivers(board, lambda _: part).measure(path.stem, wired)
+        readings = loader.Drivers(board, lambda _: part).measure(path.stem, wired)
     finally:
         board.close()
     for reading in readings:
@@ -95,7 +95,7 @@ def _make_script(name: str, wired: WiredPart) -> Script:
 
 def _build_parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=path.name, description=(part.__doc__ or path.stem).splitlines()[0])
-    route = drivers.get_bus_kind(part)
+    route = loader.get_bus_kind(part)
     if route == "i2c":
         parser.add_argument("--address", type=parse_address, default=part.ADDRESSES[0])
         parser.add_argument("--bus", type=int, default=1, help="the N of /dev/i2c-N (default 1)")

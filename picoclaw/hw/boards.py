@@ -1,7 +1,7 @@
 """Which board to use: the real one, or the simulated one, if asked for or if there is nothing real to read."""
 
 from picoclaw.config import Config
-from picoclaw.hw import drivers, kernel
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.linux.board import LinuxBoard
 
@@ -18,5 +18,5 @@ def choose_board(kind: str, config: Config) -> Board:
     if (path := config.home / scene.SIM_FILE).exists():
         from picoclaw.hw.sim.script import load_script
 
-        script = load_script(path, drivers.list_driver_folders(config.home))
+        script = load_script(path, loader.list_driver_folders(config.home))
     return sim.SimBoard(script=script, state=config.home / "sim")

@@ -8,8 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from picoclaw.errors import HardwareError, NoPermission
-from picoclaw.hw import drivers as wired_parts
-from picoclaw.hw import health
+from picoclaw.hw import health, loader
 from picoclaw.hw.board import Board, SerialPortInfo
 from picoclaw.hw.faults import find_family
 from picoclaw.hw.health import CheckResult, bad, good, note
@@ -190,7 +189,7 @@ def explain_silence(board: Board, part: WiredPart, others: Sequence[int]) -> str
     """
     try:
         bus = board.i2c(part.bus)
-        answering = [address for address in range(0x08, 0x78) if wired_parts.probe(board, bus, address) != "absent"]
+        answering = [address for address in range(0x08, 0x78) if loader.probe(board, bus, address) != "absent"]
     except HardwareError:
         return ""
     where = f"i2c-{part.bus}"

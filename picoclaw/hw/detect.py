@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from picoclaw.errors import BusFault, ConfigError, HardwareError
-from picoclaw.hw import drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, Presence
 from picoclaw.hw.handles import I2CPart
 from picoclaw.records import NamedTuple
@@ -54,9 +54,9 @@ class ReadOnlyI2CBus:
 def load_drivers_for_address(where: Sequence[Path], address: int) -> dict[str, ModuleType]:
     """Load the drivers of all parts that can have an I2C address."""
     found = {}
-    for name in drivers.list_drivers(where):
+    for name in loader.list_drivers(where):
         try:
-            chip = drivers.load_driver(name, where)
+            chip = loader.load_driver(name, where)
         except ConfigError:
             continue
         if address in getattr(chip, "ADDRESSES", ()):
@@ -80,6 +80,6 @@ def identify_part(board: Board, bus: int, address: int, where: Sequence[Path]) -
                 identified[name] = said
         except (IdentificationSkipped, BusFault):
             possible.append(name)
-        except (HardwareError, *drivers.DRIVER_ERRORS):
+        except (HardwareError, *loader.DRIVER_ERRORS):
             continue
     return Candidates(identified, possible)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from picoclaw.hw import drivers
 from picoclaw.hw import kernel as hw_kernel
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.records import NamedTuple
@@ -22,7 +22,7 @@ class Sensor(NamedTuple):
         if self.part is None:
             return self.kernel[0].source
         by = f", read by the kernel ({self.kernel[0].source})" if self.kernel else ""
-        return f"{drivers.describe_part(self.part)}{by}"
+        return f"{loader.describe_part(self.part)}{by}"
 
 
 def list_sensors(board: Board, wired: Mapping[str, WiredPart]) -> list[Sensor]:
@@ -36,7 +36,7 @@ def list_sensors(board: Board, wired: Mapping[str, WiredPart]) -> list[Sensor]:
     return [*found, *(Sensor(sensor.name, None, [sensor]) for sensor in known)]
 
 
-def read_sensor(board: Board, drivers: drivers.Drivers, sensor: Sensor, asked: str = "temperature") -> list[Reading]:
+def read_sensor(board: Board, drivers: loader.Drivers, sensor: Sensor, asked: str = "temperature") -> list[Reading]:
     """Measure: by the kernel's driver where one is bound, else by ours; a failure names the quantity `asked` for."""
     if sensor.part is None:
         return [hw_kernel.read_kernel_sensor(board, sensor.kernel[0])]

@@ -26,11 +26,11 @@ from picoclaw.memory import index
 from picoclaw.outputs import audit as outputs
 from picoclaw.security import audit, hash_chain
 from picoclaw.store.approvals import Approvals
+from picoclaw.store.copy_rows import delete_orphans
 from picoclaw.store.database import COPIES_FOLDER, Database, mark_suspect, run_quick_check, translate_sqlite_errors
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.salvage import delete_orphans
 from picoclaw.store.tasks import Tasks
 from picoclaw.text import pattern
 from picoclaw.workspace.pages import get_owner_time

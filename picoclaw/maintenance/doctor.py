@@ -43,8 +43,7 @@ from picoclaw.errors import (
     StoreError,
 )
 from picoclaw.files import explain_os_error
-from picoclaw.hw import boards, checkup, health, sensors
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import boards, checkup, health, loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
@@ -495,15 +494,15 @@ def examine_board(board: Board, config: Config) -> _Rows:
 
 
 def _examine_sensors(board: Board, config: Config) -> _Rows:
-    where = hw_drivers.list_driver_folders(config.home)
+    where = loader.list_driver_folders(config.home)
     wired: dict[str, WiredPart] = dict(board.wired())
     for name, sensor in config.sensors.items():
         try:
-            wired[name] = hw_drivers.resolve_part(sensor, where)
+            wired[name] = loader.resolve_part(sensor, where)
         except ConfigError as error:
             wired.pop(name, None)
             yield bad(name, f"[sensors.{name}]: {error}", "correct that table, or the driver")
-    drivers = hw_drivers.Drivers(board, lambda part: hw_drivers.load_driver(part, where))
+    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, where))
     working: dict[str, None] = {}
     listed = sensors.list_sensors(board, wired)
     for found in listed:
@@ -529,7 +528,7 @@ def _explain_silence(
     if not part or sensor.kernel or part.route != "i2c" or "does not answer" not in problem:
         return ""
     taken = {other.address for other in wired.values() if other.bus == part.bus}
-    free = [address for address in hw_drivers.load_driver(part.part, where).ADDRESSES if address not in taken]
+    free = [address for address in loader.load_driver(part.part, where).ADDRESSES if address not in taken]
     return checkup.explain_silence(board, part, free)
 
 

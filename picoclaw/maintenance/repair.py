@@ -35,6 +35,7 @@ from picoclaw.maintenance import database_copy
 from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
 from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.security.redaction import Redactor
+from picoclaw.store.copy_rows import CopiedTable, copy_readable_rows
 from picoclaw.store.database import (
     COPIES_FOLDER,
     SUSPECT_SUFFIX,
@@ -45,7 +46,6 @@ from picoclaw.store.database import (
 )
 from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.outbox import Outbox
-from picoclaw.store.salvage import SalvagedTable, salvage
 from picoclaw.workspace.pages import get_owner_time
 
 _MAX_FILE_BYTES = 1_000_000
@@ -296,7 +296,7 @@ def _rebuild_database(path: Path, aside: Path, young: Path, why: str, *, tell: b
         damaged = apsw.Connection(str(aside), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             damaged.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            saved = salvage(damaged, database.connection)
+            saved = copy_readable_rows(damaged, database.connection)
         finally:
             damaged.close()  # what looking at the file has made beside it goes; a log that holds something stays
             log, index = (aside.with_name(aside.name + end) for end in database_copy.WAL_SUFFIXES)
@@ -324,7 +324,7 @@ def _start_from_copy(path: Path, young: Path) -> str:
     return f"{get_owner_time(path.parent, copy.stat().st_mtime):%Y-%m-%d %H:%M}"
 
 
-def _format_repair_report(why: str, aside: str, saved: Sequence[SalvagedTable], copied: str) -> str:
+def _format_repair_report(why: str, aside: str, saved: Sequence[CopiedTable], copied: str) -> str:
     said = f"{aside.partition(DAMAGED_INFIX)[0]} was damaged ({why}), and is kept as {aside}. "
     torn = [one for one in saved if not one.whole]
     if not torn:

@@ -16,7 +16,7 @@ from picoclaw.config.files import read_regular, rename_table, set_value
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
-from picoclaw.hw import detect, drivers, kernel
+from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.maintenance import service
 from picoclaw.records import NamedTuple, replace
@@ -266,7 +266,7 @@ def find_parts(board: Board, home: Path, taken: Collection[tuple[int, int]]) -> 
 
     `taken` are the buses and addresses of sensors and outputs, which are left alone.
     """
-    where = drivers.list_driver_folders(home)
+    where = loader.list_driver_folders(home)
     for adapter in board.adapters():
         if not adapter.header:
             continue
@@ -274,7 +274,7 @@ def find_parts(board: Board, home: Path, taken: Collection[tuple[int, int]]) -> 
         try:
             bus = board.i2c(number)
             free = [address for address in range(detect.FIRST_ADDRESS, 0x78) if (number, address) not in taken]
-            for address in [one for one in free if drivers.probe(board, bus, one) == "present"]:
+            for address in [one for one in free if loader.probe(board, bus, one) == "present"]:
                 found = detect.identify_part(board, number, address, where)
                 yield FoundPart(number, address, list(found.identified) or found.possible, len(found.identified) == 1)
         except HardwareError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from picoclaw.automation import conditions, rules
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, ToolError
-from picoclaw.hw import drivers, sensors
+from picoclaw.hw import loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import Caller
@@ -223,7 +223,7 @@ def _list_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) ->
             yield f"{sensor} does not measure {quantity}; it measures {', '.join(quantities)}"
 
 
-def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers) -> dict[str, list[str]]:
+def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: loader.Drivers) -> dict[str, list[str]]:
     """List the sensors and what each measures, with its channels, without reading any."""
     found: dict[str, list[str]] = {}
     for sensor in sensors.list_sensors(board, wired):

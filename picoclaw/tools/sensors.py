@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
 from picoclaw.files import explain_os_error
-from picoclaw.hw import drivers, sensors
+from picoclaw.hw import loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
@@ -23,7 +23,7 @@ from picoclaw.tools.registry import tool
 class SensorTools:
     """Kernel sensors, and parts that our drivers read over a bus."""
 
-    def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: drivers.Drivers, home: str) -> None:
+    def __init__(self, board: Board, wired: Mapping[str, WiredPart], drivers: loader.Drivers, home: str) -> None:
         """`wired` are the configured parts by name; looked up at each call, because parts are added."""
         self._board, self._wired, self._drivers, self._home = board, wired, drivers, home
 
@@ -229,7 +229,7 @@ class SensorAddTool:
         self,
         board: Board,
         wired: MutableMapping[str, WiredPart],
-        drivers: drivers.Drivers,
+        drivers: loader.Drivers,
         where: Sequence[Path],
         keep: Callable[[str, SensorConfig], None],
         owned: Mapping[tuple[int, int], str] = MappingProxyType({}),
@@ -260,7 +260,7 @@ class SensorAddTool:
             raise ToolError(f"name must be 1 to {_MAX_NAME_CHARS} printable characters, such as porch")
         if name in self._wired:
             raise ToolError(
-                f"there is a sensor {name!r} already: {drivers.describe_part(self._wired[name])}; choose another name"
+                f"there is a sensor {name!r} already: {loader.describe_part(self._wired[name])}; choose another name"
             )
         if address and address < detect.FIRST_ADDRESS:
             raise ToolError(f"'address' is {address}, outside 0x08 to 0x77")
@@ -269,12 +269,12 @@ class SensorAddTool:
             part = self._detect_part(1 if bus is None else bus, address)
         sensor = SensorConfig(part.strip().lower(), bus, address, chip, port, options or {})
         try:
-            wired = drivers.resolve_part(sensor, self._where)
+            wired = loader.resolve_part(sensor, self._where)
         except ConfigError as error:
             raise ToolError(str(error)) from None
         for known, other in self._wired.items():
-            if drivers.format_location(other) == drivers.format_location(wired):
-                raise ToolError(f"{drivers.format_location(wired)} is taken: {known} is {drivers.describe_part(other)}")
+            if loader.format_location(other) == loader.format_location(wired):
+                raise ToolError(f"{loader.format_location(wired)} is taken: {known} is {loader.describe_part(other)}")
         if wired.route == "i2c":
             self._check_bus(wired.bus, wired.address)
         seen = self._verify_part(name, wired)
@@ -289,7 +289,7 @@ class SensorAddTool:
             raise ToolError(f"{name} could not be saved: {explain_os_error(error)}") from None
         self._wired[name] = wired
         self._wake()
-        return f"added {name}: {drivers.describe_part(wired)}; it measures {seen}"
+        return f"added {name}: {loader.describe_part(wired)}; it measures {seen}"
 
     def _check_bus(self, bus: int, address: int) -> None:
         """Refuse buses of the board itself and declared outputs: even a probe writes to a part."""
@@ -308,7 +308,7 @@ class SensorAddTool:
                 "part or address is missing: say which part it is, or where (`i2c` with scan lists addresses)"
             )
         where = f"0x{address:02x} on i2c-{bus}"
-        if (presence := drivers.probe(self._board, self._board.i2c(bus), address)) != "present":
+        if (presence := loader.probe(self._board, self._board.i2c(bus), address)) != "present":
             held = f"is read by the kernel's driver {self._board.i2c(bus).holder(address)} already: see sensor_list"
             raise ToolError(f"{where} {held if presence == 'busy' else 'does not answer: check power and wiring'}")
         found = detect.identify_part(self._board, bus, address, self._where)
@@ -326,7 +326,7 @@ class SensorAddTool:
 
     def _verify_part(self, name: str, wired: WiredPart) -> str:
         """Measure once; raises ToolError if it is another part, or gives no plausible value."""
-        chip = drivers.load_driver(wired.part, self._where)
+        chip = loader.load_driver(wired.part, self._where)
         identify = getattr(chip, "identify", None)
         try:
             if identify is not None:
@@ -336,17 +336,17 @@ class SensorAddTool:
                     raise ToolError(self._explain_other_part(wired))
         except (HardwareError, ValueError) as error:
             raise ToolError(str(error)) from None
-        except drivers.DRIVER_ERRORS as error:
+        except loader.DRIVER_ERRORS as error:
             raise ToolError(f"its driver {wired.part}.py failed: {type(error).__name__}: {error}") from None
         readings = self._drivers.measure(name, wired)
         if all(reading.value is None for reading in readings):
-            raise ToolError(f"{drivers.describe_part(wired)} was not added: {readings[0].problem}")
+            raise ToolError(f"{loader.describe_part(wired)} was not added: {readings[0].problem}")
         return ", ".join(format_reading(reading) for reading in readings if reading.value is not None)
 
     def _explain_other_part(self, wired: WiredPart) -> str:
         from picoclaw.hw import detect
 
-        problem, others = f"what is on {drivers.format_location(wired)} is no {wired.part}", {}
+        problem, others = f"what is on {loader.format_location(wired)} is no {wired.part}", {}
         if wired.route == "i2c":
             others = detect.identify_part(self._board, wired.bus, wired.address, self._where).identified
         return f"{problem}: it says that it is {' or '.join(others.values())}" if others else problem

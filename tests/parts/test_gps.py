@@ -8,7 +8,7 @@ from wire_bench import Says, serial, spoilt
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import HardwareError
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import loader
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.serial import SimGPS
 from picoclaw.resources import find_shipped
@@ -286,8 +286,8 @@ class Port:
 
 
 def measured(board, drivers=None, **options):
-    wired = hw_drivers.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [find_shipped("tools/hw")])
-    drivers = drivers or hw_drivers.Drivers(board, lambda part: gps)
+    wired = loader.resolve_part(SensorConfig("gps", port="/dev/ttyS0", options=options), [find_shipped("tools/hw")])
+    drivers = drivers or loader.Drivers(board, lambda part: gps)
     return drivers, {reading.label: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
 
 

@@ -14,7 +14,7 @@ from part_bench import driver
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import I2CWrite
-from picoclaw.hw.drivers import list_drivers
+from picoclaw.hw.loader import list_drivers
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.resources import find_shipped
 

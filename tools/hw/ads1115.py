@@ -9,7 +9,7 @@ from picoclaw.hw.handles import I2CPart
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B)
 QUANTITIES = ("voltage a0", "voltage a1", "voltage a2", "voltage a3")
 OPTIONS = {"full_scale_v": (4.096, 0.256, 6.144), "samples_per_s": (128.0, 8.0, 860.0)}
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONVERSION, CONFIGURATION = 0x00, 0x01

@@ -11,7 +11,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x76, 0x77)
 QUANTITIES = ("temperature", "humidity", "pressure")
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Page 26, table 18: memory map.

@@ -15,7 +15,7 @@ ADDRESSES = (0x76, 0x77)
 GAS = "resistance gas"
 QUANTITIES = ("temperature", "humidity", "pressure", GAS)
 OPTIONS = {"heater_celsius": (320.0, 0.0, 400.0)}
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Section 5.2, table 16: memory map (I2C).

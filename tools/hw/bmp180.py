@@ -11,7 +11,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x77,)
 QUANTITIES = ("temperature", "pressure")
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Section 4, global memory map; section 3.3, table 3: control values and conversion times.

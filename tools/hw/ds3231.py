@@ -10,7 +10,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x68,)
 QUANTITIES = ("time", "temperature")
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 # Figure 1, timekeeping registers: 0x00-0x06 time, 0x0E control, 0x0F status, 0x11-0x12 temperature.

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.hw import drivers, smbus
+from picoclaw.hw import loader, smbus
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite
 from picoclaw.hw.reading import WiredPart
 from picoclaw.schema import Span
@@ -126,7 +126,7 @@ class I2C:
             )
         if action == "run":
             return self._run(bus, address, smbus.parse_script(script))
-        with drivers.lock_part(self._board, WiredPart("", bus, address)):
+        with loader.lock_part(self._board, WiredPart("", bus, address)):
             return (
                 self._read(bus, address, at, length) if action == "read" else self._write(bus, address, at, data or [])
             )
@@ -143,7 +143,7 @@ class I2C:
         rows = []
         for address in range(FIRST_ADDRESS, LAST_ADDRESS + 1):
             try:
-                presence = drivers.probe(self._board, bus, address)
+                presence = loader.probe(self._board, bus, address)
             except HardwareError as error:
                 rows.append(f"ended at 0x{address:02x}: {error}")
                 if len(rows) == 1:
@@ -185,7 +185,7 @@ class I2C:
         waits = [step.milliseconds / 1000 for step in script if isinstance(step, smbus.ScriptWait)]
         busy = 0.0
         answers: list[bytes] = []
-        with drivers.lock_part(self._board, WiredPart("", number, address)) as turn:
+        with loader.lock_part(self._board, WiredPart("", number, address)) as turn:
             sleep = turn.pausing(self._sleep)
             for transaction, wait in zip(smbus.split_transactions(script), [*waits, 0.0], strict=True):
                 if busy > LONGEST_CALL_S:

@@ -8,7 +8,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B, 0x4C, 0x4D, 0x4E, 0x4F)
 QUANTITIES = ("temperature",)
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 TEMPERATURE, CONFIGURATION, HYSTERESIS, LIMIT = 0x00, 0x01, 0x02, 0x03

@@ -8,7 +8,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x18, 0x19, 0x1A, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F)
 QUANTITIES = ("temperature",)
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONFIGURATION, CRITICAL, TEMPERATURE, MANUFACTURER, DEVICE = 0x01, 0x04, 0x05, 0x06, 0x07

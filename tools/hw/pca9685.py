@@ -11,7 +11,7 @@ CHANNELS = 16
 GRADED = True
 QUANTITIES = tuple(f"duty c{channel}" for channel in range(CHANNELS))
 OPTIONS = {"frequency_hz": (200.0, 24.0, 1526.0)}
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 MODE1, FIRST_LED, PRESCALE = 0x00, 0x06, 0xFE

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.hw import drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board, SpiDevice, SpiSettings, SpiTransfer
 from picoclaw.hw.reading import WiredPart
 from picoclaw.schema import Span
@@ -57,7 +57,7 @@ class Spi:
             return self._list()
         segments = _check_limits(self._segments(action, length, data, script), speed_hz)
         device = self._device(bus, chip)
-        with drivers.lock_part(self._board, WiredPart("", bus, chip=chip)):
+        with loader.lock_part(self._board, WiredPart("", bus, chip=chip)):
             answers = device.transfer(segments, SpiSettings(mode, speed_hz, lsb_first))
         shown = [f"sent {s.data.hex(' ')}, received {a.hex(' ')}" for s, a in zip(segments, answers, strict=True)]
         if not any(any(s.data) for s in segments):

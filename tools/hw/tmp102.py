@@ -8,7 +8,7 @@ from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x48, 0x49, 0x4A, 0x4B)
 QUANTITIES = ("temperature",)
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 TEMPERATURE, CONFIGURATION = 0x00, 0x01

@@ -10,7 +10,7 @@ from picoclaw.hw.handles import I2CPart
 
 ADDRESSES = (0x10,)
 QUANTITIES = ("light",)
-# Read by picoclaw/hw/drivers.py: a register's number only moves the pointer here, so one may be read without asking.
+# Read by picoclaw/hw/loader.py: a register's number only moves the pointer here, so one may be read without asking.
 REGISTERS = True
 
 CONFIGURATION, LIGHT, IDENTITY = 0x00, 0x04, 0x07

@@ -10,8 +10,8 @@ from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError
-from picoclaw.hw import drivers
-from picoclaw.hw.drivers import format_location, resolve_part
+from picoclaw.hw import loader
+from picoclaw.hw.loader import format_location, resolve_part
 from picoclaw.hw.reading import QUANTITIES, WiredPart
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.scene import DEFAULT_LINES, DEFAULT_SCRIPT, Script, SimFault, SimLine, Value
@@ -114,7 +114,7 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: values must be a table of quantities, such as {{ temperature = 21.5 }}")
     found = {key: _parse_value(key, value, f"{where}: values") for key, value in values.items()}
-    can = {str(key).partition(" ")[0] for key in getattr(drivers.load_driver(wired.part, folders), "QUANTITIES", ())}
+    can = {str(key).partition(" ")[0] for key in getattr(loader.load_driver(wired.part, folders), "QUANTITIES", ())}
     if strange := [key for key in values if can and key.partition(" ")[0] not in can]:
         raise ConfigError(
             f"{where}: {wired.part} does not measure {strange[0]!r}; it measures {', '.join(sorted(can))}"

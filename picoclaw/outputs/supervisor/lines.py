@@ -13,7 +13,7 @@ from typing import Protocol
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw import drivers as hw_drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import Bias, Board, LineHandle
 from picoclaw.hw.lines import find_line
 from picoclaw.outputs.config import OFF, ON, OutputConfig, StopButton, format_level
@@ -41,8 +41,8 @@ class OutputDrivers:
     def __init__(self, board: Board, home: Path) -> None:
         """`home` is where the owner's own drivers are looked for."""
         self._board = board
-        self._folders = hw_drivers.list_driver_folders(home)
-        self._drivers = hw_drivers.Drivers(board, self._chip)
+        self._folders = loader.list_driver_folders(home)
+        self._drivers = loader.Drivers(board, self._chip)
         self._open: dict[str, OutputDriver] = {}
         self.kind = "sim" if board.simulated else "linux"
 
@@ -61,7 +61,7 @@ class OutputDrivers:
         except (HardwareError, ConfigError) as error:
             self.release(output.name)
             return str(error)
-        except hw_drivers.DRIVER_ERRORS as error:
+        except loader.DRIVER_ERRORS as error:
             self.release(output.name)
             return f"{output.place} failed: {type(error).__name__}: {error}"
 
@@ -69,13 +69,13 @@ class OutputDrivers:
         """Return the level of an output that is held, None when it cannot be told."""
         try:
             return self._open[output.name].level() if output.name in self._open else None
-        except (HardwareError, *hw_drivers.DRIVER_ERRORS):
+        except (HardwareError, *loader.DRIVER_ERRORS):
             return None
 
     def release(self, name: str) -> None:
         """Let go of an output."""
         if terminal := self._open.pop(name, None):
-            with contextlib.suppress(HardwareError, *hw_drivers.DRIVER_ERRORS):
+            with contextlib.suppress(HardwareError, *loader.DRIVER_ERRORS):
                 terminal.close()
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class OutputDrivers:
             self.release(name)
 
     def _chip(self, part: str) -> ModuleType:
-        return hw_drivers.load_driver(part, self._folders)
+        return loader.load_driver(part, self._folders)
 
     def _opened(self, output: OutputConfig, level: float) -> OutputDriver:
         if output.pwm:
@@ -200,11 +200,11 @@ class PwmOutput:
 class ExpanderOutput:
     """A channel of an expander, through the functions `drive` and `level` of its driver in tools/hw."""
 
-    def __init__(self, drivers: hw_drivers.Drivers, output: OutputConfig, folders: list[Path]) -> None:
+    def __init__(self, drivers: loader.Drivers, output: OutputConfig, folders: list[Path]) -> None:
         """Load the driver; raises ConfigError when it is none, or has no such channel."""
         wanted = SensorConfig(output.part, bus=output.bus, address=output.address, options=output.options)
-        self._wired = hw_drivers.resolve_part(wanted, folders)
-        self._chip = hw_drivers.load_driver(output.part, folders)
+        self._wired = loader.resolve_part(wanted, folders)
+        self._chip = loader.load_driver(output.part, folders)
         channels = getattr(self._chip, "CHANNELS", 0)
         self.graded = getattr(self._chip, "GRADED", False) is True
         if not callable(getattr(self._chip, "drive", None)):

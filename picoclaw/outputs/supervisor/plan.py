@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw import drivers
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.lines import LineLocation, find_bus_using, find_line
 from picoclaw.outputs import audit, config
@@ -69,8 +69,8 @@ def _describe_conflict(name: str, other: str, spot: LineLocation) -> str:
 
 def _check_part(board: Board, home: Path, output: OutputConfig) -> bool:
     """Tell whether an expander's outputs take duties."""
-    folders = drivers.list_driver_folders(home)
-    channel = ExpanderOutput(drivers.Drivers(board, lambda part: drivers.load_driver(part, folders)), output, folders)
+    folders = loader.list_driver_folders(home)
+    channel = ExpanderOutput(loader.Drivers(board, lambda part: loader.load_driver(part, folders)), output, folders)
     board.i2c(output.bus)
     if not channel.graded and output.safe_level not in {ON, OFF}:
         raise ConfigError(f"safe is {output.safe}, but a {output.part} is only on or off")
@@ -157,7 +157,7 @@ def open_board(kind: str, home: Path) -> Board:
     from picoclaw.hw.sim import board, scene, script
 
     try:
-        rehearsed = script.load_script(home / scene.SIM_FILE, drivers.list_driver_folders(home))
+        rehearsed = script.load_script(home / scene.SIM_FILE, loader.list_driver_folders(home))
     except ConfigError:
         rehearsed = scene.DEFAULT_SCRIPT
     return board.SimBoard(script=rehearsed, state=home / "sim")

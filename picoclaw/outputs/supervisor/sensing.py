@@ -10,8 +10,7 @@ from pathlib import Path
 from picoclaw.automation.clock import boottime
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import sensors
+from picoclaw.hw import loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading
 from picoclaw.outputs.audit import AUDIT_FILE
@@ -63,14 +62,12 @@ class RequiredSensorSampler:
 
 def make_measure_function(board: Board, home: Path) -> MeasureFunction:
     """Return what reads a sensor by its name, as `sensor_read` knows it; whatever fails becomes a Reading."""
-    folders = hw_drivers.list_driver_folders(home)
-    drivers = hw_drivers.Drivers(board, lambda part: hw_drivers.load_driver(part, folders))
+    folders = loader.list_driver_folders(home)
+    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, folders))
 
     def measure(sensor: str, quantity: str) -> Reading:
         try:
-            known = sensors.list_sensors(
-                board, hw_drivers.resolve_parts(load_config({"PICOCLAW_HOME": str(home)}), board)
-            )
+            known = sensors.list_sensors(board, loader.resolve_parts(load_config({"PICOCLAW_HOME": str(home)}), board))
         except ConfigError as error:
             return Reading(sensor, quantity, None, "", str(error))
         for found in known:

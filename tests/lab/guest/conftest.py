@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import lab
 import pytest
 
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw.drivers import Drivers
+from picoclaw.hw import loader
 from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.loader import Drivers
 from picoclaw.resources import find_shipped
 
 # What the kernel is told to find at the chip selects of spi0; the first two are spidev's, where picoclaw reads.
@@ -46,4 +46,4 @@ def board() -> Iterator[LinuxBoard]:
 @pytest.fixture
 def drivers(board) -> Drivers:
     """Picoclaw's drivers on that door."""
-    return Drivers(board, lambda part: hw_drivers.load_driver(part, [find_shipped("tools/hw")]))
+    return Drivers(board, lambda part: loader.load_driver(part, [find_shipped("tools/hw")]))

@@ -8,8 +8,7 @@ import lab
 import pytest
 from gpiod.line import Direction, Value
 
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw import kernel
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.reading import WiredPart
 from picoclaw.resources import find_shipped
 
@@ -60,7 +59,7 @@ def test_levels_of_a_pcf8574(bridge, drivers):
     lab.modprobe("gpio-pcf857x")
     folder = lab.bind("pcf8574", 0x20)
     chip = lab.wait_for(lambda: next(folder.glob("gpiochip*"), None), "the expander's GPIO chip")
-    driver, wired = hw_drivers.load_driver("pcf8574", HW), WiredPart("pcf8574", 1, 0x20)
+    driver, wired = loader.load_driver("pcf8574", HW), WiredPart("pcf8574", 1, 0x20)
     low = gpiod.LineSettings(direction=Direction.OUTPUT, output_value=Value.INACTIVE)
     with gpiod.request_lines(f"/dev/{chip.name}", config={(0, 5): low}):
         pass
@@ -103,7 +102,7 @@ def test_duties_of_a_pca9685(bridge, drivers, duty):
     (pwm / "duty_cycle").write_text(str(round(duty * 5_000_000)))
     by_kernel = written(bridge.log())
     lab.unbind(0x41)
-    driver = hw_drivers.load_driver("pca9685", HW)
+    driver = loader.load_driver("pca9685", HW)
     with drivers.opened(WiredPart("pca9685", 1, 0x41), driver) as part:
         driver.drive(part, 3, 0.1)
         bridge.log()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from conftest import LABEL
 
-from picoclaw.hw import drivers as hw_drivers
-from picoclaw.hw.drivers import RegisterAddresses
+from picoclaw.hw import loader
+from picoclaw.hw.loader import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
@@ -22,10 +22,10 @@ def ask(board, drivers, bridge, pins):
     bridge.place("bme280", "i2c-1/0x76", temperature=25.0)
     bridge.place("mcp3008", "spi0.0", **{"voltage a0": 1.65})
     wired = {}
-    group = {name: hw_drivers.load_module(name, HW) for name in ("i2c", "spi", "serial", "gpio")}
+    group = {name: loader.load_module(name, HW) for name in ("i2c", "spi", "serial", "gpio")}
     tools = Toolset(
         [
-            group["i2c"].I2C(board, RegisterAddresses(wired, lambda part: hw_drivers.load_driver(part, HW))),
+            group["i2c"].I2C(board, RegisterAddresses(wired, lambda part: loader.load_driver(part, HW))),
             group["spi"].Spi(board),
             group["serial"].Serial(board),
             group["gpio"].Gpio(board),

@@ -29,7 +29,7 @@ _CAUTION_UPDATES = {
 """What is done to the rows of a copy where newer ones may be lost. A permission may have been taken back."""
 
 
-class SalvagedTable(NamedTuple):
+class CopiedTable(NamedTuple):
     """One table: how many rows could be read, whether that was all of it, and how many are as they were in the copy."""
 
     table: str
@@ -38,7 +38,7 @@ class SalvagedTable(NamedTuple):
     older: int
 
 
-def salvage(damaged: apsw.Connection, target: apsw.Connection) -> list[SalvagedTable]:
+def copy_readable_rows(damaged: apsw.Connection, target: apsw.Connection) -> list[CopiedTable]:
     """Bring the rows of a damaged database into one that is whole: a copy, or a new one. Raises apsw.Error of `target`.
 
     What refers to a row that is lost goes with it.
@@ -47,7 +47,7 @@ def salvage(damaged: apsw.Connection, target: apsw.Connection) -> list[SalvagedT
         damaged.execute("PRAGMA writable_schema = ON; PRAGMA cell_size_check = ON")
     target.execute("PRAGMA foreign_keys = OFF")
     target.execute("BEGIN IMMEDIATE")
-    saved = [_salvage_table(damaged, target, name) for name in _list_tables(target)]
+    saved = [_copy_table(damaged, target, name) for name in _list_tables(target)]
     _restore_sequences(damaged, target, sure=all(one.whole for one in saved))
     delete_orphans(target)
     target.execute("COMMIT")
@@ -78,7 +78,7 @@ def _delete_orphan(target: apsw.Connection, table: str, row: Any) -> None:
         target.execute(f'DELETE FROM "{table}" WHERE "{column}" NOT IN (SELECT rowid FROM "{parent}")')  # noqa: S608
 
 
-def _salvage_table(damaged: apsw.Connection, target: apsw.Connection, name: str) -> SalvagedTable:
+def _copy_table(damaged: apsw.Connection, target: apsw.Connection, name: str) -> CopiedTable:
     """Read one table; what the copy has of it goes when all of it could be read."""
     columns = _list_shared_columns(damaged, target, name)
     target.execute("SAVEPOINT one_table")
@@ -88,7 +88,7 @@ def _salvage_table(damaged: apsw.Connection, target: apsw.Connection, name: str)
     done = _insert_rows(target, name, columns, reader)
     if reader.whole and done == reader.found:
         target.execute("RELEASE one_table")
-        return SalvagedTable(name, done, whole=True, older=0)
+        return CopiedTable(name, done, whole=True, older=0)
     target.execute("ROLLBACK TO one_table")
     if name in _CAUTION_UPDATES and before:
         target.execute(_CAUTION_UPDATES[name], (_UNKNOWN_OUTCOME,) if "?1" in _CAUTION_UPDATES[name] else ())
@@ -96,7 +96,7 @@ def _salvage_table(damaged: apsw.Connection, target: apsw.Connection, name: str)
         target, name, columns, _DamagedTableReader(damaged, name, columns, _list_key_columns(target, name))
     )
     target.execute("RELEASE one_table")
-    return SalvagedTable(name, done, whole=False, older=max(0, _count_rows(target, name) - done))
+    return CopiedTable(name, done, whole=False, older=max(0, _count_rows(target, name) - done))
 
 
 def _insert_rows(target: apsw.Connection, name: str, columns: Sequence[str], rows: "_DamagedTableReader") -> int:
