@@ -171,6 +171,13 @@ def test_a_sensor_is_taken(home, address):
         ("[models.lan]\nbase_url = 'pi:8080'", "[models.lan]: base_url 'pi:8080' must begin with http:// or https://"),
         ("[model\n", "is not valid TOML"),
         ("[model]\nname = 'a'\nname = 'b'", "is not valid TOML"),
+        ("[model]\nname = qwen\n", "line 2, name: Invalid value; put a text in quotes"),
+        ("[model]\nname: x\n", "line 2: Expected '='"),
+        ("[model]\nname = 'a'\n[model]\n", "a table is there twice"),
+        (
+            "[voice]\nleast = 0,5\n",
+            "line 2, least: Expected newline or end of document after a statement; one setting on each line",
+        ),
         ("x = " + "[" * 5000, "config.toml is not valid TOML: it is nested too deeply"),
         (b"[model]\nname = '\xff\xfe'", "is not valid TOML"),
         (b"\xef\xbb\xbf[model]\n", "is not valid TOML"),

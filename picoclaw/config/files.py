@@ -22,7 +22,32 @@ def read_toml(path: Path, *, private: bool = False) -> dict[str, Any]:
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # also for a number of more digits than Python reads
-        raise ConfigError(f"{path} is not valid TOML: {explain_syntax(error)}") from None
+        raise ConfigError(f"{path} is not valid TOML: {_explain_line(text, explain_syntax(error))}") from None
+
+
+_AT_LINE = pattern(r" \(at line (\d+), column \d+\)$")
+_HINTS = {
+    "Invalid value": 'put a text in quotes, such as name = "greenhouse"; true and false are written small',
+    "Expected newline": "one setting on each line, a text in quotes, a fraction with a point",
+    "Expected '='": "write it as NAME = VALUE",
+    "Unterminated string": "a quote is not closed",
+    "Unescaped '\\'": "put a text with \\ in it in 'single quotes'",
+    "Invalid hex": "put a text with \\ in it in 'single quotes'",
+    "Cannot overwrite": "a setting is there twice",
+    "Cannot declare": "a table is there twice",
+}
+"""What is mostly meant by the beginning of a message of tomllib's."""
+
+
+def _explain_line(text: bytes, message: str) -> str:
+    """Name the line and its setting, never its value, which may be a key; and what is mostly meant."""
+    hint = next((f"; {words}" for start, words in _HINTS.items() if message.startswith(start)), "")
+    if not (at := _AT_LINE.search(message)):
+        return message + hint
+    line = text.decode(errors="replace").split("\n")[int(at[1]) - 1]
+    setting = line.partition("=")[0].strip() if "=" in line else ""
+    named = f", {setting}" if 0 < len(setting) <= 40 and setting.isprintable() else ""
+    return f"line {at[1]}{named}: {message[: at.start()]}{hint}"
 
 
 def read_regular(path: Path, *, private: bool = False) -> bytes:
