@@ -498,7 +498,7 @@ def test_nothing_but_a_home_is_purged(tmp_path):
     (tmp_path / "picoclaw").mkdir()
     (tmp_path / "picoclaw/holiday.jpg").touch()
     done = picoclaw(tmp_path, "uninstall", "--purge", "--yes")
-    assert "is no home of picoclaw's" in done.stderr
+    assert "is not a home of picoclaw's" in done.stderr
     assert (tmp_path / "picoclaw/holiday.jpg").exists()
     lived_in(tmp_path / "picoclaw").close()
     assert picoclaw(tmp_path, "uninstall", "--purge", "--yes").stdout == f"removed {tmp_path / 'picoclaw'}\n"
