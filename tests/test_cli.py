@@ -262,6 +262,7 @@ def test_what_is_said_of_nothing(tmp_path, words, said):
         ("rules lst", "picoclaw rules: 'lst' is not one of list, check, explain, remove, log; did you mean list?"),
         ("service", "picoclaw service: choose one of install,"),
         ("outputs set pump on soon", "TIME: 'soon' is not a length of time; write it like 90s, 10m, 2h or 1d"),
+        ("chat --sim", "picoclaw chat: there is no option --sim; did you mean --board sim?"),
         ("chat --board mon -m x", "--board: 'mon' is not one of auto, linux, sim"),
         ("chat -m --json", "-m needs a value: -m TEXT"),
         ("status --json=1", "--json takes no value"),
@@ -339,7 +340,22 @@ def test_what_is_not_set_up_is_said_with_what_to_do(tmp_path, words):
 
 
 @pytest.mark.parametrize(
-    "words", ["", "status", "doctor --offline --board sim", "sessions prune --help", "init --help"]
+    "words",
+    [
+        "",
+        "status",
+        "doctor --offline --board sim",
+        "sessions prune --help",
+        "init --help",
+        "tools --board sim",
+        "sensors --board sim",
+        "policy",
+        "policy explain write_file",
+        "outputs",
+        "outputs set pump on",
+        "rules",
+        "history",
+    ],
 )
 def test_a_narrow_terminal_has_no_word_cut(tmp_path, words):
     with Person(tmp_path, *shlex.split(words), columns=40) as person:

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO, cast
 
-from picoclaw.cli.arguments import HelpRequested, Options, Parser, UsageError, bold, format_table, suggest, wrap
+from picoclaw.cli.arguments import (
+    HelpRequested,
+    Options,
+    Parser,
+    UsageError,
+    bold,
+    fit_to_terminal,
+    format_table,
+    suggest,
+    wrap,
+)
 from picoclaw.errors import PicoclawError
 from picoclaw.files import explain_os_error
 
@@ -135,7 +145,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print_error(text: str) -> int:
-    print(f"picoclaw: {text}", file=sys.stderr)
+    print(fit_to_terminal(f"picoclaw: {text}", sys.stderr), file=sys.stderr)
     return 1
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from picoclaw.errors import PicoclawError
 
@@ -203,7 +203,9 @@ def _find_option(part: str, options: Mapping[str, Argument], left: list[str]) ->
             return short, part[:2], part[2:]
         left.insert(0, f"-{part[2:]}")  # several letters behind one hyphen
         return short, part[:2], None
-    raise UsageError(f"there is no option {name}{suggest(name, options)}")
+    meant = next((f"{key} {name[2:]}" for key, one in options.items() if name[2:] in one.choices), "")
+    hint = f"; did you mean {meant}?" if meant and name[:2] == "--" else suggest(name, options)
+    raise UsageError(f"there is no option {name}{hint}")
 
 
 def _place(arguments: Sequence[Argument], places: list[str]) -> dict[str, Any]:
@@ -290,6 +292,13 @@ def wrap(text: str, indent: str = "", width: int = 0) -> list[str]:
 
     width = width or min(get_width(), 120)
     return break_lines(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def fit_to_terminal(text: str, stream: TextIO, indent: str = "  ") -> str:
+    """Break each line of a text between words to the terminal's width, if `stream` is one."""
+    if not stream.isatty():
+        return text
+    return "\n".join(part for line in text.split("\n") for part in wrap(line, indent, get_width()))
 
 
 def format_table(rows: Mapping[str, str], margin: int = 2) -> Iterator[str]:

@@ -21,7 +21,7 @@ from picoclaw.cli.common import (
     open_app,
     print_note,
     print_results,
-    print_safe,
+    print_wrapped,
 )
 from picoclaw.daemon.signals import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
@@ -100,7 +100,7 @@ def run_cron(given: Options) -> int:
             return 0
         for job in jobs:
             chat = "" if job.session == DEFAULT_SESSION else f" (chat {job.session!r})"
-            print_safe(f"{format_row(job, now)}{chat}")
+            print_wrapped(f"{format_row(job, now)}{chat}")
         if not jobs:
             print("no reminders")
     return 0
@@ -162,7 +162,7 @@ def _load_rules(app: App) -> rules.RuleSet:
 def _list_rules(app: App, _: Options) -> int:
     found = _load_rules(app)
     if not found.rules and not found.problems:
-        print("no rules; say one in a chat, such as: tell me when the greenhouse is below 5 degrees")
+        print_wrapped("no rules; say one in a chat, such as: tell me when the greenhouse is below 5 degrees")
         return 0
     states, unknown = {}, []
     try:
@@ -173,15 +173,15 @@ def _list_rules(app: App, _: Options) -> int:
         unknown = [str(error)]
     now = _read_clock(app) if states else None
     for one in found.rules.values():
-        print_safe(rules.explain_rule(one))
+        print_wrapped(rules.explain_rule(one))
         if now and one.name in states and one.written.enabled:
-            print_safe(f"    {rule_engine.describe_state(one, states[one.name], now)}")
+            print_wrapped(f"    {rule_engine.describe_state(one, states[one.name], now)}")
     return max(_print_problems(found.problems.values()), _print_problems(unknown, "where they stand cannot be told"))
 
 
 def _print_problems(problems: Iterable[str], what: str = "not followed") -> int:
     rows = [f"{what}: {problem}" for problem in problems]
-    print_safe(*rows)
+    print_wrapped(*rows)
     return 1 if rows else 0
 
 
@@ -201,7 +201,7 @@ def _explain_rule(app: App, given: Options) -> int:
     if given.name not in found.rules:
         raise ConfigError(f"{found.path} has no rule {given.name!r}; there are: {', '.join(found.rules) or 'none'}")
     rule = found.rules[given.name]
-    print_safe(rules.explain_rule(rule), *(f"    but {doubt}" for doubt in _list_doubts(app, rule)))
+    print_wrapped(rules.explain_rule(rule), *(f"    but {doubt}" for doubt in _list_doubts(app, rule)))
     return 0
 
 
@@ -244,7 +244,7 @@ def _show_rule_log(app: App, given: Options) -> int:
         at = f"{record.at.astimezone(app.now().tzinfo):%Y-%m-%d %H:%M:%S}{'' if record.trusted else ' (clock not set)'}"
         outcome = rule_engine.format_outcome(record.outcome, waiting)
         outcome = outcome or "outcome unknown: picoclaw was stopped in the middle"
-        print_safe(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}")
+        print_wrapped(f"{at} {record.rule}: {record.why}; {record.acts}: {outcome}")
     return 0
 
 
@@ -281,14 +281,14 @@ def run_heartbeat(given: Options) -> int:
         now = read_heartbeat_time(app, make_clock_watch(app))
         looked = heartbeat.look(now, by_hand=not (given.dry_run or given.if_due), keep=not given.dry_run)
         if not given.json:
-            print_safe(*_format_check(looked, now.wall), *(_format_request(looked) if given.dry_run else []))
+            print_wrapped(*_format_check(looked, now.wall), *(_format_request(looked) if given.dry_run else []))
         asks = looked.decision.beat and not given.dry_run
         beat = heartbeat.beat(looked, now, told=sys.stdout.isatty() and not given.json) if asks else None
         if given.json:
             print(format_json(_check_to_dict(looked, beat)))
         elif beat:
             all_well = looked.checklist.answer or HEARTBEAT_OK
-            print_safe(beat.text or (all_well if beat.outcome == "silent" else "the model gave no answer"))
+            print_wrapped(beat.text or (all_well if beat.outcome == "silent" else "the model gave no answer"))
             notice = turns[-1].notice.text if turns else ""
             print_note(f"{notice}; {beat.tokens:,} tokens" if notice else f"{beat.tokens:,} tokens")
         elif asks:

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import format_minute, print_safe, require_terminal
+from picoclaw.cli.common import format_minute, print_wrapped, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ChannelError, ConfigError
@@ -57,7 +57,7 @@ def run_page(given: Options) -> int:
     print(f"the page is at {urls}" if page.enabled else _PAGE_OFF)
     for login in Logins(home).listed():
         since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
-        print_safe(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
+        print_wrapped(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
     return 0
 
 
@@ -119,9 +119,9 @@ def run_telegram(given: Options) -> int:
         listed = [{"number": n, "name": person, "owner": n == owner} for n, person in people.items()]
         print(format_json({"bot": name, "error": error, "people": listed}))
         return 1 if error else 0
-    print_safe(f"the bot is @{name}, and Telegram answers" if name else error)
+    print_wrapped(f"the bot is @{name}, and Telegram answers" if name else error)
     for number, person in people.items():
-        print_safe(f"{number}  {person or '(from config.toml)'}, {'the owner' if number == owner else 'a guest'}")
+        print_wrapped(f"{number}  {person or '(from config.toml)'}, {'the owner' if number == owner else 'a guest'}")
     if not people:
         print("nobody may talk to it yet: `picoclaw telegram pair`")
     return 1 if error else 0
@@ -146,10 +146,12 @@ def _pair(config: Config, pairing: "Pairing") -> int:
     code, owner = pairing.offer(), pairing.owner()
     name, error = _identify_bot(config)
     if error:
-        print_safe(f"({error})")
+        print_wrapped(f"({error})")
     where = f"@{name} (https://t.me/{name})" if name else "your bot"
     shown = f"{code[:4]}-{code[4:]}"
-    print_safe(f"Send this to {where} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
+    print_wrapped(
+        f"Send this to {where} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n"
+    )
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
     return 0

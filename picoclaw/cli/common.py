@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, fit_to_terminal
 from picoclaw.errors import ConfigError, Denied, StoreDamaged
 from picoclaw.text import escape_unprintable, format_json
 
@@ -32,10 +32,8 @@ def print_safe(*lines: str) -> None:
 
 def print_wrapped(*lines: str, indent: str = "  ") -> None:
     """Print lines, on a terminal broken between words to its width."""
-    from picoclaw.cli.arguments import get_width, wrap
-
     for line in map(escape_unprintable, lines):
-        print("\n".join(wrap(line, indent, get_width())) if sys.stdout.isatty() else line, flush=True)
+        print(fit_to_terminal(line, sys.stdout, indent), flush=True)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -46,7 +44,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_note(text: str) -> None:
     """Print a line on stderr."""
-    print(f"picoclaw: {escape_unprintable(text)}", file=sys.stderr, flush=True)
+    print(fit_to_terminal(f"picoclaw: {escape_unprintable(text)}", sys.stderr), file=sys.stderr, flush=True)
 
 
 def print_results(rows: "Iterable[CheckResult]", *, as_json: bool = False) -> int:
@@ -213,7 +211,10 @@ def call_tool(app: "App", session: str, name: str, arguments: dict[str, Any]) ->
         good, result = app.toolset.run(ToolCall("1", name, arguments), caller)
     finally:
         app.stores.settle(session)
-    print(escape_unprintable(result), file=sys.stdout if good else sys.stderr)
+    if good:
+        print_wrapped(result)
+    else:
+        print(escape_unprintable(result), file=sys.stderr)
     return good
 
 

@@ -12,7 +12,7 @@ from picoclaw import chart, times
 from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.conditions import get_unit
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, open_app, print_safe
+from picoclaw.cli.common import add_board_option, open_app, print_safe, print_wrapped
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
 from picoclaw.store.migrations import HISTORY_FILE
@@ -44,7 +44,7 @@ def run(given: Options) -> int:
             return _show_history(app, given)
         if given.sensor:
             raise ConfigError(_NOTHING_MEASURED)
-        print(_NOTHING_MEASURED)
+        print_wrapped(_NOTHING_MEASURED)
         return 0
 
 
@@ -52,7 +52,7 @@ def _show_history(app: App, given: Options) -> int:
     samples, now = app.stores.samples, app.now()
     known = samples.known()
     if not given.sensor:
-        print_safe(*history.list_newest(known, now.tzinfo))
+        print_wrapped(*history.list_newest(known, now.tzinfo))
         _print_simulated_note(app)
         return 0
     try:
@@ -89,7 +89,8 @@ def _print_charts(found: Sequence[SeriesSummary]) -> None:
     for number, look in enumerate(found):
         if number:
             print()
-        print_safe(*history.format_summary(look), *history.draw_series(look, plain=plain))
+        print_wrapped(*history.format_summary(look))
+        print_safe(*history.draw_series(look, plain=plain))
 
 
 def _series_to_dict(look: SeriesSummary) -> dict[str, Any]:

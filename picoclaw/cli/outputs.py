@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.cli.arguments import Options, Parser, parse_length
-from picoclaw.cli.common import add_board_option, detect_board_kind, print_results, print_safe, require_terminal
+from picoclaw.cli.common import (
+    add_board_option,
+    detect_board_kind,
+    print_results,
+    print_safe,
+    print_wrapped,
+    require_terminal,
+)
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.files import explain_os_error
@@ -75,16 +82,16 @@ def _open_client(home: Path, given: Options) -> Iterator[OutputsClient]:
 def _list_outputs(home: Path, given: Options) -> int:
     found = config.load_outputs(find_outputs_file(home))
     if not found.outputs and not found.problems:
-        print(_NOT_DECLARED.format(path=found.path))
+        print_wrapped(_NOT_DECLARED.format(path=found.path))
         return 0
     with _open_client(home, given) as client:
         answer = client.list()
-    print_safe(*format_outputs(answer))
+    print_wrapped(*format_outputs(answer))
     return 1 if answer["problems"] else 0
 
 
 def _switch_all_safe(home: Path, given: Options) -> int:
-    print(stop_outputs(home, lambda: _choose_board(given), "owner", stop=False))
+    print_wrapped(stop_outputs(home, lambda: _choose_board(given), "owner", stop=False))
     return 0
 
 
@@ -94,20 +101,20 @@ def _set_output(home: Path, given: Options) -> int:
             raise Denied(
                 f"{given.name} needs the owner's yes (confirm = true), which only a person at a terminal can give"
             )
-        print(client.set(given.name, given.level, given.seconds, "owner"))
+        print_wrapped(client.set(given.name, given.level, given.seconds, "owner"))
     return 0
 
 
 def _switch_off(home: Path, given: Options) -> int:
     with _open_client(home, given) as client:
-        print(client.off(given.name, "owner"))
+        print_wrapped(client.off(given.name, "owner"))
     return 0
 
 
 def _end_stop(home: Path, given: Options) -> int:
     require_terminal("a stop is ended only by a person at a terminal")
     with _open_client(home, given) as client:
-        print(client.resume("owner"))
+        print_wrapped(client.resume("owner"))
     return 0
 
 
@@ -117,16 +124,16 @@ def _arm_output(home: Path, given: Options) -> int:
     # what the owner wrote, and the limits and the safe level that count without being written
     wrote = read_toml(find_outputs_file(home))["outputs"][output.name]
     kept = {key: value for key, value in asdict(output).items() if key in wrote or key in _ALWAYS_SHOWN}
-    print_safe(f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items()))
-    print(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
-    print(
+    print_wrapped(f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items()))
+    print_wrapped(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
+    print_wrapped(
         "If the program that switched it on and both processes that watch over it are killed at the same moment, it"
         " stays as it is until `picoclaw outputs safe`, the next start of picoclaw, or the service, which does it."
     )
     if input(f"Type the name, {output.name}, to arm it: ").strip() != output.name:
         raise Denied(f"{output.name} was not armed: what was typed is not its name")
     _save_armed(home, {**config.load_armed(home), output.name: output.digest}, "arm", output.name)
-    print(f"{output.name} is armed; a changed declaration has to be armed again")
+    print_wrapped(f"{output.name} is armed; a changed declaration has to be armed again")
     return 0
 
 
@@ -153,7 +160,7 @@ def _disarm_output(home: Path, given: Options) -> int:
     _switch_off(home, given)
     del left[given.name]
     _save_armed(home, left, "disarm", given.name)
-    print(f"{given.name} is disarmed: whatever is asked of it is a dry run")
+    print_wrapped(f"{given.name} is disarmed: whatever is asked of it is a dry run")
     return 0
 
 
@@ -178,7 +185,10 @@ def _show_audit(home: Path, given: Options) -> int:
     except OSError as error:
         raise ConfigError(f"{error.filename}: {explain_os_error(error)}") from None
     for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
-        print_safe(line.decode("utf-8", "replace") if given.json or said is None else _format_record(said, home))
+        if given.json or said is None:
+            print_safe(line.decode("utf-8", "replace"))
+        else:
+            print_wrapped(_format_record(said, home))
     return 0
 
 

@@ -2,11 +2,12 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import get_args
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, get_width
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -14,6 +15,7 @@ from picoclaw.cli.common import (
     open_app,
     print_note,
     print_safe,
+    print_wrapped,
     require_terminal,
 )
 from picoclaw.errors import PicoclawError, explain_syntax
@@ -73,9 +75,13 @@ def _show_policy() -> int:
     columns = VerdictRow._fields
     policy = PolicyLoader(file, refuse, config.tools.exec).policy()
     own = f"what is marked * is from {file}" if policy.effects or policy.tools else f"{file} changes none of them"
-    print(f"The usual rules; {own}.")
+    print_wrapped(f"The usual rules; {own}.")
+    fits = not sys.stdout.isatty() or get_width() >= 17 + 12 * len(columns)
     for name, cells in list_rows(policy):
-        print_safe(f"{name:<17}" + "".join(f"{cell:<12}" for cell in cells).rstrip())
+        if fits:
+            print_safe(f"{name:<17}" + "".join(f"{cell:<12}" for cell in cells).rstrip())
+        elif name:
+            print_wrapped(f"{name}: {', '.join(map(' '.join, zip(columns, cells, strict=True)))}")
     problems = load_policy(file)[1]
     for problem in problems:
         print_note(f"{file.name}: {problem}")
@@ -102,7 +108,7 @@ def _explain_call(given: Options) -> int:
         caller = Caller(DEFAULT_SESSION, given.origin, app.now(), lambda _: None, set(given.tainted))
         asked = app.toolset.asked(ToolCall("1", given.tool, arguments), caller)
         decision = decide(policy, asked, given.origin, given.tainted)
-        print_safe(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}")
+        print_wrapped(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}")
         if asked.effect != "read":
             print_safe(f"a yes would be given to, and hold for, exactly this:\n{format_call_question(asked)}")
             print(f"sum: {compute_digest(asked)}")
@@ -175,9 +181,9 @@ def run_approvals(given: Options) -> int:
             print_safe(show_approval(found))
             return 0
         for one in (waiting := approvals.waiting()):
-            print_safe(describe_approval(one))
+            print_wrapped(describe_approval(one))
         for one in approvals.ended():
-            print_safe(f"{one.number}  {one.state}, {format_minute(home, one.at)}: {one.shortly}")
+            print_wrapped(f"{one.number}  {one.state}, {format_minute(home, one.at)}: {one.shortly}")
         if not waiting:
             print("nothing waits for your approval")
     return 0

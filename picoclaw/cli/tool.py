@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app
+from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_wrapped
 from picoclaw.errors import explain_syntax
 from picoclaw.text import format_json
 
@@ -37,7 +37,8 @@ def run_tools(given: Options) -> int:
         later = (
             "" if name not in ON_REQUEST else " (sent to a model only where `offer` under [tools] or a skill names it)"
         )
-        print(f"{name}({parameters}){later}\n    {definition['description']}")
+        print_wrapped(f"{name}({parameters}){later}", indent=" " * 8)
+        print_wrapped(*(f"    {line}" for line in definition["description"].split("\n")), indent="    ")
     print(f"{len(definitions)} tools, {count_bytes(list(definitions))} bytes")
     return 0
 
