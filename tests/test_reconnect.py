@@ -163,7 +163,7 @@ def interrupted_after(seconds, act):
 def test_a_question_of_one_line_says_what_becomes_of_it(tmp_path):
     with ModelServer([silence(), reply("Later.")]) as server:
         first = Daemon(tmp_path, PICOCLAW_BASE_URL=server.url).ready()
-        with first, Person(tmp_path, "chat", "-m", "hello") as person:
+        with first, Person(tmp_path, "chat", "-m", "hello", columns=300) as person:
             until(lambda: server.requests)
             first.process.kill()
             person.sees("it has kept what you asked")

@@ -222,7 +222,7 @@ def test_asked_again_a_person_keeps_or_ends_what_there_is(tmp_path):
 
 
 def test_a_person_who_leaves_has_lost_nothing(tmp_path):
-    with Person(tmp_path, "init") as person:
+    with Person(tmp_path, "init", columns=300) as person:
         person.sees("Model: none")
         person.types("\x04")
         person.sees("`picoclaw init --ask` asks again")

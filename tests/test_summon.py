@@ -559,7 +559,7 @@ def test_a_disk_that_fails_in_the_middle_says_what_was_written(home):
     path = home / "picoclaw/workspace/AGENTS.md"
     with (
         ModelServer([reply(blocks(NEW))]) as server,
-        Person(home, "summon", "--board", "sim", WHO, **model(server)) as person,
+        Person(home, "summon", "--board", "sim", WHO, columns=300, **model(server)) as person,
     ):
         person.sees("[y/N] ")
         path.unlink()
