@@ -62,6 +62,11 @@ def output(action, name, **more):
     return ("output", {"action": action, "name": name} | more)
 
 
+def warns(when):
+    notify = when.replace(".", ": ")
+    return [("rule", {"action": "add", "when": when, "notify": notify})]
+
+
 LIST = ("cron", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
@@ -71,6 +76,10 @@ CONVERSATIONS = [
     ([WARM, "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
     ([WARM, "and yesterday?", "and now?"], read(**GREENHOUSE)),
     ([WARM, "and yesterday?", "and the humidity?"], past(sensor="greenhouse", quantity="humidity", when="yesterday")),
+    ([WARM, "tell me when it gets above 30"], warns("greenhouse.temperature above 30")),
+    ([WARM, "and the humidity?", "let me know if it drops below 40"], warns("greenhouse.humidity below 40")),
+    ([WARM, "tell me when it gets below 5 in the cellar"], warns("cellar.temperature below 5")),
+    ([WARM, "tell me when the humidity in the cellar is above 80"], warns("cellar.humidity above 80")),
     ([WARM, "show me that as a graph"], past(**GREENHOUSE, chart=True)),
     (["draw the humidity today", "and the temperature?"], past(quantity="temperature", when="today", chart=True)),
     ([WARM, "is it too damp in there?"], read(sensor="greenhouse", quantity="humidity")),
@@ -152,7 +161,16 @@ def test_what_was_spoken_of_is_meant(lines, expected):
 
 
 @pytest.mark.parametrize(
-    "said", ["and yesterday?", "turn it off again", "no, at 8:15", "yes", "cancel it", "greenhouse"]
+    "said",
+    [
+        "tell me when it gets above 30",
+        "and yesterday?",
+        "turn it off again",
+        "no, at 8:15",
+        "yes",
+        "cancel it",
+        "greenhouse",
+    ],
 )
 def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):
     for before in (WARM, "turn on the fan", "remind me at 7 to feed the fish", "turn the fan on and order a pizza"):

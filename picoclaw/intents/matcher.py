@@ -319,7 +319,10 @@ class IntentMatcher:
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
         kept: SlotValues = {}
-        for keep in intent.keeps.split():
+        for entry in intent.keeps.split():
+            pronoun, _, keep = entry.rpartition(".")
+            if pronoun and (pronoun not in s.words or "place" in found):
+                continue
             name = keep.lstrip("=")
             if name in s.last.arguments:
                 kept[name] = s.last.arguments[name]
