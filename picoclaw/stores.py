@@ -40,8 +40,11 @@ if TYPE_CHECKING:
 
 def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Collect the secrets of a home: what no result, log or answer may show."""
-    used = config.api_key, config.embedding_key, config.telegram_token, config.brave_key, *config.model_keys.values()
-    used += tuple(environment.get(name, "") for name in config.tools.environment)
+    used = (
+        *(config.api_key, config.embedding_key, config.telegram_token, config.brave_key, config.mqtt_password),
+        *config.model_keys.values(),
+        *(environment.get(name, "") for name in config.tools.environment),
+    )
     try:
         return *used, *credentials_list_secrets(config.home, environment)
     except ConfigError:  # a file that was changed since it was read; those in use are known all the same

@@ -28,6 +28,7 @@ FLOORS = [
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
+    {"mqtt"},
     {"outputs", "security", "stores"},
     {"tools"},
     {"maintenance", "security.approvals", "wiring"},

@@ -15,6 +15,7 @@ from picoclaw.config.credentials import (
     read_brave_key,
     read_embedding_key,
     read_model_keys,
+    read_mqtt_password,
     read_telegram_token,
 )
 from picoclaw.config.files import read_toml
@@ -27,6 +28,7 @@ from picoclaw.config.tables import (
     LimitsConfig,
     MemoryConfig,
     ModelConfig,
+    MqttConfig,
     PageConfig,
     PromptConfig,
     SensorConfig,
@@ -71,6 +73,7 @@ class Config:
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     page: PageConfig = field(default_factory=PageConfig)
     telegram: TelegramConfig = field(default_factory=TelegramConfig)
+    mqtt: MqttConfig = field(default_factory=MqttConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     old_tables: tuple[str, ...] = ()
@@ -80,6 +83,7 @@ class Config:
     embedding_key: str = field(default="", repr=False)
     telegram_token: str = field(default="", repr=False)
     brave_key: str = field(default="", repr=False)
+    mqtt_password: str = field(default="", repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -130,6 +134,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     parse_hour_span(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
+    if mqtt := settings.get("mqtt"):
+        mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
     check_model_order(settings.get("model", ModelConfig()), named, path)
     return Config(
@@ -209,6 +215,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         telegram_token=read_telegram_token(config.home, environment),
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=read_brave_key(config.home, environment),
+        mqtt_password=read_mqtt_password(config.home, environment),
     )
 
 

@@ -11,7 +11,7 @@ from picoclaw.schema import InvalidArgument, check_arguments, read_parameter
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
-_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key")
+_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key", "mqtt_password")
 _VENDOR_VARIABLES = {
     "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
     "responses": {"OPENAI_API_KEY": OPENAI_URL},
@@ -67,6 +67,10 @@ def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
     return _check_characters(environment.get("BRAVE_API_KEY") or _read_secret(home, "brave_key", environment))
 
 
+def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
+    return environment.get("PICOCLAW_MQTT_PASSWORD") or _read_secret(home, "mqtt_password", environment)
+
+
 def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
     """Collect every secret that this home has been given, also one that another takes the place of. Raises ConfigError.
 
@@ -79,7 +83,7 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         there = []
     names = [name for name in there if name in _SECRET_KEYS or name.startswith("api_key_")]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN")
+    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN", "PICOCLAW_MQTT_PASSWORD")
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}

@@ -1,5 +1,6 @@
 """The tables of config.toml: their keys, types, bounds and defaults, and what each is for."""
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import time
@@ -269,6 +270,44 @@ class TelegramConfig:
     )
     api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
+
+
+_BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class MqttConfig:
+    """[mqtt]: the broker of the house; it is there when host names it."""
+
+    host: Annotated[str, "the broker's name or address"] = ""
+    port: Annotated[int, Span(0, 65_535), "its port; 0: 1883, or 8883 with tls"] = 0
+    tls: Annotated[bool, "whether the connection is encrypted"] = False
+    ca: Annotated[str, "file with the certificate that signs the broker's; '': those that the system trusts"] = ""
+    cert: Annotated[str, "file with the board's own certificate, for brokers that ask for one"] = ""
+    key: Annotated[str, "file with the key of that certificate"] = ""
+    user: Annotated[str, "the user's name; the password is mqtt_password in secrets.toml"] = ""
+    name: Annotated[str, "the board's name there: its topics begin with picoclaw/NAME; '': the host name"] = ""
+    keep_alive_seconds: Annotated[int, Span(10, 3600), "seconds of silence after which the broker is asked"] = 60
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port or (8883 if self.tls else 1883)
+
+    @property
+    def base(self) -> str:
+        """What the board's own topics begin with."""
+        return f"picoclaw/{self.name or re.sub(r'[^A-Za-z0-9_-]', '-', os.uname().nodename)[:64] or 'board'}"
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for what no broker could be reached with."""
+        if not self.host or not self.host.isprintable() or re.search(r"[\s/@]", self.host):
+            raise ConfigError(f"{where}: host must be the broker's name or address, such as 192.168.1.5")
+        if self.name and not _BOARD_NAME.fullmatch(self.name):
+            raise ConfigError(f"{where}: name must be 1 to 64 letters, digits, - and _, not {self.name!r}")
+        if bool(self.cert) != bool(self.key):
+            raise ConfigError(f"{where}: cert and key belong together")
+        if (self.ca or self.cert) and not self.tls:
+            raise ConfigError(f"{where}: ca, cert and key take tls = true")
 
 
 @dataclass(frozen=True)

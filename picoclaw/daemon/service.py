@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
@@ -34,6 +34,9 @@ from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
 from picoclaw.wiring import STOP_WORDS
+
+if TYPE_CHECKING:
+    from picoclaw.daemon.mqtt import DaemonMqtt
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
@@ -63,6 +66,7 @@ class DaemonService(MessageQueue):
         super().__init__(app, self.boxes, stopper, ThreadDeadlines(), self.live.note)
         links = app.links if app.config.model.base_url else ()
         self._models, self._model_name = ModelHealth(app.provider.name, links, self.note), app.provider.name
+        self._mqtt: DaemonMqtt | None = None
         self._terminals = SocketChannel(app.config.home, self)
         app.changed = self._show_approval
 
@@ -78,6 +82,10 @@ class DaemonService(MessageQueue):
             self._handle_signals()
             stack.enter_context(self._watch_outputs())
             self._open_channels(stack)
+            if self.app.config.mqtt.host and not self._safe:
+                from picoclaw.daemon.mqtt import open_mqtt
+
+                self._mqtt = stack.enter_context(open_mqtt(self.app, self.note))
             if not self._safe:
                 self._start_background(stack)
             later_delivery = threading.Timer(_TERMINAL_GRACE_S, self.wake_delivery)
@@ -317,6 +325,8 @@ class DaemonService(MessageQueue):
     def status(self) -> StatusDict:
         """Say how the daemon is; from any thread."""
         channels = {name: channel.status()._asdict() for name, channel in self.channels.items()}
+        if self._mqtt:
+            channels["mqtt"] = self._mqtt.status()._asdict()
         live = self.live.status(channels, self._models.status(), self.progress.late())
         live |= {"turn": self.running, "queue": self.waiting}
         if trouble := self.writes.trouble:

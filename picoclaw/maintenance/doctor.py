@@ -79,7 +79,8 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     yield from _examine_database(config.home / "history.db", "`picoclaw run`, or an open chat, creates it")
     yield from _examine_rules(config.home)
     yield from _examine_workspace(config)
-    keys = config.api_key, config.embedding_key, config.telegram_token, *config.model_keys.values()
+    used = (config.api_key, config.embedding_key, config.telegram_token, config.mqtt_password)
+    keys = (*used, *config.model_keys.values())
     yield from find_leaked_secrets(keys, config.workspace)
     yield from _examine_memory(config)
     if not offline:
@@ -320,6 +321,7 @@ def _explain_unresolved_host(host: str, seconds: float) -> str:
 
 _STATUS_TIMEOUT_S = 5.0
 _TELEGRAM_TIMEOUT_S = 10.0
+_BROKER_TIMEOUT_S = 5.0
 
 
 def examine_channels(config: Config, *, offline: bool) -> _Rows:
@@ -327,6 +329,8 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     yield from _examine_daemon(config.home)
     if config.page.enabled:
         yield _examine_dashboard(config.page.host, config.page.port)
+    if config.mqtt.host and not offline:
+        yield _examine_broker(config)
     if not config.telegram_token:
         return
     try:
@@ -368,6 +372,19 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         return good("page", f"on this machine alone, at {host}:{port}")
     detail = f"it listens at {host}:{port}: the network sees its door, and can read what goes through"
     return note("page", detail, 'host = "127.0.0.1" under [page] keeps it to this machine')
+
+
+def _examine_broker(config: Config) -> CheckResult:
+    where = ":".join(map(str, config.mqtt.address))
+    try:
+        from picoclaw.mqtt.connection import try_connection
+    except ImportError:
+        return bad("mqtt", "paho-mqtt is not installed", 'pip install "picoclaw-edge[mqtt]"')
+    if problem := try_connection(config.mqtt, config.mqtt_password, _BROKER_TIMEOUT_S):
+        return bad("mqtt", f"{where}: {problem}", "check [mqtt] in config.toml, and mqtt_password in secrets.toml")
+    if config.mqtt_password and not config.mqtt.tls and not is_local_network(config.mqtt.host):
+        return bad("mqtt", f"{where} is used without encryption: others can read the password", "tls = true in [mqtt]")
+    return good("mqtt", f"the broker at {where} answers")
 
 
 def _examine_telegram_bot(config: Config) -> CheckResult:

@@ -356,21 +356,32 @@ MORE = {
     "subagents": ("subagents", "sub-agents"),
     "page": ("page", "the page"),
     "telegram": ("telegram", "Telegram"),
+    "mqtt": ("mqtt", "the broker of the house"),
     "sensors.NAME": ("sensors", "wire a sensor"),
 }
 """The page about a table of settings, and what it is called."""
 
 
-def make_settings() -> Iterator[str]:
+CONNECTIONS = {"page", "telegram", "mqtt", "sensors.NAME"}
+"""The tables about what picoclaw is connected to, which are a page of their own."""
+
+
+def make_settings(*, connections: bool) -> Iterator[str]:
     """The tables of config.toml."""
-    yield """# Settings
+    if connections:
+        yield """# Settings of what it is connected to
+
+The tables of `~/.picoclaw/config.toml` about sensors and ways to reach it; [the others](settings.md) are another page."""
+    else:
+        yield """# Settings
 
 `~/.picoclaw/config.toml` holds the settings. All of them are optional; `picoclaw init` writes the usual ones, and
 `picoclaw doctor` names a mistake with its line. The environment variables `PICOCLAW_BASE_URL` and `PICOCLAW_MODEL` take
-precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`."""
+precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`. What is about sensors and
+ways to reach it is on [a page of its own](settings-connections.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
     for name, table in [*tables, ("sensors.NAME", SensorConfig)]:
-        if not table.__module__.endswith("config.tables"):
+        if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
             continue
         purpose = (table.__doc__ or "").split(": ", 1)[1]
         more = f" More: [{MORE[name][1]}](../howto/{MORE[name][0]}.md)." if name in MORE else ""
@@ -433,7 +444,9 @@ def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
         )
         with closing(App(config, board, rehearses=True)) as app:
             pages = [*make_said(app), *make_commands()]
-            pages += [("reference/settings.md", make_settings()), ("reference/tools.md", make_tools(app))]
+            pages += [("reference/settings.md", make_settings(connections=False))]
+            pages += [("reference/settings-connections.md", make_settings(connections=True))]
+            pages += [("reference/tools.md", make_tools(app))]
             for path, lines in pages:
                 if not talks and path.startswith("talk/"):
                     continue

@@ -1,0 +1,255 @@
+"""One connection to a broker, in one thread: it connects again by itself, and says once what is wrong.
+
+Sources: MQTT 5.0 (OASIS, 2019) and MQTT 3.1.1 (OASIS, 2014).
+"""
+
+import random
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from paho.mqtt import MQTTException
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from picoclaw.channels.channel import ChannelStatus
+from picoclaw.config.tables import MqttConfig
+from picoclaw.files import explain_os_error
+from picoclaw.records import NamedTuple
+
+MAX_PAYLOAD_BYTES = 65_536
+MOST_A_SECOND = 500
+"""Messages that are taken in a second; the rest waits at the broker, which drops what is too much."""
+_MAX_PACKET_BYTES = MAX_PAYLOAD_BYTES + 70_000  # a topic takes up to 65,535 of them
+_SESSION_EXPIRY_S = 3600
+_MAX_WAITING = 100
+_MANY_LOSSES = 3
+_UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER = 0x84, 0x8E
+_PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
+"""What paho raises for a server that is not there, or sends what is no MQTT."""
+
+
+def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQTTProtocolVersion) -> paho.Client:
+    """Make a client that has yet to connect, with a session that is kept if it has a name. Raises OSError."""
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2,
+        client_id,
+        clean_session=None if protocol == MQTTProtocolVersion.MQTTv5 else not client_id,
+        protocol=protocol,
+        reconnect_on_failure=False,
+    )
+    if config.tls:
+        client.tls_set(config.ca or None, config.cert or None, config.key or None)
+    if config.user:
+        client.username_pw_set(config.user, password or None)
+    return client
+
+
+def explain_refusal(config: MqttConfig, code: Any) -> str:
+    """Say why a broker does not let us in."""
+    who = f"the user {config.user!r}" if config.user else "a client without a user"
+    return f"it refuses {who}: {str(code).lower()}"
+
+
+def try_connection(config: MqttConfig, password: str, seconds: float) -> str:
+    """Connect once, as a client without a name; returns what is wrong, '' for nothing."""
+    said: list[str] = []
+
+    def hear(_client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        said.append(explain_refusal(config, code) if code.is_failure else "")
+
+    end = time.monotonic() + seconds
+    try:
+        client = make_client(config, password, "", MQTTProtocolVersion.MQTTv311)
+        client.on_connect = hear
+        client.connect(*config.address, config.keep_alive_seconds)
+        while not said and time.monotonic() < end and client.loop(0.1) == paho.MQTT_ERR_SUCCESS:
+            pass
+        client.disconnect()
+    except _PEER_ERRORS as error:
+        return _explain(error)
+    return said[0] if said else "it gives no answer"
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no encrypted connection: {error.reason or error}"
+    return explain_os_error(error) if isinstance(error, OSError) else f"what it sends is no MQTT: {error}"
+
+
+class Heard(NamedTuple):
+    """A message that has arrived; one that is too long comes without its payload."""
+
+    topic: str
+    payload: bytes
+    retained: bool
+    too_long: bool
+
+
+class MqttConnection:
+    """Messages of the topics that were asked for, and what is to be published.
+
+    What is published with QoS 0 is dropped while there is no connection; with QoS 1 it waits, up to a limit.
+    """
+
+    def __init__(
+        self,
+        config: MqttConfig,
+        password: str,
+        hear: Callable[[Heard], None],
+        note: Callable[..., None],
+        topics: Callable[[], Iterable[str]] = tuple,
+        connected: Callable[[], None] = lambda: None,
+        waits: tuple[float, float] = (1.0, 60.0),
+    ) -> None:
+        """`hear` and `connected` are called in the connection's thread and raise nothing; `note` writes a line of the log, as DaemonStatus.note.
+
+        `topics` are those to listen to; `waits` are seconds before another try, at first and at most.
+        """
+        self._config, self._password, self._hear, self._note = config, password, hear, note
+        self._topics, self._connected, self._waits = topics, connected, waits
+        self.status_topic = f"{config.base}/status"
+        self._client: paho.Client | None = None
+        self._protocol = MQTTProtocolVersion.MQTTv5
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
+        self._up, self._since, self._contact = False, time.time(), 0.0
+        self._error, self._told, self._refusal = "not connected yet", "", ""
+        self._count, self._second, self._losses = 0, 0.0, 0
+        self.flooded_at: float | None = None
+        """When more came than is taken, in seconds of time.monotonic."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say goodbye, and end within seconds; may be called twice."""
+        if not self._ended.is_set():
+            if self._up:
+                self.publish(self.status_topic, "offline", retain=True)
+            self._ended.set()
+            if self._client:
+                self._client.disconnect()
+        if self._thread.is_alive():
+            self._thread.join(2)
+
+    def status(self) -> ChannelStatus:
+        """How the connection is; never waits."""
+        error = "" if self._up else self._error
+        if not self._thread.is_alive() and not self._ended.is_set() and self._thread.ident:
+            error = "its thread has ended"
+        return ChannelStatus(not error, self._since, error, self._contact)
+
+    def publish(self, topic: str, payload: str | bytes, *, retain: bool = False, qos: int = 0) -> bool:
+        """Hand over a message, from any thread; tells whether it is on its way or kept for the next connection."""
+        if self._client is None or not (self._up or qos):
+            return False
+        code = self._client.publish(topic, payload, qos, retain).rc
+        return code == paho.MQTT_ERR_SUCCESS or (qos > 0 and code == paho.MQTT_ERR_NO_CONN)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Listen to further topics, until the connection is lost."""
+        if self._client and (wanted := [(topic, 0) for topic in topics]):
+            self._client.subscribe(wanted)
+
+    def _make_client(self) -> paho.Client:
+        client = make_client(self._config, self._password, self._config.base.replace("/", "-"), self._protocol)
+        client.will_set(self.status_topic, "offline", 1, retain=True)
+        client.max_queued_messages_set(_MAX_WAITING)
+        client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
+        client.on_message = self._on_message
+        client.on_socket_register_write = lambda *_: None  # so that none but the connection's thread writes
+        return client
+
+    def _connect(self) -> paho.Client:
+        if self._client is None:
+            self._client = self._make_client()
+        options: dict[str, Any] = {}
+        if self._protocol == MQTTProtocolVersion.MQTTv5:
+            wanted = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            wanted.SessionExpiryInterval, wanted.MaximumPacketSize = _SESSION_EXPIRY_S, _MAX_PACKET_BYTES
+            options = {"clean_start": False, "properties": wanted}
+        self._client.connect(*self._config.address, self._config.keep_alive_seconds, **options)
+        return self._client
+
+    def _run(self) -> None:
+        first, most = self._waits
+        wait = first
+        while not self._ended.is_set():
+            before, self._refusal, began = self._protocol, "", time.monotonic()
+            try:
+                client = self._connect()
+                while client.loop(self._config.keep_alive_seconds / 4) == paho.MQTT_ERR_SUCCESS:
+                    self._slow_down()
+                error = self._refusal or self._explain_loss()
+            except _PEER_ERRORS as failure:
+                error = _explain(failure)
+            if self._protocol != before:
+                continue
+            self._set_down(error)
+            if time.monotonic() - began > most:
+                wait, self._losses = first, 0
+            self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - so that many boards do not come at once
+            wait = min(wait * 2, most)
+
+    def _explain_loss(self) -> str:
+        self._losses += self._up
+        if self._losses < _MANY_LOSSES:
+            return "the connection was lost"
+        return self._same_name
+
+    @property
+    def _same_name(self) -> str:
+        named = f"another one may connect as {self._config.base}: give each board a name of its own"
+        return f"the connection is lost again and again; {named}"
+
+    def _slow_down(self) -> None:
+        """Take no more than so many messages a second."""
+        now = time.monotonic()
+        if now - self._second >= 1:
+            self._second, self._count = now, 0
+        elif self._count >= MOST_A_SECOND:
+            if self.flooded_at is None:
+                self._note(f"mqtt: more than {MOST_A_SECOND} messages a second arrive; it takes no more than that")
+            self.flooded_at = now
+            self._ended.wait(self._second + 1 - now)
+
+    def _set_down(self, error: str) -> None:
+        self._error = "it has ended" if self._ended.is_set() else error
+        if self._up:
+            self._up, self._since = False, time.time()
+        if self._error != self._told and not self._ended.is_set():
+            self._told = error
+            self._note(f"mqtt: {self._config.host}: {error}")
+
+    def _on_connect(self, client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        if code.value == _UNSUPPORTED_VERSION and self._protocol == MQTTProtocolVersion.MQTTv5:
+            self._protocol, self._client = MQTTProtocolVersion.MQTTv311, None
+        elif code.is_failure:
+            self._refusal = explain_refusal(self._config, code)
+        else:
+            if self._losses < _MANY_LOSSES:
+                if self._told:
+                    self._note(f"mqtt: {self._config.host}: connected again", trouble=False)
+                self._told = ""
+            self._up, self._since, self._error = True, time.time(), ""
+            client.publish(self.status_topic, "online", 1, retain=True)
+            self.subscribe(self._topics())  # also where the broker says that it has kept the session
+            self._connected()
+
+    def _on_disconnect(self, _client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        if code.value == _SESSION_TAKEN_OVER:
+            self._refusal = self._same_name
+
+    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        self._contact = time.time()
+        self._count += 1
+        too_long = len(message.payload) > MAX_PAYLOAD_BYTES
+        self._hear(Heard(message.topic, b"" if too_long else bytes(message.payload), message.retain, too_long))
