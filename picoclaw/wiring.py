@@ -12,6 +12,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import loader, sensors
 from picoclaw.hw.reading import WiredPart
+from picoclaw.mqtt import read_remote
 from picoclaw.records import dataclass
 from picoclaw.tools.registry import ToolGroup
 
@@ -41,7 +42,7 @@ class Wiring:
 
     @cached_property
     def drivers(self) -> loader.Drivers:
-        return loader.Drivers(self.board, self._chip)
+        return loader.Drivers(self.board, self._chip, remote=partial(read_remote, self.config.home))
 
     @cached_property
     def outputs(self) -> OutputsClient | None:

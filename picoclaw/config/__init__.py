@@ -137,10 +137,15 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     if mqtt := settings.get("mqtt"):
         mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
+    parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
+    for name, sensor in parts.items():
+        sensor.check(f"{path}: [sensors.{name}]")
+        if sensor.mqtt and "mqtt" not in settings:
+            raise ConfigError(f"{path}: [sensors.{name}]: mqtt takes a table [mqtt] with the broker's host")
     check_model_order(settings.get("model", ModelConfig()), named, path)
     return Config(
         home=home,
-        sensors=_make_named_tables(SensorConfig, sensors, path, "sensors"),
+        sensors=parts,
         models=named,
         old_tables=old_tables,
         **settings,
@@ -152,6 +157,8 @@ def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
     path = home / "sensors.toml"
     tables = read_toml(path)
     sensors: dict[str, SensorConfig] = _make_named_tables(SensorConfig, tables.pop("sensors", {}), path, "sensors")
+    for name, sensor in sensors.items():
+        sensor.check(f"{path}: [sensors.{name}]")
     if tables:
         raise ConfigError(f"{path}: [{next(iter(tables))}] does not belong here: only [sensors.NAME] does")
     return sensors

@@ -272,6 +272,7 @@ class TelegramConfig:
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
 
 
+_MAX_TOPIC_BYTES = 1000
 _BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -312,9 +313,9 @@ class MqttConfig:
 
 @dataclass(frozen=True)
 class SensorConfig:
-    """[sensors.NAME]: a part that is wired to a bus and read by one of the drivers."""
+    """[sensors.NAME]: a part that is wired to a bus and read by one of the drivers, or a topic of the MQTT broker."""
 
-    part: Annotated[str, "the driver's name, such as bme280"]
+    part: Annotated[str, "the driver's name, such as bme280"] = ""
     bus: Annotated[int | None, Span(0, 255), "the N of /dev/i2c-N, or of /dev/spidevN.M"] = None
     address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
     chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
@@ -322,6 +323,27 @@ class SensorConfig:
     options: Annotated[dict[str, Any], "what the part takes, such as { shunt_ohms = 0.1 }"] = field(
         default_factory=dict
     )
+    mqtt: Annotated[str, "instead of part: the topic that its values are published at"] = ""
+    field: Annotated[str, "with mqtt: where the value is in JSON, such as SI7021.Temperature or values[0]"] = ""
+    unit: Annotated[str, "with mqtt: the unit of what is published, such as °C"] = ""
+    quantity: Annotated[str, "with mqtt: what is measured, where field and unit do not say it"] = ""
+    availability: Annotated[str, "with mqtt: the topic that says online or offline"] = ""
+    stale_minutes: Annotated[float, Span(0.1, 10_080), "with mqtt: minutes after which a value is too old"] = 90.0
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for what can neither be read over a bus nor heard from a broker."""
+        if bool(self.part) == bool(self.mqtt):
+            both = (
+                "'part' and 'mqtt' exclude each other" if self.part else "'part' is missing: the driver's name, such as"
+            )
+            raise ConfigError(f"{where}: {both}" + ("" if self.part else " bme280, or 'mqtt': the topic of its values"))
+        if self.part and (self.field or self.unit or self.quantity or self.availability):
+            raise ConfigError(f"{where}: field, unit, quantity and availability belong to mqtt, not to a part")
+        if self.mqtt and (self.address or self.bus is not None or self.chip or self.port or self.options):
+            raise ConfigError(f"{where}: bus, address, chip, port and options belong to a part, not to mqtt")
+        for topic in filter(None, (self.mqtt, self.availability)):
+            if re.search(r"[+#\0]", topic) or len(topic.encode("utf-8", "replace")) > _MAX_TOPIC_BYTES:
+                raise ConfigError(f"{where}: {topic[:80]!r} must be one topic, without + and #")
 
 
 # The order in which models are asked, as the owner wrote it down: every name has its table.

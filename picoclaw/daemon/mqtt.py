@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import App
 from picoclaw.channels.channel import ChannelStatus
@@ -27,7 +27,12 @@ class DaemonMqtt:
         except ImportError:
             note(f"mqtt: {MISSING_PAHO}")
             return
-        self._connection = MqttConnection(app.config.mqtt, app.config.mqtt_password, self._hear, note)
+        from picoclaw.mqtt.sensors import MqttSensors
+
+        self._sensors = MqttSensors(app.config.sensors, note)
+        self._connection = MqttConnection(
+            app.config.mqtt, app.config.mqtt_password, self._hear, note, lambda: self._sensors.topics
+        )
 
     def start(self) -> None:
         if self._connection:
@@ -43,8 +48,14 @@ class DaemonMqtt:
             return ChannelStatus(False, self._since, MISSING_PAHO)
         return self._connection.status()
 
+    def describe(self) -> dict[str, Any]:
+        """Say what a process that is not connected may ask: the values of the sensors."""
+        if self._connection is None:
+            return {"error": MISSING_PAHO}
+        return {"sensors": self._sensors.describe(self._connection.flooded_at)}
+
     def _hear(self, heard: Heard) -> None:
-        """Take a message."""
+        self._sensors.hear(heard)
 
 
 @contextmanager

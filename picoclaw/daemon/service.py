@@ -308,6 +308,8 @@ class DaemonService(MessageQueue):
         """Do what a terminal asks for by a word; None for a word that is not known."""
         if word == "status":
             return self.status()
+        if word == "mqtt":
+            return self._mqtt.describe() if self._mqtt else {"error": "picoclaw is not connected to a broker"}
         if word == "stop":
             good, text = self.app.wiring.stop("stop", "owner") or (
                 True,

@@ -23,7 +23,7 @@ from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import write_atomic
 from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSettings, SpiSettings
 from picoclaw.hw.handles import BusLock, I2CPart, OneWirePart, Part, SerialPart, SpiPart
-from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, reject_implausible
+from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, find_conversion, reject_implausible
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 
@@ -149,6 +149,12 @@ def resolve_part(sensor: SensorConfig, where: Sequence[Path]) -> WiredPart:
 
     Raises ConfigError when it cannot be on the bus that is named, or has no such option.
     """
+    if sensor.mqtt:
+        try:
+            quantity = find_conversion(sensor.unit, sensor.quantity, sensor.field).quantity
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return WiredPart("mqtt", port=sensor.mqtt, quantity=quantity)
     chip = load_driver(sensor.part, where)
     options = _resolve_options(sensor, chip)
     _check_keys(sensor, get_bus_kind(chip))
@@ -259,13 +265,15 @@ class Drivers:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         ticks: Callable[[], float] = time.monotonic,
+        remote: Callable[[str, WiredPart], Reading] | None = None,
     ) -> None:
-        """`load(part)` gives the module of tools/hw/PART.py.
+        """`load(part)` gives the module of tools/hw/PART.py; `remote(name, part)` reads what comes over MQTT.
 
         `clock` gives seconds since the epoch, for the times of readings; `ticks` seconds that no clock change moves.
         """
         self._board = board
         self._load = load
+        self._remote = remote
         self._clock = clock
         self._times = (sleep, ticks)
         self._memories: dict[str, dict[str, Any]] = {}
@@ -275,6 +283,10 @@ class Drivers:
         source = describe_part(part)
         if part.problem:
             return [Reading(name, asked, None, source, part.problem)]
+        if part.route == "mqtt":
+            if self._remote is None:
+                return [Reading(name, part.quantity, None, source, "it cannot be read here")]
+            return [reject_implausible(self._remote(name, part))]
         measured = self.quantities(part)
         asked = asked if asked in measured or not measured else measured[0]
         try:
@@ -303,6 +315,8 @@ class Drivers:
 
     def channels(self, part: WiredPart) -> list[str]:
         """Name what a part measures, with the channel where it has several: 'voltage a0'."""
+        if part.route == "mqtt":
+            return [part.quantity]
         with suppress(ConfigError):
             keys = getattr(self._load(part.part), "QUANTITIES", ())
             keys = map(str, keys) if isinstance(keys, tuple | list) else ()

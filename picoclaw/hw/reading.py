@@ -6,14 +6,14 @@ from typing import Literal
 
 from picoclaw.records import NamedTuple
 
-BusKind = Literal["i2c", "spi", "serial", "onewire"]
+BusKind = Literal["i2c", "spi", "serial", "onewire", "mqtt"]
 
 
 class WiredPart(NamedTuple):
     """A part and how it is reached, read by the driver file of that name in tools/hw.
 
     I2C: `bus` and `address`; SPI: `bus` and `chip` (chip select); serial: `port`; 1-Wire: `port` is the device's name.
-    `problem` says why it cannot be read there.
+    MQTT: `port` is the topic, and `quantity` what is measured. `problem` says why it cannot be read there.
     """
 
     part: str
@@ -23,9 +23,12 @@ class WiredPart(NamedTuple):
     port: str = ""
     options: Mapping[str, float] = {}
     problem: str = ""
+    quantity: str = ""
 
     @property
     def route(self) -> BusKind:
+        if self.quantity:
+            return "mqtt"
         if self.address:
             return "i2c"
         return "serial" if self.port.startswith("/") else "onewire" if self.port else "spi"
@@ -72,6 +75,53 @@ QUANTITIES: dict[str, Quantity] = {
 """
 
 UNITS = frozenset(one.unit for one in QUANTITIES.values() if one.unit)
+
+_OTHER_UNITS: dict[str, tuple[str, float, float]] = {
+    "°F": ("temperature", 5 / 9, -160 / 9),
+    "K": ("temperature", 1, -273.15),
+    "Pa": ("pressure", 0.01, 0),
+    "kPa": ("pressure", 10, 0),
+    "mbar": ("pressure", 1, 0),
+    "bar": ("pressure", 1000, 0),
+    "mV": ("voltage", 0.001, 0),
+    "mA": ("current", 0.001, 0),
+    "mW": ("power", 0.001, 0),
+    "kW": ("power", 1000, 0),
+    "mm": ("distance", 0.001, 0),
+    "cm": ("distance", 0.01, 0),
+    "kΩ": ("resistance", 1000, 0),
+    "km/h": ("speed", 1 / 3.6, 0),
+}
+"""Units in which others publish: the quantity, and by what a value is multiplied and then increased."""
+
+
+class Conversion(NamedTuple):
+    """What a published number says: its quantity, and how it becomes a value in our unit."""
+
+    quantity: str
+    factor: float = 1.0
+    offset: float = 0.0
+
+
+def find_conversion(unit: str, quantity: str = "", field: str = "") -> Conversion:
+    """Find what is measured by the unit, the named quantity, or the last name of a field. Raises ValueError."""
+    last = field.rpartition(".")[2].partition("[")[0].lower()
+    named = quantity or (last if last in QUANTITIES else "")
+    if quantity and quantity not in QUANTITIES:
+        raise ValueError(f"there is no quantity {quantity!r}; known: {', '.join(QUANTITIES)}")
+    if unit in _OTHER_UNITS and named in {"", _OTHER_UNITS[unit][0]}:
+        return Conversion(*_OTHER_UNITS[unit])
+    fitting = [name for name, known in QUANTITIES.items() if (known.unit == unit if unit else name == named)]
+    if named in fitting:
+        return Conversion(named)
+    if not fitting:
+        units = ", ".join(sorted({*UNITS, *_OTHER_UNITS}))
+        wrong = f"the unit {unit!r} is not known" if unit else "neither unit nor quantity says what is measured"
+        raise ValueError(f"{wrong}; units: {units}; quantities: {', '.join(QUANTITIES)}")
+    if quantity:
+        raise ValueError(f"{quantity} is not measured in {unit}, but in {QUANTITIES[quantity].unit or 'no unit'}")
+    return Conversion(fitting[0])
+
 
 Quality = Literal["good", "doubtful", "none"]
 

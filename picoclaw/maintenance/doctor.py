@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -53,6 +54,7 @@ from picoclaw.maintenance.install import find_installation
 from picoclaw.maintenance.repair import read_small_file
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
+from picoclaw.mqtt import read_remote
 from picoclaw.outputs import config as outputs
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped, get_home
@@ -519,7 +521,8 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
         except ConfigError as error:
             wired.pop(name, None)
             yield bad(name, f"[sensors.{name}]: {error}", "correct that table, or the driver")
-    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, where))
+    remote = partial(read_remote, config.home)
+    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, where), remote=remote)
     working: dict[str, None] = {}
     listed = sensors.list_sensors(board, wired)
     for found in listed:

@@ -3,8 +3,10 @@
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from picoclaw.automation.clock import boottime
@@ -13,6 +15,7 @@ from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import loader, sensors
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading
+from picoclaw.mqtt import read_remote
 from picoclaw.outputs.audit import AUDIT_FILE
 from picoclaw.outputs.config import RequiredSensor
 from picoclaw.outputs.limits import SensorSample
@@ -53,7 +56,8 @@ class RequiredSensorSampler:
             sample = SensorSample(boottime(), None, "its driver failed")
             try:
                 reading = self._measure(*key)
-                sample = SensorSample(sample.at, reading.value, reading.problem or reading.doubt)
+                age = max(0.0, time.time() - reading.at) if reading.at else 0.0  # of what came over MQTT
+                sample = SensorSample(sample.at - age, reading.value, reading.problem or reading.doubt)
             finally:
                 self._samples[key] = sample
                 self._asked.discard(key)
@@ -63,7 +67,8 @@ class RequiredSensorSampler:
 def make_measure_function(board: Board, home: Path) -> MeasureFunction:
     """Return what reads a sensor by its name, as `sensor_read` knows it; whatever fails becomes a Reading."""
     folders = loader.list_driver_folders(home)
-    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, folders))
+    remote = partial(read_remote, home)
+    drivers = loader.Drivers(board, lambda part: loader.load_driver(part, folders), remote=remote)
 
     def measure(sensor: str, quantity: str) -> Reading:
         try:
