@@ -425,7 +425,9 @@ def _get_location(sensor: SensorConfig) -> tuple[int | None, int, int, str]:
 
 def format_sensor_table(name: str, sensor: SensorConfig) -> str:
     """Write a part as a table of TOML, whose strings are those of JSON."""
-    rows = [f"[sensors.{_quote_toml(name)}]", f"part = {_quote_toml(sensor.part)}"]
+    rows = [f"[sensors.{_quote_toml(name)}]"]
+    keys = ("part", "mqtt", "field", "unit", "quantity", "availability")
+    rows += [f"{key} = {_quote_toml(getattr(sensor, key))}" for key in keys if getattr(sensor, key)]
     if sensor.bus is not None:
         rows.append(f"bus = {sensor.bus}")
     if sensor.address:

@@ -379,10 +379,10 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
 def _examine_broker(config: Config) -> CheckResult:
     where = ":".join(map(str, config.mqtt.address))
     try:
-        from picoclaw.mqtt.connection import try_connection
+        from picoclaw.mqtt.connection import listen
     except ImportError:
         return bad("mqtt", "paho-mqtt is not installed", 'pip install "picoclaw-edge[mqtt]"')
-    if problem := try_connection(config.mqtt, config.mqtt_password, _BROKER_TIMEOUT_S):
+    if problem := listen(config.mqtt, config.mqtt_password, _BROKER_TIMEOUT_S):
         return bad("mqtt", f"{where}: {problem}", "check [mqtt] in config.toml, and mqtt_password in secrets.toml")
     if config.mqtt_password and not config.mqtt.tls and not is_local_network(config.mqtt.host):
         return bad("mqtt", f"{where} is used without encryption: others can read the password", "tls = true in [mqtt]")

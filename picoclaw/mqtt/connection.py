@@ -34,6 +34,15 @@ _PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
 """What paho raises for a server that is not there, or sends what is no MQTT."""
 
 
+class Heard(NamedTuple):
+    """A message that has arrived; one that is too long comes without its payload."""
+
+    topic: str
+    payload: bytes
+    retained: bool
+    too_long: bool
+
+
 def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQTTProtocolVersion) -> paho.Client:
     """Make a client that has yet to connect, with a session that is kept if it has a name. Raises OSError."""
     client = paho.Client(
@@ -56,24 +65,42 @@ def explain_refusal(config: MqttConfig, code: Any) -> str:
     return f"it refuses {who}: {str(code).lower()}"
 
 
-def try_connection(config: MqttConfig, password: str, seconds: float) -> str:
-    """Connect once, as a client without a name; returns what is wrong, '' for nothing."""
-    said: list[str] = []
+def listen(
+    config: MqttConfig,
+    password: str,
+    seconds: float,
+    topics: Iterable[str] = (),
+    hear: Callable[[Heard], None] = lambda _: None,
+) -> str:
+    """Listen for so long as a client without a name, or without topics see whether it is let in.
 
-    def hear(_client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+    Returns what is wrong, '' for nothing.
+    """
+    said: list[str] = []
+    wanted = [(topic, 0) for topic in topics]
+
+    def begin(client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
         said.append(explain_refusal(config, code) if code.is_failure else "")
+        if wanted:
+            client.subscribe(wanted)
 
     end = time.monotonic() + seconds
     try:
         client = make_client(config, password, "", MQTTProtocolVersion.MQTTv311)
-        client.on_connect = hear
+        client.on_connect = begin
+        client.on_message = lambda _client, _data, message: hear(_read_message(message))
         client.connect(*config.address, config.keep_alive_seconds)
-        while not said and time.monotonic() < end and client.loop(0.1) == paho.MQTT_ERR_SUCCESS:
+        while time.monotonic() < end and (wanted or not said) and client.loop(0.1) == paho.MQTT_ERR_SUCCESS:
             pass
         client.disconnect()
     except _PEER_ERRORS as error:
         return _explain(error)
     return said[0] if said else "it gives no answer"
+
+
+def _read_message(message: paho.MQTTMessage) -> Heard:
+    too_long = len(message.payload) > MAX_PAYLOAD_BYTES
+    return Heard(message.topic, b"" if too_long else bytes(message.payload), message.retain, too_long)
 
 
 def _explain(error: Exception) -> str:
@@ -82,15 +109,6 @@ def _explain(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"no encrypted connection: {error.reason or error}"
     return explain_os_error(error) if isinstance(error, OSError) else f"what it sends is no MQTT: {error}"
-
-
-class Heard(NamedTuple):
-    """A message that has arrived; one that is too long comes without its payload."""
-
-    topic: str
-    payload: bytes
-    retained: bool
-    too_long: bool
 
 
 class MqttConnection:
@@ -251,5 +269,4 @@ class MqttConnection:
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         self._contact = time.time()
         self._count += 1
-        too_long = len(message.payload) > MAX_PAYLOAD_BYTES
-        self._hear(Heard(message.topic, b"" if too_long else bytes(message.payload), message.retain, too_long))
+        self._hear(_read_message(message))

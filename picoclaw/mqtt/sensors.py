@@ -68,10 +68,10 @@ def parse_value(given: Any, conversion: Conversion) -> float:
     return value * conversion.factor + conversion.offset
 
 
-def show(given: Any) -> str:
+def show(given: Any, most: int = _MAX_SHOWN) -> str:
     """Show a bit of what somebody else has published."""
     text = given if isinstance(given, str) else repr(given)
-    return escape_unprintable(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…")
+    return escape_unprintable(text if len(text) <= most else f"{text[:most]}…")
 
 
 @dataclass

@@ -1,0 +1,208 @@
+"""What is published at a broker, and which of it could be a sensor: by Home Assistant's messages, names and numbers.
+
+Sources: Home Assistant, "MQTT discovery" (names of keys and their abbreviations); Zigbee2MQTT, "MQTT topics and
+messages"; Tasmota, "MQTT"; ESPHome, "MQTT client component".
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from picoclaw.config.tables import SensorConfig
+from picoclaw.errors import ConfigError
+from picoclaw.hw.reading import QUANTITIES, Conversion, find_conversion
+from picoclaw.mqtt.connection import Heard
+from picoclaw.mqtt.sensors import find_field, parse_payload, parse_value, show
+from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
+
+MAX_TOPICS = 2000
+_MAX_DEPTH = 6
+_MAX_OFFERS = 200
+_DISCOVERY = pattern(r"[^/]+/(sensor|binary_sensor|device)/.+/config")
+_TEMPLATE = pattern(r"\{\{\s*value_json((?:\.\w+|\[['\"][^'\"]+['\"]\]|\[\d+\])+)\s*(?:\|[^}]*)?\}\}")
+_STEP = pattern(r"\.(\w+)|\[['\"]([^'\"]+)['\"]\]|\[(\d+)\]")
+_SHORT = {
+    "stat_t": "state_topic",
+    "unit_of_meas": "unit_of_measurement",
+    "val_tpl": "value_template",
+    "dev": "device",
+    "cmps": "components",
+    "p": "platform",
+    "avty_t": "availability_topic",
+    "avty": "availability",
+    "dev_cla": "device_class",
+    "t": "topic",
+}
+_CLASSES = {"carbon_dioxide": "co2", "illuminance": "light", "atmospheric_pressure": "pressure", "pm25": "dust"}
+_BEST_KNOWN = ("temperature", "humidity", "pressure", "co2", "power", "voltage", "current", "light", "distance", "tvoc")
+"""Quantities that a field's name is taken for; others, such as time, level or fan, mean too much else."""
+
+
+class Offer(NamedTuple):
+    """A sensor that could be added, and what it says just now, '' if that is not known."""
+
+    name: str
+    sensor: SensorConfig
+    value: str
+
+
+class Listener:
+    """Remembers the last message of each topic, up to a limit."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Heard] = {}
+        self.missed = False
+
+    def hear(self, heard: Heard) -> None:
+        """Take a message."""
+        if heard.topic in self.last or len(self.last) < MAX_TOPICS:
+            self.last[heard.topic] = heard
+        else:
+            self.missed = True
+
+
+def list_offers(heard: Mapping[str, Heard], known: Mapping[str, SensorConfig]) -> list[Offer]:
+    """List the sensors that could be added: first what is announced for Home Assistant, then what looks like one."""
+    taken = {(one.mqtt, one.field) for one in known.values()}
+    names = set(known)
+    offers: list[Offer] = []
+    for hint, sensor in [*_list_announced(heard), *_list_likely(heard)]:
+        if (sensor.mqtt, sensor.field) in taken or len(offers) >= _MAX_OFFERS:
+            continue
+        try:
+            sensor.check("")
+            conversion = find_conversion(sensor.unit, sensor.quantity, sensor.field)
+        except (ConfigError, ValueError):
+            continue
+        taken.add((sensor.mqtt, sensor.field))
+        name = _make_name(hint, conversion.quantity, names)
+        names.add(name)
+        offers.append(Offer(name, sensor, _format_value(heard.get(sensor.mqtt), sensor, conversion)))
+    return offers
+
+
+def list_topics(heard: Mapping[str, Heard]) -> Iterator[str]:
+    """List the topics in lines, each with the beginning of what is published there."""
+    for topic in sorted(heard):
+        if not _DISCOVERY.fullmatch(topic):
+            payload = heard[topic].payload[:400].decode("utf-8", "replace")
+            yield f"{show(topic, 200)}: {show(' '.join(payload.split()), 100)}{' (kept)' if heard[topic].retained else ''}"
+
+
+def _format_value(heard: Heard | None, sensor: SensorConfig, conversion: Conversion) -> str:
+    try:
+        value = parse_value(find_field(parse_payload(heard), sensor.field), conversion) if heard else None
+    except ValueError:
+        return ""
+    return "" if value is None else f"{value:.6g} {QUANTITIES[conversion.quantity].unit}".rstrip()
+
+
+def _make_name(hint: str, quantity: str, names: set[str]) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", hint.lower()).strip("_")[:32] or "sensor"
+    numbered = (f"{plain}_{quantity}" if n < 2 else f"{plain}_{quantity}_{n}" for n in range(1, MAX_TOPICS))
+    return plain if plain not in names else next(name for name in numbered if name not in names)
+
+
+# What is announced for Home Assistant.
+
+
+def _list_announced(heard: Mapping[str, Heard]) -> Iterator[tuple[str, SensorConfig]]:
+    for topic, message in heard.items():
+        if not _DISCOVERY.fullmatch(topic):
+            continue
+        given = _read_object(message)
+        device = given.get("device")
+        hint = str(_lengthen(device).get("name") or "") if isinstance(device, dict) else ""
+        components = given.get("components")
+        for one in components.values() if isinstance(components, dict) else [given]:
+            if isinstance(one, dict) and (sensor := _read_announcement(given | _lengthen(one))):
+                yield hint or str(one.get("name") or topic.split("/")[-2]), sensor
+
+
+def _read_object(message: Heard) -> dict[str, Any]:
+    try:
+        given = parse_payload(message)
+    except ValueError:
+        return {}
+    return _lengthen(given) if isinstance(given, dict) else {}
+
+
+def _lengthen(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {_SHORT.get(key, key): value for key, value in given.items()}
+
+
+def _read_announcement(given: Mapping[str, Any]) -> SensorConfig | None:
+    """Read what Home Assistant is told of a sensor; None for what has no number, or a template that computes."""
+    begin = str(given.get("~", ""))
+    state, unit = str(given.get("state_topic") or ""), str(given.get("unit_of_measurement") or "")
+    template, kind = str(given.get("value_template") or ""), str(given.get("device_class") or "")
+    found = _TEMPLATE.fullmatch(template.strip())
+    is_plain = not template or re.fullmatch(r"\{\{\s*value\s*(\|[^}]*)?\}\}", template.strip())
+    if not state or not unit or not (found or is_plain):
+        return None
+    listed = given.get("availability")
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    online = str(given.get("availability_topic") or _lengthen(first).get("topic") or "")
+    kind = _CLASSES.get(kind, kind)
+    return SensorConfig(
+        mqtt=state.replace("~", begin),
+        field=_make_path(found[1]) if found else "",
+        unit=unit,
+        quantity=kind if kind in QUANTITIES else "",
+        availability=online.replace("~", begin),
+    )
+
+
+def _make_path(steps: str) -> str:
+    parts = (f"[{index}]" if index else f".{name or quoted}" for name, quoted, index in _STEP.findall(steps))
+    return "".join(parts).lstrip(".")
+
+
+# What looks like a sensor: a number whose field, or whose topic, has the name of a quantity.
+
+
+def _list_likely(heard: Mapping[str, Heard]) -> Iterator[tuple[str, SensorConfig]]:
+    for topic, message in heard.items():
+        if topic.startswith(("homeassistant/", "picoclaw/")):
+            continue
+        try:
+            given = parse_payload(message)
+        except ValueError:
+            continue
+        parts = [part for part in topic.split("/") if part.lower() not in {"tele", "stat", "sensor", "state", "status"}]
+        if isinstance(given, dict | list):
+            hint = parts[-1] if parts else topic
+            for path, quantity in _list_numbers(given):
+                yield hint, SensorConfig(mqtt=topic, field=path, unit=QUANTITIES[quantity].unit, quantity=quantity)
+        elif (quantity := _find_quantity(parts[-1] if parts else "")) and _is_number(given, quantity):
+            hint = "_".join(parts[-2:]) if parts[-1].lower() == quantity else parts[-1]
+            yield hint, SensorConfig(mqtt=topic, unit=QUANTITIES[quantity].unit, quantity=quantity)
+
+
+def _list_numbers(given: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    if depth < _MAX_DEPTH and isinstance(given, dict):
+        for key, value in given.items():
+            further = f"{path}.{key}".lstrip(".")
+            if isinstance(value, dict):
+                yield from _list_numbers(value, further, depth + 1)
+            elif (quantity := _find_quantity(key)) and _is_plain(key) and _is_number(value, quantity):
+                yield further, quantity
+
+
+def _is_plain(key: str) -> bool:
+    return key.isprintable() and not set(key) & set(".[]")
+
+
+def _find_quantity(name: str) -> str:
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return next((quantity for quantity in _BEST_KNOWN if quantity in words), "")
+
+
+def _is_number(given: Any, quantity: str) -> bool:
+    try:
+        value = parse_value(given, Conversion(quantity))
+    except ValueError:
+        return False
+    known = QUANTITIES[quantity]
+    return known.low <= value <= known.high
