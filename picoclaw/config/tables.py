@@ -289,6 +289,9 @@ class MqttConfig:
     user: Annotated[str, "the user's name; the password is mqtt_password in secrets.toml"] = ""
     name: Annotated[str, "the board's name there: its topics begin with picoclaw/NAME; '': the host name"] = ""
     keep_alive_seconds: Annotated[int, Span(10, 3600), "seconds of silence after which the broker is asked"] = 60
+    discovery: Annotated[str, "the topic at which Home Assistant is told of the board; '': nothing is published"] = (
+        "homeassistant"
+    )
 
     @property
     def address(self) -> tuple[str, int]:
@@ -305,6 +308,8 @@ class MqttConfig:
             raise ConfigError(f"{where}: host must be the broker's name or address, such as 192.168.1.5")
         if self.name and not _BOARD_NAME.fullmatch(self.name):
             raise ConfigError(f"{where}: name must be 1 to 64 letters, digits, - and _, not {self.name!r}")
+        if self.discovery and not re.fullmatch(r"[\w-]{1,64}(/[\w-]{1,64})*", self.discovery):
+            raise ConfigError(f"{where}: discovery must be a topic such as homeassistant, not {self.discovery!r}")
         if bool(self.cert) != bool(self.key):
             raise ConfigError(f"{where}: cert and key belong together")
         if (self.ca or self.cert) and not self.tls:

@@ -166,7 +166,13 @@ class BackgroundWorker:
 
         actions, every_s = RuleActions(tell, make_switch(app.wiring), ask), app.config.history.every_seconds
         return make_watch(
-            app.wiring, every_s, make_clock_watch(app), app.context_builder.zone, actions, self._thread.ring
+            app.wiring,
+            every_s,
+            make_clock_watch(app),
+            app.context_builder.zone,
+            actions,
+            self._thread.ring,
+            host.note_readings if host else list,
         )
 
     def _begin_job(self, job: Job) -> None:

@@ -150,8 +150,12 @@ def make_watch(
     zone: Callable[[], tzinfo | None],
     actions: RuleActions,
     ring: Callable[[], None],
+    heard: Callable[[list[Reading]], list[Reading]] = list,
 ) -> Watch:
-    """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it."""
-    apart = WorkerThread(lambda: read_followed_sensors(wiring, lambda: watch.engine.wanted), ring)
+    """Put a Watch together whose sensors are read in a thread of their own; `ring()` wakes the one that steps it.
+
+    `heard` is told of what was measured, in that thread, and gives it back.
+    """
+    apart = WorkerThread(lambda: heard(read_followed_sensors(wiring, lambda: watch.engine.wanted)), ring)
     watch = Watch(wiring.config.home, apart, actions, every_s, clock, zone, lambda: len(wiring.wired))
     return watch

@@ -22,6 +22,7 @@ from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collec
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
+from picoclaw.hw.reading import Reading
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
 from picoclaw.providers import describe_provider
@@ -85,7 +86,7 @@ class DaemonService(MessageQueue):
             if self.app.config.mqtt.host and not self._safe:
                 from picoclaw.daemon.mqtt import open_mqtt
 
-                self._mqtt = stack.enter_context(open_mqtt(self.app, self.note))
+                self._mqtt = stack.enter_context(open_mqtt(self.app, self.note, self.status))
             if not self._safe:
                 self._start_background(stack)
             later_delivery = threading.Timer(_TERMINAL_GRACE_S, self.wake_delivery)
@@ -266,6 +267,10 @@ class DaemonService(MessageQueue):
             for worker in self.delivery:
                 if worker.channel is self.channel_of(chat):
                     worker.send_unsaved(OutboxMessage(0, chat, text, time.time()))
+
+    def note_readings(self, readings: list[Reading]) -> list[Reading]:
+        """Hear of what was measured; from the thread that measures."""
+        return self._mqtt.note_readings(readings) if self._mqtt else readings
 
     def find_approval(self, number: int) -> Approval | None:
         """Look up an approval; from any thread. Raises StoreError."""

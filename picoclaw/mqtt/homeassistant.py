@@ -1,0 +1,187 @@
+"""What Home Assistant is told of a board: one device with its sensors, outputs, STOP and health, and their states.
+
+Source: Home Assistant, "MQTT" integration: device discovery, sensor, binary_sensor, switch, number, button.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from picoclaw import __version__
+from picoclaw.config.tables import MqttConfig
+from picoclaw.hw.reading import QUANTITIES, Reading
+from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
+
+_DEVICE_CLASSES = {
+    "temperature": "temperature",
+    "humidity": "humidity",
+    "pressure": "pressure",
+    "light": "illuminance",
+    "voltage": "voltage",
+    "current": "current",
+    "power": "power",
+    "co2": "carbon_dioxide",
+    "distance": "distance",
+    "dust": "pm25",
+    "speed": "speed",
+}
+_UNITS = {"rpm": "rpm", "UTC": "", "ticks": ""}
+_UNSAFE = pattern(r"[^A-Za-z0-9_-]+")
+Payloads = dict[str, str]
+"""Payloads by topic."""
+
+
+class Names(NamedTuple):
+    """The topics of a board, and what begins the identifiers of its entities."""
+
+    base: str
+    prefix: str
+
+    @property
+    def device(self) -> str:
+        return self.base.replace("/", "-")
+
+    @property
+    def discovery(self) -> str:
+        return f"{self.prefix}/device/{self.device}/config"
+
+    @property
+    def health(self) -> str:
+        return f"{self.base}/health"
+
+    @property
+    def stop(self) -> str:
+        return f"{self.base}/stop"
+
+    def sensor(self, reading: Reading) -> str:
+        """The topic of a reading's values."""
+        return f"{self.base}/sensor/{make_identifier(reading.sensor)}/{make_identifier(reading.label)}"
+
+    def output(self, name: str) -> str:
+        """The topic of an output's state; that of its orders ends in /set."""
+        return f"{self.base}/output/{name}"
+
+
+def make_names(config: MqttConfig) -> Names:
+    """The names of the board of these settings."""
+    return Names(config.base, config.discovery)
+
+
+def make_identifier(text: str) -> str:
+    """Make a text fit for topics and identifiers."""
+    return _UNSAFE.sub("_", text).strip("_")[:64] or "_"
+
+
+def make_discovery(
+    names: Names, model: str, readings: Iterable[Reading], outputs: Iterable[Mapping[str, Any]], expire_s: int
+) -> str:
+    """Make the message that announces the board; values are taken for lost after `expire_s` seconds.
+
+    `outputs` are rows of the supervisor's list, with `takes_orders`, `graded`, `longest_s`.
+    """
+    components: dict[str, Any] = {}
+    for reading in readings:
+        components[make_identifier(f"{reading.sensor}_{reading.label}")] = _make_sensor(names, reading, expire_s)
+    for row in outputs:
+        components[f"output_{row['name']}"] = _make_output(names, row)
+    components["stop"] = {"p": "button", "name": "STOP", "ic": "mdi:stop-circle", "cmd_t": names.stop, "pl_prs": "STOP"}
+    components |= _make_health(names)
+    for key, one in components.items():
+        one["uniq_id"] = f"{names.device}_{key}"
+        one.setdefault("avty", []).append({"t": f"{names.base}/status"})
+        one["avty_mode"] = "all"
+    device = {"ids": [names.device], "name": names.base.rpartition("/")[2], "mf": "picoclaw", "mdl": model}
+    origin = {"name": "picoclaw", "sw": __version__}
+    return json.dumps({"dev": device | {"sw": __version__}, "o": origin, "cmps": components}, ensure_ascii=False)
+
+
+def _make_sensor(names: Names, reading: Reading, expire_s: int) -> dict[str, Any]:
+    topic, quantity = names.sensor(reading), QUANTITIES[reading.quantity]
+    is_there = "{{ 'offline' if value_json.value is none else 'online' }}"
+    made: dict[str, Any] = {
+        "p": "sensor",
+        "name": f"{reading.sensor} {reading.label}",
+        "stat_t": topic,
+        "val_tpl": "{{ value_json.value }}",
+        "json_attr_t": topic,
+        "stat_cla": "measurement",
+        "exp_aft": expire_s,
+        "sug_dsp_prc": quantity.digits,
+        "avty": [{"t": topic, "val_tpl": is_there}],
+    }
+    if unit := _UNITS.get(quantity.unit, quantity.unit):
+        made["unit_of_meas"] = unit
+    if kind := _DEVICE_CLASSES.get(reading.quantity):
+        made["dev_cla"] = kind
+    return made | ({"ent_cat": "diagnostic"} if reading.is_internal else {})
+
+
+def _make_output(names: Names, row: Mapping[str, Any]) -> dict[str, Any]:
+    topic = names.output(row["name"])
+    made: dict[str, Any] = {"name": row["name"], "stat_t": topic, "json_attr_t": topic}
+    if not row["takes_orders"]:
+        return made | {"p": "binary_sensor", "val_tpl": "{{ value_json.state }}", "pl_on": "ON", "pl_off": "OFF"}
+    made["cmd_t"] = f"{topic}/set"
+    if not row["graded"]:
+        return made | {"p": "switch", "val_tpl": "{{ value_json.state }}", "pl_on": "ON", "pl_off": "OFF"}
+    span = {"min": 0, "max": 100, "step": 1, "unit_of_meas": "%"}
+    return made | {"p": "number", "val_tpl": "{{ value_json.level }}"} | span
+
+
+def _make_health(names: Names) -> dict[str, Any]:
+    def diagnostic(kind: str, name: str, template: str, **more: Any) -> dict[str, Any]:
+        made = {"p": kind, "name": name, "stat_t": names.health, "val_tpl": template, "ent_cat": "diagnostic"}
+        return made | more
+
+    is_bad = "{{ 'ON' if value_json.problems else 'OFF' }}"
+    return {
+        "problem": diagnostic("binary_sensor", "problem", is_bad, dev_cla="problem", json_attr_t=names.health),
+        "memory": diagnostic(
+            "sensor", "memory", "{{ value_json.memory_mb }}", unit_of_meas="MB", dev_cla="data_size", ic="mdi:memory"
+        ),
+        "disk": diagnostic(
+            "sensor", "free disk", "{{ value_json.disk_free_mb }}", unit_of_meas="MB", dev_cla="data_size"
+        ),
+    }
+
+
+def make_values(names: Names, readings: Iterable[Reading], now: float) -> Payloads:
+    """Make the states of sensors: value, quality, age and what is wrong."""
+    return {
+        names.sensor(one): json.dumps(
+            {
+                "value": None if one.value is None else round(one.value, max(3, QUANTITIES[one.quantity].digits)),
+                "quality": one.quality,
+                "age_s": round(max(0.0, now - one.at)) if one.at else None,
+                "problem": one.problem or one.doubt,
+                "source": one.source,
+            },
+            ensure_ascii=False,
+        )
+        for one in readings
+    }
+
+
+def make_output_states(names: Names, outputs: Iterable[Mapping[str, Any]], whys: Mapping[str, str]) -> Payloads:
+    """Make the states of outputs: level, what is left of their time, and why they are as they are."""
+    return {
+        names.output(row["name"]): json.dumps(
+            {
+                "state": "ON" if row["level"] else "OFF",
+                "level": row["level"],
+                "left_s": row["left"],
+                "longest_s": row["longest_s"],
+                "armed": row["armed"],
+                "why": whys.get(row["name"], ""),
+            },
+            ensure_ascii=False,
+        )
+        for row in outputs
+    }
+
+
+def make_health(names: Names, status: Mapping[str, Any]) -> Payloads:
+    """Make the state of the board out of the daemon's."""
+    kept = {key: status.get(key) for key in ("version", "board", "memory_mb", "disk_free_mb", "problems")}
+    return {names.health: json.dumps(kept, ensure_ascii=False)}
