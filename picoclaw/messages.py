@@ -9,7 +9,7 @@ from typing import Any, Literal
 from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent"]
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt"]
 """Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked."""
 
 DEFAULT_SESSION = "terminal"

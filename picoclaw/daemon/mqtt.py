@@ -14,7 +14,8 @@ from picoclaw.channels.channel import ChannelStatus
 from picoclaw.daemon.status import get_outputs_status
 from picoclaw.hw import health
 from picoclaw.hw.reading import Reading
-from picoclaw.outputs.config import load_armed, load_outputs
+from picoclaw.messages import Caller, ToolCall
+from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MISSING_PAHO = 'paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"'
 _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
+_ORDER_INTERVAL_S, _MAX_ORDERS_A_MINUTE = 1.0, 30
 _MAX_WAITING = 16
 _MAX_READINGS = 200
 Task = Callable[[], None]
@@ -48,7 +50,14 @@ class DaemonMqtt:
         self._tasks: Queue[Task | None] = Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="mqtt work", daemon=True)
         self._readings: dict[tuple[str, str], Reading] = {}
-        self._announced, self._health_at = "", 0.0
+        self._announced, self._health_at, self._wait = "", 0.0, _OUTPUTS_INTERVAL_S
+        self._own: App | None = None
+        self._orders: dict[str, str] = {}
+        self._obeyed: dict[str, float] = {}
+        self._moments: list[float] = []
+        self._noted: list[str] = []
+        self._whys: dict[str, str] = {}
+        self._dues: dict[str, float] = {}
 
     def start(self) -> None:
         if self._connection:
@@ -75,15 +84,88 @@ class DaemonMqtt:
         return {"sensors": self._sensors.describe(self._connection.flooded_at)}
 
     def _list_topics(self) -> list[str]:
-        own = [f"{self._names.prefix}/status"] if self._names.prefix else []
-        return [*self._sensors.topics, *own]
+        own = [f"{self._names.prefix}/status", self._names.stop, f"{self._names.output('+')}/set"]
+        return [*self._sensors.topics, *(own if self._names.prefix else [])]
 
     def _hear(self, heard: Heard) -> None:
-        if self._names.prefix and heard.topic == f"{self._names.prefix}/status":
+        names = self._names
+        if names.prefix and heard.topic == f"{names.prefix}/status":
             if heard.payload == b"online":  # Home Assistant has started, and knows no value
                 self._publish_all()
+        elif names.prefix and heard.topic.startswith((names.stop, names.output(""))):
+            self._hear_order(heard)
         else:
             self._sensors.hear(heard)
+
+    # --- orders ---
+
+    def _hear_order(self, heard: Heard) -> None:
+        """Take an order; one that the broker had kept is from another day, and is not obeyed."""
+        if heard.retained:
+            self._note_once(f"an order at {heard.topic} is ignored: the broker had kept it (publish it without retain)")
+        elif heard.topic == self._names.stop:
+            if heard.payload.strip().lower() == b"stop" and (done := self._app.wiring.stop("stop", "mqtt")):
+                self._note(f"mqtt: STOP: {done[1]}", trouble=not done[0])
+                self._put(self._publish_state)
+        elif heard.topic.endswith("/set"):
+            name = heard.topic.removeprefix(self._names.output("")).removesuffix("/set")
+            output = self._load_outputs().get(name)
+            if output is None or "mqtt" not in output.who:
+                self._note_once("an order is ignored: only outputs with mqtt = true in outputs.toml take orders")
+                return
+            try:
+                self._orders[name] = self._ha.parse_order(heard.payload)
+            except ValueError as error:
+                self._note_once(f"an order for {name} is ignored: {error}")
+            self._put(_do_nothing)
+
+    def _obey_orders(self) -> None:
+        """Obey what was ordered last of each output, a second after its last order at the earliest."""
+        for name in list(self._orders):
+            now = time.monotonic()
+            if now - self._obeyed.get(name, -_ORDER_INTERVAL_S) >= _ORDER_INTERVAL_S:
+                self._obeyed[name] = now
+                self._obey(name, self._orders.pop(name), now)
+
+    def _obey(self, name: str, level: str, now: float) -> None:
+        """Switch an output by the tool that a model uses, so that guard, limits and audit are the same."""
+        output = self._load_outputs().get(name)
+        goes_off = output is not None and parse_level(level) == output.safe_level
+        if not goes_off:
+            self._moments = [at for at in self._moments if now - at < 60]
+            if len(self._moments) >= _MAX_ORDERS_A_MINUTE:
+                self._note_once(f"more than {_MAX_ORDERS_A_MINUTE} orders a minute arrive; the others are ignored")
+                return
+            self._moments.append(now)
+        if self._own is None:
+            self._own = App(self._app.config, self._app.board, changed=self._app.changed)
+        arguments = {"action": "off", "name": name} if goes_off else {"action": "set", "name": name, "level": level}
+        caller = Caller("mqtt", "mqtt", self._app.now(), lambda _: None)
+        good, text = self._own.toolset.run(ToolCall("mqtt", "output", arguments), caller)
+        self._own.stores.settle("mqtt")
+        self._whys[name] = text
+        if not good:
+            self._note_once(text)
+        elif goes_off:
+            self._dues.pop(name, None)
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted = [*self._noted[-20:], text]
+            self._note(f"mqtt: {text}")
+
+    def _explain_ends(self, rows: list[dict[str, Any]]) -> float:
+        """Keep why outputs are as they are; returns the seconds until the first goes off by itself."""
+        now = time.monotonic()
+        for row in rows:
+            name, left = row["name"], row["left"]
+            if left is not None:
+                self._dues[name] = now + left
+            elif (due := self._dues.pop(name, None)) is not None and not self._whys.get(name, "").endswith(
+                "safe level"
+            ):
+                self._whys[name] = "its time was up" if now >= due - 1 else "it was switched off"
+        return min((row["left"] for row in rows if row["left"] is not None), default=_OUTPUTS_INTERVAL_S)
 
     # --- what is published ---
 
@@ -103,9 +185,8 @@ class DaemonMqtt:
             self._put(self._publish_readings)
 
     def _publish_readings(self) -> None:
-        self._announce(rows := self._list_outputs())
+        self._announce(self._list_outputs())
         self._publish(self._ha.make_values(self._names, self._readings.values(), time.time()))
-        self._publish(self._ha.make_output_states(self._names, rows, {}))
 
     def _announce(self, rows: list[dict[str, Any]]) -> None:
         """Tell Home Assistant what there is, when that is something new."""
@@ -123,8 +204,8 @@ class DaemonMqtt:
 
     def _list_outputs(self) -> list[dict[str, Any]]:
         """List the declared outputs as they are; no supervisor is started for that."""
-        home = self._app.config.home
-        if not (file := find_outputs_file(home)).exists():
+        home, declared = self._app.config.home, self._load_outputs()
+        if not declared:
             return []
         running, armed = {row["name"]: row for row in get_outputs_status(home)["outputs"]}, load_armed(home)
         return [
@@ -135,16 +216,21 @@ class DaemonMqtt:
                 "armed": armed.get(name) == output.digest,
                 "graded": output.graded,
                 "longest_s": output.longest_on_s,
-                "takes_orders": False,
+                "takes_orders": "mqtt" in output.who,
             }
-            for name, output in load_outputs(file).outputs.items()
+            for name, output in declared.items()
         ]
+
+    def _load_outputs(self) -> Mapping[str, OutputConfig]:
+        file = find_outputs_file(self._app.config.home)
+        return load_outputs(file).outputs if file.exists() else {}
 
     def _publish_state(self) -> None:
         """Publish how outputs and board are, as often as that is due."""
         if not self._names.prefix or not self.status().up:
             return
-        self._publish(self._ha.make_output_states(self._names, self._list_outputs(), {}))
+        self._wait = self._explain_ends(rows := self._list_outputs())
+        self._publish(self._ha.make_output_states(self._names, rows, self._whys))
         if time.monotonic() - self._health_at >= _HEALTH_INTERVAL_S or not self._health_at:
             self._health_at = time.monotonic()
             self._publish(self._ha.make_health(self._names, self._status()))
@@ -161,16 +247,22 @@ class DaemonMqtt:
                 self._tasks.put_nowait(None)
 
     def _work(self) -> None:
-        while True:
-            has_outputs = find_outputs_file(self._app.config.home).exists()
-            try:
-                task = self._tasks.get(timeout=_OUTPUTS_INTERVAL_S if has_outputs else _HEALTH_INTERVAL_S)
-            except Empty:
-                task = _do_nothing
-            if task is None:
-                return
-            task()
-            self._publish_state()
+        try:
+            while True:
+                wait = min(self._wait + 0.2, _OUTPUTS_INTERVAL_S) if self._load_outputs() else _HEALTH_INTERVAL_S
+                try:
+                    task = self._tasks.get(timeout=_ORDER_INTERVAL_S if self._orders else wait)
+                except Empty:
+                    task = _do_nothing
+                if task is None:
+                    return
+                task()
+                self._obey_orders()
+                self._publish_state()
+        finally:
+            if self._own:
+                self._own.wiring.abandon()
+                self._own.close_own()
 
 
 def _do_nothing() -> None:

@@ -11,7 +11,7 @@ from picoclaw import __version__
 from picoclaw.config.tables import MqttConfig
 from picoclaw.hw.reading import QUANTITIES, Reading
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.text import escape_unprintable, pattern
 
 _DEVICE_CLASSES = {
     "temperature": "temperature",
@@ -27,6 +27,7 @@ _DEVICE_CLASSES = {
     "speed": "speed",
 }
 _UNITS = {"rpm": "rpm", "UTC": "", "ticks": ""}
+_PERCENT = pattern(r"\d{1,3}(\.\d{1,3})?")
 _UNSAFE = pattern(r"[^A-Za-z0-9_-]+")
 Payloads = dict[str, str]
 """Payloads by topic."""
@@ -179,6 +180,16 @@ def make_output_states(names: Names, outputs: Iterable[Mapping[str, Any]], whys:
         )
         for row in outputs
     }
+
+
+def parse_order(payload: bytes) -> str:
+    """Read the level that an order wants: on, off or percent. Raises ValueError."""
+    text = payload[:40].decode("utf-8", "replace").strip().lower()
+    if text in {"on", "off"}:
+        return text
+    if not _PERCENT.fullmatch(text) or not 0 <= float(text) <= 100:
+        raise ValueError(f"{escape_unprintable(text)!r} is no order: ON, OFF, or 0 to 100 percent")
+    return {0.0: "off", 100.0: "on"}.get(float(text), text)
 
 
 def make_health(names: Names, status: Mapping[str, Any]) -> Payloads:

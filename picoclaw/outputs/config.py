@@ -26,7 +26,7 @@ _NAME = pattern(r"[a-z][a-z0-9_-]{0,30}")
 _HOURS = pattern(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _PWM = pattern(r"pwmchip\d+/\d+")
 
-Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent"]
+Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent", "mqtt"]
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,9 @@ def _parse_output(name: str, table: Any, where: str) -> OutputConfig:
         raise ConfigError(f"{where}: unknown 'name'; the table's own name is the output's")
     if isinstance(table, dict) and isinstance(who := table.get("who"), list):
         table = {**table, "who": ["subagent" if one == "helper" else one for one in who]}  # its name until 0.2
+    if isinstance(table, dict) and isinstance(by_mqtt := table.get("mqtt"), bool):  # so that no older digest changes
+        table = {key: value for key, value in table.items() if key != "mqtt"}
+        table |= {"who": [*table.get("who", ["owner"]), "mqtt"]} if by_mqtt else {}
     output: OutputConfig = make_dataclass(OutputConfig, table, where)
     problem = next(_find_faults(output, table), "" if output.who else "who is empty: nobody could switch it on")
     if problem:
@@ -219,6 +222,8 @@ def _find_faults(output: OutputConfig, table: Mapping[str, Any]) -> Iterator[str
         yield f"safe is {output.safe}, but a GPIO line is only on or off"
     if output.hours and not _HOURS.fullmatch(output.hours):
         yield f"hours is {output.hours!r}, not like 06:00-22:00"
+    if "mqtt" in output.who and output.confirm:
+        yield "mqtt = true takes confirm = false: nobody at the broker can be asked for a yes"
     if output.kind in {"heater", "lock"} and not output.independent_cutoff:
         yield f"kind {output.kind} {_CUTOFF_HINT}"
 

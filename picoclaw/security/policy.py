@@ -51,6 +51,7 @@ _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "heartbeat": "unattended",
     "rule": "unattended",
     "subagent": "unattended",
+    "mqtt": "unattended",
 }
 
 
@@ -180,6 +181,7 @@ def join_questions(calls: Iterable[str]) -> str:
 
 def _name_origin(origin: Origin) -> str:
     names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
+    names["mqtt"] = "somebody at the MQTT broker"
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 
