@@ -161,9 +161,7 @@ class DaemonMqtt:
             name, left = row["name"], row["left"]
             if left is not None:
                 self._dues[name] = now + left
-            elif (due := self._dues.pop(name, None)) is not None and not self._whys.get(name, "").endswith(
-                "safe level"
-            ):
+            elif (due := self._dues.pop(name, None)) is not None:
                 self._whys[name] = "its time was up" if now >= due - 1 else "it was switched off"
         return min((row["left"] for row in rows if row["left"] is not None), default=_OUTPUTS_INTERVAL_S)
 
