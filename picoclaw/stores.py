@@ -43,6 +43,8 @@ def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, .
     used = (
         *(config.api_key, config.embedding_key, config.telegram_token, config.brave_key, config.mqtt_password),
         *config.model_keys.values(),
+        *config.notify_tokens.values(),
+        *(one.url.partition("://")[2].partition("/")[2] for one in config.notify.values()),
         *(environment.get(name, "") for name in config.tools.environment),
     )
     try:

@@ -4,6 +4,7 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from picoclaw.config.credentials import (
     read_embedding_key,
     read_model_keys,
     read_mqtt_password,
+    read_notify_tokens,
     read_telegram_token,
 )
 from picoclaw.config.files import read_toml
@@ -29,6 +31,7 @@ from picoclaw.config.tables import (
     MemoryConfig,
     ModelConfig,
     MqttConfig,
+    NotifyConfig,
     PageConfig,
     PromptConfig,
     SensorConfig,
@@ -78,12 +81,14 @@ class Config:
     added: frozenset[str] = frozenset()
     old_tables: tuple[str, ...] = ()
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
+    notify: Mapping[str, NotifyConfig] = field(default_factory=dict, repr=False)
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
     telegram_token: str = field(default="", repr=False)
     brave_key: str = field(default="", repr=False)
     mqtt_password: str = field(default="", repr=False)
+    notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -112,7 +117,7 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 
 
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
-    sensors, models = tables.pop("sensors", {}), tables.pop("models", {})
+    sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
@@ -120,7 +125,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
             raise ConfigError(
-                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | {'sensors': 0, 'models': 0})}"
+                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | dict.fromkeys(('sensors', 'models', 'notify')))}"
             )
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
@@ -137,6 +142,11 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     if mqtt := settings.get("mqtt"):
         mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
+    notify: dict[str, NotifyConfig] = _make_named_tables(NotifyConfig, ways, path, "notify")
+    for name, way in notify.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
+            raise ConfigError(f"{path}: [notify.{name}]: a name is small letters, digits and _")
+        way.check(f"{path}: [notify.{name}]")
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -147,6 +157,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         home=home,
         sensors=parts,
         models=named,
+        notify=notify,
         old_tables=old_tables,
         **settings,
     )
@@ -223,6 +234,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=read_brave_key(config.home, environment),
         mqtt_password=read_mqtt_password(config.home, environment),
+        notify_tokens=read_notify_tokens(config.home, config.notify, environment),
     )
 
 

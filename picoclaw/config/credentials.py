@@ -1,6 +1,6 @@
 """Whose model it is, and the keys that are sent out: from the environment, a credential or secrets.toml."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,19 @@ def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
     return environment.get("PICOCLAW_MQTT_PASSWORD") or _read_secret(home, "mqtt_password", environment)
 
 
+def read_notify_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The tokens of [notify.NAME]; '' for one that has none. Raises ConfigError."""
+    kept = _load_secrets(home)["keys"] if (wanted := list(names)) else {}
+    return {
+        name: _check_characters(
+            environment.get(f"PICOCLAW_NOTIFY_TOKEN_{name.upper()}")
+            or _read_credential(environment, f"notify_token_{name}")
+            or str(kept.get(f"notify_{name}", ""))
+        )
+        for name in wanted
+    }
+
+
 def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
     """Collect every secret that this home has been given, also one that another takes the place of. Raises ConfigError.
 
@@ -81,9 +94,9 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
         there = []
-    names = [name for name in there if name in _SECRET_KEYS or name.startswith("api_key_")]
+    names = [name for name in there if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_"))]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN", "PICOCLAW_MQTT_PASSWORD")
+    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN", "PICOCLAW_MQTT_PASSWORD", "PICOCLAW_NOTIFY_TOKEN_")
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}

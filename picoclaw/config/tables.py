@@ -272,6 +272,29 @@ class TelegramConfig:
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
 
 
+@dataclass(frozen=True)
+class NotifyConfig:
+    """[notify.NAME]: a further way for alarms to reach you: ntfy, or a webhook."""
+
+    kind: Annotated[Literal["ntfy", "webhook"], "what is at the address"]
+    url: Annotated[str, "the address, such as https://ntfy.sh/TOPIC; its token: [keys] notify_NAME in secrets.toml"]
+    urgency: Annotated[Literal["low", "default", "high", "urgent"], "how loud it is"] = "high"
+    quiet: Annotated[str, 'hours in which it makes no sound, such as "22:00-07:00"; "" for none'] = ""
+
+    def is_quiet(self, now: time) -> bool:
+        """Whether this is one of the quiet hours."""
+        if not (span := parse_hour_span(self.quiet, "quiet")):
+            return False
+        begin, end = span
+        return begin <= now < end if begin < end else now >= begin or now < end
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError, without the address, for what nothing could be sent to."""
+        parse_hour_span(self.quiet, f"{where}: quiet")
+        if not re.fullmatch(r"https?://[^\s/@?#]+/[^\s@]+", self.url):
+            raise ConfigError(f"{where}: url must be like https://ntfy.sh/TOPIC, without a user and a password")
+
+
 _MAX_TOPIC_BYTES = 1000
 _BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 

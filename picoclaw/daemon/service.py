@@ -176,6 +176,11 @@ class DaemonService(MessageQueue):
                 app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
             )
 
+        for name, way in app.config.notify.items() if not self._safe else ():
+            from picoclaw.channels.notify import NotifyChannel
+
+            yield NotifyChannel(name, way, app.config.notify_tokens[name], os.uname().nodename, app.now)
+
     def _open_channels(self, stack: ExitStack) -> None:
         """Start the channels, each with its delivery; without the socket there is no daemon."""
         self.channels = {channel.name: channel for channel in self._make_channels(stack)}
@@ -258,6 +263,7 @@ class DaemonService(MessageQueue):
     def alarm_chats(self) -> list[str]:
         """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
         last, others = self.owner_chat(), list(self._list_owner_chats().values())
+        others += [one.owner_chat() for name, one in self.channels.items() if name.startswith("notify-")]
         reached = not self.is_local(last) or not others or self._terminals.attached()
         return list(dict.fromkeys([*([last] if reached else []), *others]))
 

@@ -24,7 +24,7 @@ from picoclaw import cli  # noqa: E402
 from picoclaw.app import App  # noqa: E402
 from picoclaw.cli.arguments import Parser  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
-from picoclaw.config.tables import MemoryConfig, ModelConfig, SensorConfig, WebConfig  # noqa: E402
+from picoclaw.config.tables import MemoryConfig, ModelConfig, NotifyConfig, SensorConfig, WebConfig  # noqa: E402
 from picoclaw.hw.sim import script  # noqa: E402
 from picoclaw.hw.sim.board import SimBoard  # noqa: E402
 from picoclaw.records import MISSING, fields  # noqa: E402
@@ -357,12 +357,13 @@ MORE = {
     "page": ("page", "the page"),
     "telegram": ("telegram", "Telegram"),
     "mqtt": ("mqtt", "the broker of the house"),
+    "notify.NAME": ("notify", "alarms on your phone"),
     "sensors.NAME": ("sensors", "wire a sensor"),
 }
 """The page about a table of settings, and what it is called."""
 
 
-CONNECTIONS = {"page", "telegram", "mqtt", "sensors.NAME"}
+CONNECTIONS = {"page", "telegram", "mqtt", "notify.NAME", "sensors.NAME"}
 """The tables about what picoclaw is connected to, which are a page of their own."""
 
 
@@ -380,7 +381,7 @@ The tables of `~/.picoclaw/config.toml` about sensors and ways to reach it; [the
 precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`. What is about sensors and
 ways to reach it is on [a page of its own](settings-connections.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
-    for name, table in [*tables, ("sensors.NAME", SensorConfig)]:
+    for name, table in [*tables, ("notify.NAME", NotifyConfig), ("sensors.NAME", SensorConfig)]:
         if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
             continue
         purpose = (table.__doc__ or "").split(": ", 1)[1]
