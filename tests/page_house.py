@@ -5,7 +5,7 @@ import socket
 import threading
 from contextlib import contextmanager
 
-from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, OutputState, OutputStates, SensorValue
+from picoclaw.channels.dashboard.backend import ChatEntry, Figure, ListRow, OutputState, OutputStates, SensorValue
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.login import make_code
 from picoclaw.errors import HardwareError, StoreError
@@ -87,6 +87,9 @@ class PaperHouse:
         if path != "memory/2026-11-20.md":
             raise StoreError(f"there is no note {path!r} any more")
         return "# 2026-11-20\n- the pump's fuse is 5 A"
+
+    def figures(self):
+        return [Figure("ok", "1 while all is well", {}, float(self.well))]
 
     def healthy(self):
         return self.well

@@ -15,6 +15,7 @@ from picoclaw.config.credentials import (
     read_api_key,
     read_brave_key,
     read_embedding_key,
+    read_metrics_token,
     read_model_keys,
     read_mqtt_password,
     read_notify_tokens,
@@ -89,6 +90,7 @@ class Config:
     brave_key: str = field(default="", repr=False)
     mqtt_password: str = field(default="", repr=False)
     notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics_token: str = field(default="", repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -234,6 +236,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=read_brave_key(config.home, environment),
         mqtt_password=read_mqtt_password(config.home, environment),
+        metrics_token=read_metrics_token(config.home, environment),
         notify_tokens=read_notify_tokens(config.home, config.notify, environment),
     )
 

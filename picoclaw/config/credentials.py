@@ -11,7 +11,8 @@ from picoclaw.schema import InvalidArgument, check_arguments, read_parameter
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
-_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key", "mqtt_password")
+_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key", "mqtt_password", "metrics_token")
+_MIN_TOKEN_CHARS = 16
 _VENDOR_VARIABLES = {
     "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
     "responses": {"OPENAI_API_KEY": OPENAI_URL},
@@ -69,6 +70,14 @@ def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
 
 def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
     return environment.get("PICOCLAW_MQTT_PASSWORD") or _read_secret(home, "mqtt_password", environment)
+
+
+def read_metrics_token(home: Path, environment: Mapping[str, str]) -> str:
+    """The token of /metrics, '' for none. Raises ConfigError for one that can be guessed."""
+    token = _check_characters(_read_secret(home, "metrics_token", environment))
+    if token and len(token) < _MIN_TOKEN_CHARS:
+        raise ConfigError(f"metrics_token must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
+    return token
 
 
 def read_notify_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from picoclaw.automation import rules
 from picoclaw.channels.channel import describe_outcome
 from picoclaw.channels.dashboard.backend import (
     ChatEntry,
+    Figure,
     ListRow,
     OutputState,
     OutputStates,
@@ -51,6 +52,18 @@ _READINGS_MAX_AGE_S = 5.0
 _FAILURES_PERIOD_S = 86_400.0
 _MAX_ERRORS = 20
 _MAX_ENDED, _ENDED_PERIOD_S = 5, 3600.0
+
+
+_FIGURES = {
+    "memory_mb": ("memory_bytes", "the memory of the daemon", 1e6),
+    "files": ("open_files", "the open files of the daemon", 1.0),
+    "threads": ("threads", "the threads of the daemon", 1.0),
+    "disk_free_mb": ("disk_free_bytes", "the room on the disk", 1e6),
+    "outbox": ("messages_to_deliver", "messages that wait for their delivery", 1.0),
+    "inbox": ("messages_to_answer", "messages that wait for their answer", 1.0),
+    "jobs": ("jobs", "reminders and jobs", 1.0),
+    "since": ("start_time_seconds", "when the daemon began", 1.0),
+}
 
 
 class DaemonBackend:
@@ -216,6 +229,20 @@ class DaemonBackend:
         if found is None:
             raise StoreError(f"there is no note {path!r} any more")
         return blank_comments(found.text)
+
+    def figures(self) -> list[Figure]:
+        status = self._status()
+        found = [Figure("ok", "1 while everything that has to run does", {}, float(status["ok"]))]
+        for key, (name, purpose, factor) in _FIGURES.items():
+            if isinstance(value := status.get(key), int | float):
+                found.append(Figure(name, purpose, {}, value * factor))
+        for name, one in status.get("channels", {}).items():
+            found.append(Figure("channel_up", "1 while the channel is connected", {"channel": name}, float(one["up"])))
+        for row in status["outputs"]["outputs"]:
+            label = {"output": row["name"]}
+            found.append(Figure("output_level_percent", "the level of an output", label, row["level"]))
+            found.append(Figure("output_left_seconds", "until it goes safe by itself", label, row["left"] or 0.0))
+        return found
 
     def healthy(self) -> bool:
         return bool(self._status()["ok"])

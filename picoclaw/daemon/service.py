@@ -164,7 +164,14 @@ class DaemonService(MessageQueue):
             backend = DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, self.status)
             stack.callback(backend.close)
             yield DashboardChannel(
-                backend, app.config.home, page.host, page.port, page.names, origins=page.origins, proxies=page.proxies
+                backend,
+                app.config.home,
+                page.host,
+                page.port,
+                page.names,
+                origins=page.origins,
+                proxies=page.proxies,
+                metrics_token=app.config.metrics_token,
             )
         if app.config.telegram_token and not self._safe:
             from picoclaw.agent.dispatcher import CHAT_COMMANDS

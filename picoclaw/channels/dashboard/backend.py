@@ -68,6 +68,15 @@ class ListRow(NamedTuple):
     paused: bool = False
 
 
+class Figure(NamedTuple):
+    """A number for /metrics, with what it is."""
+
+    name: str
+    purpose: str
+    labels: dict[str, str]
+    value: float
+
+
 class ChatEntry(NamedTuple):
     """Something of the conversation: `role` is "user", "assistant" or "outcome", `at` seconds since 1970."""
 
@@ -151,6 +160,9 @@ class DashboardBackend(Protocol):
 
     def note(self, path: str) -> str:
         """Give the text of a file of notes."""
+
+    def figures(self) -> list[Figure]:
+        """Give the figures of the daemon and the outputs."""
 
     def healthy(self) -> bool:
         """Whether everything that has to run does."""

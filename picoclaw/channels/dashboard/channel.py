@@ -38,16 +38,18 @@ class DashboardChannel:
         origins: Sequence[str] = (),
         proxies: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
+        metrics_token: str = "",
     ) -> None:
         """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
 
         Behind a proxy, `origins` are the page's public addresses, and `proxies` the addresses of those whose word
-        counts on whom they pass on. `clock()` gives seconds that never go back.
+        counts on whom they pass on. `clock()` gives seconds that never go back. Whoever knows `metrics_token` may read
+        /metrics, nobody without one.
         """
         self.backend, self._host, self._port = backend, host, port
         self.origins = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
         self.names, self.proxies = list_host_names(socket.gethostname(), names, self.origins), frozenset(proxies)
-        self.clock = clock
+        self.clock, self.metrics_token = clock, metrics_token
         self.events = EventStream()
         self.live_turn = LiveTurn(self.events)
         self.outbox, self.logins = PageOutbox(home), Logins(home)

@@ -1,5 +1,6 @@
 """The page's addresses: what each gives and takes, and who may. Bottle finds the way, the backend does the work."""
 
+import hmac
 import json
 import threading
 import time
@@ -124,6 +125,8 @@ class Site:
         for path in FILES:
             self._app.route(path, "GET", serve_file)
         self._app.route("/health", "GET", self._health)
+        if channel.metrics_token:
+            self._app.route("/metrics", "GET", self._metrics)
         self._app.route("/api/login", "POST", self._login)
         for handler in (
             self._state,
@@ -193,6 +196,25 @@ class Site:
             good = self._is_healthy
         bottle.response.status = 200 if good else 503
         return "ok\n" if good else "not ok\n"
+
+    def _metrics(self) -> str:
+        """Give the figures to a program that has the token for them, and for nothing else."""
+        from picoclaw.channels.dashboard.metrics import CONTENT_TYPE, format_metrics
+
+        given = read_header("Authorization").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(given, self._channel.metrics_token.encode()):
+            address = server.get_client_address(bottle.request.environ, self._channel.proxies)
+            if wait := self._tries.take(address, time.monotonic()):
+                refuse(429, f"too many tries; try again in {wait:.0f} s")
+            refuse(401, "this takes the token of /metrics: metrics_token in secrets.toml")
+        if wait := self._calls.take("metrics", time.monotonic()):
+            refuse(429, f"too many requests; try again in {wait:.0f} s")
+        bottle.response.set_header("Cache-Control", "no-store")
+        bottle.response.content_type = CONTENT_TYPE
+        try:
+            return format_metrics(self._backend.readings(), self._backend.figures(), time.time())
+        except PicoclawError as error:
+            refuse(503, str(error))
 
     def _login(self) -> Any:
         address = server.get_client_address(bottle.request.environ, self._channel.proxies)
