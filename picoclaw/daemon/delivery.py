@@ -119,13 +119,16 @@ class DeliveryWorker:
         note: Callable[[str], None],
         fallback: str = "",
         zone: Callable[[], tzinfo | None] = lambda: None,
+        *,
+        merges: bool = True,
     ) -> None:
         """`is_mine` tells which sessions' messages go here; `note` is told what could not be delivered, and why.
 
         With a `fallback`, the name of a terminal's chat, messages of other channels' chats go to the owner's chat here,
         and what the owner was to be told and this channel refuses for good waits for that terminal, not given up.
-        `zone` is the owner's time zone, None for the board's.
+        `zone` is the owner's time zone, None for the board's. `merges`: what has gathered comes as few messages.
         """
+        self._merges = merges
         self.channel, self._boxes, self._is_mine, self._note = channel, boxes, is_mine, note
         self._fallback, self._zone = fallback, zone
         self._refused: set[int] = set()
@@ -195,7 +198,7 @@ class DeliveryWorker:
             every = self._boxes.outbox.waiting()
         waiting = [one for one in every if one.number not in self._refused and self._is_mine(one.session)]
         busy: dict[str, ChannelDown] = {}
-        for messages in group_for_delivery(waiting, together=self._down):
+        for messages in group_for_delivery(waiting, together=self._down and self._merges):
             if (session := messages[0].session) in busy:
                 continue
             try:

@@ -1,39 +1,62 @@
-"""The daemon's part at the MQTT broker: what it hears and publishes. paho is imported where [mqtt] is set."""
+"""The channel "mqtt": sensors and orders that the daemon hears from the broker, values and alarms that it publishes there.
+
+paho is imported where [mqtt] is set.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import App
-from picoclaw.channels.channel import ChannelStatus
+from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.daemon.status import get_outputs_status
+from picoclaw.errors import ChannelDown
 from picoclaw.hw import health
 from picoclaw.hw.reading import Reading
-from picoclaw.messages import Caller, ToolCall
+from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.mqtt.connection import Heard, MqttConnection
+    from picoclaw.store.approvals import Approval
+    from picoclaw.store.inbox import InboxMessage
+    from picoclaw.store.outbox import OutboxMessage
 
 MISSING_PAHO = 'paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"'
 _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
 _ORDER_INTERVAL_S, _MAX_ORDERS_A_MINUTE = 1.0, 30
+_ALARM_TIMEOUT_S = 5.0
 _MAX_WAITING = 16
 _MAX_READINGS = 200
 Task = Callable[[], None]
 
 
-class DaemonMqtt:
-    """What the daemon has to do with the broker; without paho it only says so."""
+class AlarmWaits(ChannelDown):
+    """An alarm could not be published now; `unsure` when it may have been all the same."""
 
-    def __init__(self, app: App, note: Callable[..., None], status: Callable[[], Mapping[str, Any]]) -> None:
-        """`status` is the daemon's."""
+    def __init__(self, message: str, *, unsure: bool) -> None:
+        super().__init__(message)
+        self.unsure = unsure
+
+
+class MqttChannel:
+    """What the daemon has to do with the broker; without paho it only says so. See Channel: nobody chats there."""
+
+    name = "mqtt"
+
+    def __init__(
+        self,
+        app: App,
+        note: Callable[..., None],
+        status: Callable[[], Mapping[str, Any]],
+        waits: tuple[float, float] = (1.0, 60.0),
+    ) -> None:
+        """`status` is the daemon's; see MqttConnection for `waits`."""
         self._app, self._note, self._status, self._since = app, note, status, time.time()
         self._connection: MqttConnection | None = None
         try:
@@ -45,7 +68,7 @@ class DaemonMqtt:
         self._ha, self._names = homeassistant, homeassistant.make_names(config)
         self._sensors = sensors.MqttSensors(app.config.sensors, note)
         self._connection = connection.MqttConnection(
-            config, app.config.mqtt_password, self._hear, note, self._list_topics, self._publish_all
+            config, app.config.mqtt_password, self._hear, note, self._list_topics, self._publish_all, waits
         )
         self._tasks: Queue[Task | None] = Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="mqtt work", daemon=True)
@@ -59,20 +82,41 @@ class DaemonMqtt:
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
 
-    def start(self) -> None:
+    def start(self, post: PostMessage) -> None:  # noqa: ARG002 - nobody says anything there
         if self._connection:
             self._connection.start()
             self._thread.start()
 
     def stop(self) -> None:
-        """End within seconds."""
         if self._connection:
             self._put(None)
-            self._thread.join(2)
+            if self._thread.is_alive():
+                self._thread.join(1)
             self._connection.stop()
 
+    def send(self, message: OutboxMessage) -> None:
+        """Publish an alarm; it is published once also where the connection is lost meanwhile."""
+        text = self._ha.make_alarm(message.text, message.at, message.number, again=bool(message.begun))
+        sent = self._connection and self._connection.publish_once(
+            self._names.alarm, text, message.number, _ALARM_TIMEOUT_S
+        )
+        if not sent:
+            raise AlarmWaits("the broker does not take it now", unsure=sent is False)
+
+    def around(self, arrived: InboxMessage) -> TurnHooks:  # noqa: ARG002
+        return TurnHooks()
+
+    def changed(self, approval: Approval) -> None:
+        """See Channel; nobody is asked there."""
+
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002
+        return False
+
+    def owner_chat(self) -> str:
+        """See Channel; alarms are events there."""
+        return "mqtt:alarms" if self._connection and self._names.prefix else ""
+
     def status(self) -> ChannelStatus:
-        """How the connection is, as a row of the status."""
         if self._connection is None:
             return ChannelStatus(False, self._since, MISSING_PAHO)
         return self._connection.status()
@@ -265,14 +309,3 @@ class DaemonMqtt:
 
 def _do_nothing() -> None:
     """Only the state is published."""
-
-
-@contextmanager
-def open_mqtt(app: App, note: Callable[..., None], status: Callable[[], Mapping[str, Any]]) -> Iterator[DaemonMqtt]:
-    """Be connected while the block runs."""
-    mqtt = DaemonMqtt(app, note, status)
-    mqtt.start()
-    try:
-        yield mqtt
-    finally:
-        mqtt.stop()

@@ -37,7 +37,7 @@ from picoclaw.store.tasks import abandon_own_work
 from picoclaw.wiring import STOP_WORDS
 
 if TYPE_CHECKING:
-    from picoclaw.daemon.mqtt import DaemonMqtt
+    from picoclaw.daemon.mqtt import MqttChannel
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
@@ -67,7 +67,7 @@ class DaemonService(MessageQueue):
         super().__init__(app, self.boxes, stopper, ThreadDeadlines(), self.live.note)
         links = app.links if app.config.model.base_url else ()
         self._models, self._model_name = ModelHealth(app.provider.name, links, self.note), app.provider.name
-        self._mqtt: DaemonMqtt | None = None
+        self._mqtt: MqttChannel | None = None
         self._terminals = SocketChannel(app.config.home, self)
         app.changed = self._show_approval
 
@@ -83,10 +83,6 @@ class DaemonService(MessageQueue):
             self._handle_signals()
             stack.enter_context(self._watch_outputs())
             self._open_channels(stack)
-            if self.app.config.mqtt.host and not self._safe:
-                from picoclaw.daemon.mqtt import open_mqtt
-
-                self._mqtt = stack.enter_context(open_mqtt(self.app, self.note, self.status))
             if not self._safe:
                 self._start_background(stack)
             later_delivery = threading.Timer(_TERMINAL_GRACE_S, self.wake_delivery)
@@ -183,6 +179,11 @@ class DaemonService(MessageQueue):
                 app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
             )
 
+        if app.config.mqtt.host and not self._safe:
+            from picoclaw.daemon.mqtt import MqttChannel
+
+            self._mqtt = MqttChannel(app, self.note, self.status)
+            yield self._mqtt
         for name, way in app.config.notify.items() if not self._safe else ():
             from picoclaw.channels.notify import NotifyChannel
 
@@ -194,7 +195,8 @@ class DaemonService(MessageQueue):
         for channel in self.channels.values():
             fallback = "" if channel is self._terminals else DEFAULT_SESSION
             is_mine, zone = partial(self._goes_to, channel), self.app.context_builder.zone
-            worker = DeliveryWorker(channel, self.boxes, is_mine, self.note, fallback, zone)
+            merges = channel is not self._mqtt  # each alarm is an event there
+            worker = DeliveryWorker(channel, self.boxes, is_mine, self.note, fallback, zone, merges=merges)
             self.delivery.append(worker)
             stack.callback(worker.stop)
             stack.callback(channel.stop)
@@ -271,8 +273,9 @@ class DaemonService(MessageQueue):
         """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
         last, others = self.owner_chat(), list(self._list_owner_chats().values())
         others += [one.owner_chat() for name, one in self.channels.items() if name.startswith("notify-")]
+        events = [self._mqtt.owner_chat()] if self._mqtt else []  # of which nobody knows whether a person sees them
         reached = not self.is_local(last) or not others or self._terminals.attached()
-        return list(dict.fromkeys([*([last] if reached else []), *others]))
+        return list(dict.fromkeys([*([last] if reached else []), *others, *filter(None, events)]))
 
     def send_unsaved(self, text: str) -> None:
         """Send an alarm that could not be stored."""
@@ -345,8 +348,6 @@ class DaemonService(MessageQueue):
     def status(self) -> StatusDict:
         """Say how the daemon is; from any thread."""
         channels = {name: channel.status()._asdict() for name, channel in self.channels.items()}
-        if self._mqtt:
-            channels["mqtt"] = self._mqtt.status()._asdict()
         live = self.live.status(channels, self._models.status(), self.progress.late())
         live |= {"turn": self.running, "queue": self.waiting}
         if trouble := self.writes.trouble:

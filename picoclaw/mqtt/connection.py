@@ -8,12 +8,13 @@ import ssl
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from paho.mqtt import MQTTException
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -26,7 +27,7 @@ MAX_PAYLOAD_BYTES = 65_536
 MOST_A_SECOND = 500
 """Messages that are taken in a second; the rest waits at the broker, which drops what is too much."""
 _MAX_PACKET_BYTES = MAX_PAYLOAD_BYTES + 70_000  # a topic takes up to 65,535 of them
-_SESSION_EXPIRY_S = 3600
+_SESSION_EXPIRY_S = 7 * 86_400
 _MAX_WAITING = 100
 _MANY_LOSSES = 3
 _UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER = 0x84, 0x8E
@@ -43,9 +44,19 @@ class Heard(NamedTuple):
     too_long: bool
 
 
+class _Client(paho.Client):
+    """Remembers what the broker has of a message also over two connections that fail one after the other."""
+
+    def _messages_reconnect_reset_out(self) -> None:  # paho 2.2 would publish it as a new one
+        begun = [one for one in self._out_messages.values() if one.state == MessageState.MQTT_MS_RESEND_PUBREL]
+        super()._messages_reconnect_reset_out()
+        for one in begun:
+            one.state = MessageState.MQTT_MS_RESEND_PUBREL
+
+
 def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQTTProtocolVersion) -> paho.Client:
     """Make a client that has yet to connect, with a session that is kept if it has a name. Raises OSError."""
-    client = paho.Client(
+    client = _Client(
         CallbackAPIVersion.VERSION2,
         client_id,
         clean_session=None if protocol == MQTTProtocolVersion.MQTTv5 else not client_id,
@@ -114,7 +125,7 @@ def _explain(error: Exception) -> str:
 class MqttConnection:
     """Messages of the topics that were asked for, and what is to be published.
 
-    What is published with QoS 0 is dropped while there is no connection; with QoS 1 it waits, up to a limit.
+    What is published with QoS 0 is dropped while there is no connection; with more it waits, up to a limit.
     """
 
     def __init__(
@@ -136,6 +147,8 @@ class MqttConnection:
         self.status_topic = f"{config.base}/status"
         self._client: paho.Client | None = None
         self._protocol = MQTTProtocolVersion.MQTTv5
+        self._sending: dict[int, tuple[int, threading.Event]] = {}
+        self._taken: deque[int] = deque(maxlen=1000)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
         self._up, self._since, self._contact = False, time.time(), 0.0
@@ -172,6 +185,25 @@ class MqttConnection:
         code = self._client.publish(topic, payload, qos, retain).rc
         return code == paho.MQTT_ERR_SUCCESS or (qos > 0 and code == paho.MQTT_ERR_NO_CONN)
 
+    def publish_once(self, topic: str, payload: str, number: int, seconds: float) -> bool | None:
+        """Publish with QoS 2, and wait so long until the broker has it; the same number again only waits.
+
+        None: it was not tried. False: it is on its way still, over the next connection of this process if need be. Called
+        by one thread.
+        """
+        if number not in self._sending:
+            if self._client is None or not self._up:
+                return None
+            mid, arrived = self._client.publish(topic, payload, 2).mid, threading.Event()
+            self._sending[number] = mid, arrived
+            if mid in self._taken:  # the broker was faster than we
+                arrived.set()
+        _, arrived = self._sending[number]
+        if not arrived.wait(seconds):
+            return False
+        self._sending.pop(number, None)
+        return True
+
     def subscribe(self, topics: Iterable[str]) -> None:
         """Listen to further topics, until the connection is lost."""
         if self._client and (wanted := [(topic, 0) for topic in topics]):
@@ -182,7 +214,7 @@ class MqttConnection:
         client.will_set(self.status_topic, "offline", 1, retain=True)
         client.max_queued_messages_set(_MAX_WAITING)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
-        client.on_message = self._on_message
+        client.on_message, client.on_publish = self._on_message, self._on_publish
         client.on_socket_register_write = lambda *_: None  # so that none but the connection's thread writes
         return client
 
@@ -265,6 +297,12 @@ class MqttConnection:
     def _on_disconnect(self, _client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
         if code.value == _SESSION_TAKEN_OVER:
             self._refusal = self._same_name
+
+    def _on_publish(self, _client: paho.Client, _data: Any, mid: int, _code: Any, _properties: Any) -> None:
+        self._taken.append(mid)  # without a lock: paho holds one of its own here, which `publish` waits for
+        for sent, arrived in list(self._sending.values()):
+            if sent == mid:
+                arrived.set()
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         self._contact = time.time()

@@ -52,6 +52,10 @@ class Names(NamedTuple):
         return f"{self.base}/health"
 
     @property
+    def alarm(self) -> str:
+        return f"{self.base}/alarm"
+
+    @property
     def stop(self) -> str:
         return f"{self.base}/stop"
 
@@ -87,6 +91,7 @@ def make_discovery(
     for row in outputs:
         components[f"output_{row['name']}"] = _make_output(names, row)
     components["stop"] = {"p": "button", "name": "STOP", "ic": "mdi:stop-circle", "cmd_t": names.stop, "pl_prs": "STOP"}
+    components["alarm"] = {"p": "event", "name": "alarm", "stat_t": names.alarm, "evt_typ": ["alarm"], "qos": 2}
     components |= _make_health(names)
     for key, one in components.items():
         one["uniq_id"] = f"{names.device}_{key}"
@@ -180,6 +185,12 @@ def make_output_states(names: Names, outputs: Iterable[Mapping[str, Any]], whys:
         )
         for row in outputs
     }
+
+
+def make_alarm(text: str, at: float, number: int, *, again: bool) -> str:
+    """Make the event of an alarm; `again`: it may be one that was published before, by the same number."""
+    made = {"event_type": "alarm", "text": text, "at": at, "number": number, "perhaps_a_repeat": again}
+    return json.dumps(made, ensure_ascii=False)
 
 
 def parse_order(payload: bytes) -> str:
