@@ -56,11 +56,18 @@ def test_what_only_a_person_should_change_is_left(before):
 def test_the_shipped_comments_are_where_values_go(table, keys):
     """Setting a key of the template puts it into the line that explains it."""
     assert keys == {}
-    section = TEMPLATE.split(f"[{table}]")[1].split("\n[")[0]
+    section = re.split(r"\n(?:# )?\[", TEMPLATE.split(f"\n[{table}]")[1])[0]
     commented = [line[2:].split(" = ")[0] for line in section.splitlines() if line.startswith("# ") and " = " in line]
     for key in commented:
         changed = set_value(TEMPLATE, table, key, "set")
         assert changed.count("\n") == TEMPLATE.count("\n")
+
+
+def test_the_comments_of_another_table_stay():
+    """Below [telegram] is a commented [mqtt]: its host is not the host of [telegram]."""
+    changed = set_value(TEMPLATE, "telegram", "host", "x")
+    assert tomllib.loads(changed)["telegram"] == {"host": "x"}
+    assert set(TEMPLATE.splitlines()) <= set(changed.splitlines())
 
 
 def test_options_set_what_they_name(tmp_path):

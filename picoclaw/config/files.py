@@ -69,6 +69,7 @@ def read_regular(path: Path, *, private: bool = False) -> bytes:
 # Sets single keys in an owner's config.toml and leaves every other byte, comments too, as it is.
 
 _HEADER = pattern(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
+_COMMENTED_HEADER = pattern(r"^#[ \t]*\[", re.MULTILINE)  # what follows it belongs to another table
 
 
 def set_value(text: str, table: str, key: str, value: str | float | list[int]) -> str:
@@ -127,12 +128,13 @@ def _find_span(text: str, table: str) -> tuple[int, int]:
 
 
 def _replace_line(body: str, key: str, line: str) -> str:
-    for prefix in ("", r"#[ \t]*"):
-        pattern = re.compile(
+    other = _COMMENTED_HEADER.search(body)
+    for prefix, end in (("", len(body)), (r"#[ \t]*", other.start() if other else len(body))):
+        assigned = re.compile(
             rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|[^#\s]*)",
             re.MULTILINE,
         )
-        if found := pattern.search(body):
+        if found := assigned.search(body, 0, end):
             return body[: found.start()] + line + body[found.end() :]
     return f"{line}\n{body}"
 

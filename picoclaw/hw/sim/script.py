@@ -104,6 +104,8 @@ def _parse_part(given: Any, where: str, folders: Sequence[Path]) -> tuple[WiredP
     if not isinstance(given.get("named", True), bool):
         raise ConfigError(f"{where}: named must be true, or false for a part that is still to be added")
     sensor: SensorConfig = make_dataclass(SensorConfig, place, where)
+    if "part" not in given:
+        raise ConfigError(f"{where}: 'part' is missing")
     if sensor.part not in PARTS:
         raise ConfigError(f"{where}: no part {sensor.part!r} can be simulated{find_nearest(sensor.part, PARTS)}")
     try:
