@@ -29,6 +29,7 @@ FLOORS = [
     {"hw", "providers", "store"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
     {"mqtt"},
+    {"fleet"},
     {"outputs", "security", "stores"},
     {"tools"},
     {"maintenance", "security.approvals", "wiring"},

@@ -62,6 +62,9 @@ class SocketHost(Protocol):
     def do_command(self, word: str) -> dict[str, Any] | None:
         """Do what is asked for beside a chat; None for a word that is not known."""
 
+    def run_fleet(self, words: dict[str, Any]) -> dict[str, Any]:
+        """Ask other boards; waits for their answers."""
+
 
 class SocketClient:
     def __init__(self, who: str, connection: socket.socket) -> None:
@@ -265,6 +268,9 @@ class SocketChannel:
             client.session = session
             self._tell(client, {"attached": self._daemon.greeting})
             self._daemon.wake_delivery()
+        elif word == "fleet":  # others may answer late, and nobody here is to wait for that
+            work = threading.Thread(target=lambda: self._tell(client, self._daemon.run_fleet(words)), daemon=True)
+            work.start()
         elif isinstance(word, str) and (reply := self._daemon.do_command(word)) is not None:
             self._tell(client, reply)
         else:

@@ -78,6 +78,7 @@ GROUPS = {
         "audit": ("show who had what done or was refused it", "picoclaw audit --since yesterday"),
         "page": ("say where the web page is, and let a browser in with a code", "picoclaw page code"),
         "mqtt": ("list what is published at the MQTT broker, and offer sensors to add", "picoclaw mqtt discover"),
+        "fleet": ("pair boards with each other, read from them, and stop them all", "picoclaw fleet read workshop"),
         "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
     },
     "Look inside": {

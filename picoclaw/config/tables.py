@@ -315,6 +315,7 @@ class MqttConfig:
     discovery: Annotated[str, "the topic at which Home Assistant is told of the board; '': nothing is published"] = (
         "homeassistant"
     )
+    fleet: Annotated[bool, "whether boards that were paired with this one may read its sensors and stop it"] = False
 
     @property
     def address(self) -> tuple[str, int]:

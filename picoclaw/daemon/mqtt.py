@@ -11,17 +11,20 @@ from collections.abc import Callable, Mapping
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 
+from picoclaw import __version__
 from picoclaw.app import App
 from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.daemon.status import get_outputs_status
-from picoclaw.errors import ChannelDown
+from picoclaw.errors import ChannelDown, ConfigError
 from picoclaw.hw import health
 from picoclaw.hw.reading import Reading
 from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
+from picoclaw.records import replace
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
+    from picoclaw.fleet.service import Fleet
     from picoclaw.mqtt.connection import Heard, MqttConnection
     from picoclaw.store.approvals import Approval
     from picoclaw.store.inbox import InboxMessage
@@ -32,6 +35,7 @@ _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
 _ORDER_INTERVAL_S, _MAX_ORDERS_A_MINUTE = 1.0, 30
 _ALARM_TIMEOUT_S = 5.0
 _MAX_WAITING = 16
+PRESENCE_INTERVAL_S = 300.0
 _MAX_READINGS = 200
 Task = Callable[[], None]
 
@@ -59,6 +63,7 @@ class MqttChannel:
         """`status` is the daemon's; see MqttConnection for `waits`."""
         self._app, self._note, self._status, self._since = app, note, status, time.time()
         self._connection: MqttConnection | None = None
+        self._fleet: Fleet | None = None
         try:
             from picoclaw.mqtt import connection, homeassistant, sensors
         except ImportError:
@@ -72,6 +77,8 @@ class MqttChannel:
         )
         self._tasks: Queue[Task | None] = Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="mqtt work", daemon=True)
+        if config.fleet:
+            self._fleet = self._make_fleet(self._connection)
         self._readings: dict[tuple[str, str], Reading] = {}
         self._announced, self._health_at, self._wait = "", 0.0, _OUTPUTS_INTERVAL_S
         self._own: App | None = None
@@ -81,6 +88,21 @@ class MqttChannel:
         self._noted: list[str] = []
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
+
+    def _make_fleet(self, connection: MqttConnection) -> Fleet | None:
+        from picoclaw.fleet import MISSING_NACL
+
+        try:
+            from picoclaw.fleet.keys import FleetKeys
+            from picoclaw.fleet.service import Fleet
+        except ImportError:
+            self._note(f"fleet: {MISSING_NACL}")
+            return None
+        try:
+            return Fleet(FleetKeys(self._app.config.home), self._app.config.mqtt, connection, self, self._note)
+        except ConfigError as error:
+            self._note(f"fleet: {error}")
+            return None
 
     def start(self, post: PostMessage) -> None:  # noqa: ARG002 - nobody says anything there
         if self._connection:
@@ -129,7 +151,8 @@ class MqttChannel:
 
     def _list_topics(self) -> list[str]:
         own = [f"{self._names.prefix}/status", self._names.stop, f"{self._names.output('+')}/set"]
-        return [*self._sensors.topics, *(own if self._names.prefix else [])]
+        fleet = self._fleet.topics if self._fleet else []
+        return [*self._sensors.topics, *(own if self._names.prefix else []), *fleet]
 
     def _hear(self, heard: Heard) -> None:
         names = self._names
@@ -138,6 +161,8 @@ class MqttChannel:
                 self._publish_all()
         elif names.prefix and heard.topic.startswith((names.stop, names.output(""))):
             self._hear_order(heard)
+        elif self._fleet and heard.topic.startswith("picoclaw-fleet/"):
+            self._fleet.hear(heard)
         else:
             self._sensors.hear(heard)
 
@@ -181,17 +206,60 @@ class MqttChannel:
                 self._note_once(f"more than {_MAX_ORDERS_A_MINUTE} orders a minute arrive; the others are ignored")
                 return
             self._moments.append(now)
-        if self._own is None:
-            self._own = App(self._app.config, self._app.board, changed=self._app.changed)
         arguments = {"action": "off", "name": name} if goes_off else {"action": "set", "name": name, "level": level}
         caller = Caller("mqtt", "mqtt", self._app.now(), lambda _: None)
-        good, text = self._own.toolset.run(ToolCall("mqtt", "output", arguments), caller)
-        self._own.stores.settle("mqtt")
+        good, text = self._own_app.toolset.run(ToolCall("mqtt", "output", arguments), caller)
+        self._own_app.stores.settle("mqtt")
         self._whys[name] = text
         if not good:
             self._note_once(text)
         elif goes_off:
             self._dues.pop(name, None)
+
+    @property
+    def _own_app(self) -> App:
+        """Tools of this thread's own; they ask no other board, so that no question goes in circles."""
+        if self._own is None:
+            config = replace(self._app.config, mqtt=replace(self._app.config.mqtt, fleet=False))
+            self._own = App(config, self._app.board, changed=self._app.changed)
+        return self._own
+
+    # --- what is done for other boards ---
+
+    def run_fleet(self, words: dict[str, Any]) -> dict[str, Any]:
+        """Ask other boards; waits for their answers."""
+        return self._fleet.run(words) if self._fleet else {"error": "no fleet: write fleet = true under [mqtt]"}
+
+    def describe_board(self) -> dict[str, Any]:
+        """Say what the boards that were paired with this one are told of it."""
+        sensors = [f"{name}: {', '.join(what)}" for name, what in self._app.wiring.measured().items()]
+        trouble = [str(row) for row in self._status().get("problems", [])]
+        return {"version": __version__, "sensors": sensors, "outputs": list(self._load_outputs()), "health": trouble}
+
+    def stop_outputs(self, who: str) -> str:
+        """Stop, in the thread of the connection: nothing else that is to be done comes before it."""
+        done = self._app.wiring.stop("stop", "mqtt")
+        self._note(f"fleet: STOP of {who}: {done[1] if done else 'no outputs are declared here'}", trouble=False)
+        if done is None:
+            return "it has no outputs"
+        self._put(self._publish_state)
+        return done[1]
+
+    def read_for(self, who: str, sensor: str) -> str:
+        """Measure for another board, by the tool that a model uses. Raises ConfigError for what is no reading."""
+        caller = Caller("mqtt", "mqtt", self._app.now(), lambda _: None, who=f"board:{who}")
+        good, text = self._own_app.toolset.run(ToolCall("fleet", "sensor_read", {"sensor": sensor}), caller)
+        self._own_app.stores.settle("mqtt")
+        if not good:
+            raise ConfigError(text.removeprefix("error: "))
+        return text
+
+    def put(self, task: Task) -> bool:
+        """Have something done in the thread for that; tells whether there is place for it."""
+        if self._tasks.full():
+            return False
+        self._put(task)
+        return True
 
     def _note_once(self, text: str) -> None:
         if text not in self._noted:
@@ -225,6 +293,8 @@ class MqttChannel:
         if self._names.prefix:
             self._announced, self._health_at = "", 0.0
             self._put(self._publish_readings)
+        if self._fleet:
+            self._put(self._fleet.say_presence)
 
     def _publish_readings(self) -> None:
         self._announce(self._list_outputs())
@@ -301,6 +371,8 @@ class MqttChannel:
                 task()
                 self._obey_orders()
                 self._publish_state()
+                if self._fleet and self.status().up:
+                    self._fleet.say_presence(PRESENCE_INTERVAL_S)
         finally:
             if self._own:
                 self._own.wiring.abandon()

@@ -345,6 +345,10 @@ class DaemonService(MessageQueue):
             return {"ok": True, "text": "it restarts as soon as no answer is pending"}
         return None
 
+    def run_fleet(self, words: dict[str, Any]) -> dict[str, Any]:
+        """Ask other boards; waits for their answers."""
+        return self._mqtt.run_fleet(words) if self._mqtt else {"error": "picoclaw is not connected to a broker"}
+
     def status(self) -> StatusDict:
         """Say how the daemon is; from any thread."""
         channels = {name: channel.status()._asdict() for name, channel in self.channels.items()}

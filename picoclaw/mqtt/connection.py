@@ -31,17 +31,22 @@ _SESSION_EXPIRY_S = 7 * 86_400
 _MAX_WAITING = 100
 _MANY_LOSSES = 3
 _UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER = 0x84, 0x8E
-_PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
+PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
 """What paho raises for a server that is not there, or sends what is no MQTT."""
 
 
 class Heard(NamedTuple):
-    """A message that has arrived; one that is too long comes without its payload."""
+    """A message that has arrived; one that is too long comes without its payload.
+
+    `reply_to` and `correlation` are MQTT 5's response topic and correlation data.
+    """
 
     topic: str
     payload: bytes
     retained: bool
     too_long: bool
+    reply_to: str = ""
+    correlation: bytes = b""
 
 
 class _Client(paho.Client):
@@ -104,17 +109,19 @@ def listen(
         while time.monotonic() < end and (wanted or not said) and client.loop(0.1) == paho.MQTT_ERR_SUCCESS:
             pass
         client.disconnect()
-    except _PEER_ERRORS as error:
-        return _explain(error)
+    except PEER_ERRORS as error:
+        return explain_failure(error)
     return said[0] if said else "it gives no answer"
 
 
 def _read_message(message: paho.MQTTMessage) -> Heard:
     too_long = len(message.payload) > MAX_PAYLOAD_BYTES
-    return Heard(message.topic, b"" if too_long else bytes(message.payload), message.retain, too_long)
+    payload, more = b"" if too_long else bytes(message.payload), message.properties
+    reply_to, correlation = getattr(more, "ResponseTopic", ""), getattr(more, "CorrelationData", b"")
+    return Heard(message.topic, payload, message.retain, too_long, reply_to, correlation)
 
 
-def _explain(error: Exception) -> str:
+def explain_failure(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -185,6 +192,16 @@ class MqttConnection:
         code = self._client.publish(topic, payload, qos, retain).rc
         return code == paho.MQTT_ERR_SUCCESS or (qos > 0 and code == paho.MQTT_ERR_NO_CONN)
 
+    def publish_request(self, topic: str, payload: str, seconds: int, correlation: bytes, reply_to: str = "") -> bool:
+        """Hand over a request, or the answer to one, that nobody wants after so many seconds; never kept for later."""
+        if self._client is None or not self._up or self._protocol != MQTTProtocolVersion.MQTTv5:
+            return False
+        how = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        how.MessageExpiryInterval, how.CorrelationData = seconds, correlation
+        if reply_to:
+            how.ResponseTopic = reply_to
+        return self._client.publish(topic, payload, properties=how).rc == paho.MQTT_ERR_SUCCESS
+
     def publish_once(self, topic: str, payload: str, number: int, seconds: float) -> bool | None:
         """Publish with QoS 2, and wait so long until the broker has it; the same number again only waits.
 
@@ -239,8 +256,8 @@ class MqttConnection:
                 while client.loop(self._config.keep_alive_seconds / 4) == paho.MQTT_ERR_SUCCESS:
                     self._slow_down()
                 error = self._refusal or self._explain_loss()
-            except _PEER_ERRORS as failure:
-                error = _explain(failure)
+            except PEER_ERRORS as failure:
+                error = explain_failure(failure)
             if self._protocol != before:
                 continue
             self._set_down(error)

@@ -1,0 +1,138 @@
+"""`picoclaw fleet`: the boards that were paired with this one."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from picoclaw.channels.ipc import ask_daemon
+from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.common import detect_board_kind, print_wrapped
+from picoclaw.config import load_config
+from picoclaw.errors import ConfigError
+from picoclaw.resources import get_home
+from picoclaw.workspace import find_outputs_file, prepare_home
+
+_OFF = "there is no fleet: write host and fleet = true under [mqtt] in config.toml"
+_NOT_RUNNING = "picoclaw does not run, and it alone is connected to the broker: picoclaw run"
+_TIMEOUT_S = 10.0
+
+
+def options(parser: Parser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_words(
+        {
+            "list": "show the boards, and whether they answer (the default)",
+            "pair": "print a code to type on another board; with that code: pair with the board that printed it",
+            "read": "measure on another board",
+            "stop": "set all outputs of all boards to their safe level, and say who does not answer",
+            "forget": "know a board no more",
+        }
+    )
+    words["pair"].add_argument("code", nargs="?", default="", metavar="CODE", help="what the other board has printed")
+    words["read"].add_argument("board", metavar="BOARD", help="its name or number")
+    words["read"].add_argument("sensor", nargs="?", default="", metavar="SENSOR", help="one of its sensors; all")
+    words["forget"].add_argument("board", metavar="BOARD", help="its name or number")
+
+
+def run(given: Options) -> int:
+    """Do it; exit code 1 when a board does not answer."""
+    if given.act == "stop":
+        return _stop(get_home(os.environ))
+    config = load_config()
+    if not config.mqtt.host or not config.mqtt.fleet:
+        raise ConfigError(_OFF)
+    if given.act in {"pair", "forget"}:
+        return _pair(given) if given.act == "pair" else _forget(config.home, given.board)
+    if given.act == "read":
+        said = _ask(config.home, {"act": "read", "board": given.board, "what": given.sensor})
+        if not said["ok"]:
+            raise ConfigError(said["text"])
+        print_wrapped(said["text"])
+        return 0
+    boards = _ask(config.home, {"act": "list"})["boards"]
+    for board in boards:
+        print_wrapped(*_describe(board))
+    if not boards:
+        print("no board is paired with this one: picoclaw fleet pair")
+    return 0 if all(board["answers"] for board in boards) else 1
+
+
+def _describe(board: dict[str, Any]) -> list[str]:
+    how = "answers" if board["answers"] else board["problem"]
+    rows = [f"{board['name']} ({board['number']}): {how}"]
+    if "heard" in board:
+        rows[0] += f"; picoclaw {board['version']}"
+        rows += [f"  {key}: {'; '.join(board[key])}" for key in ("sensors", "outputs", "health") if board.get(key)]
+        rows += [] if board["answers"] else [f"  ({board['heard']})"]
+    return rows
+
+
+def _ask(home: Path, words: dict[str, Any]) -> dict[str, Any]:
+    said = ask_daemon(home, {"do": "fleet", **words}, _TIMEOUT_S)
+    if said is None:
+        raise ConfigError(_NOT_RUNNING)
+    if "error" in said:
+        raise ConfigError(str(said["error"]))
+    return said
+
+
+def _stop(home: Path) -> int:
+    """Stop this board, whatever the others do, and then say who has not answered."""
+    from picoclaw.outputs.stop import stop_outputs
+
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+
+    def stop_others() -> None:
+        try:
+            rows.extend(_ask(home, {"act": "stop"})["boards"])
+        except ConfigError as error:
+            problems.append(str(error))
+
+    others = threading.Thread(target=stop_others)
+    others.start()
+    if find_outputs_file(home).exists():
+        print_wrapped(f"this board: {stop_outputs(home, detect_board_kind, 'owner')}")
+    others.join()
+    for row in sorted(rows, key=lambda row: (row["ok"], row["name"])):
+        took = f" ({row['s'] * 1000:.0f} ms)" if row["ok"] else ""
+        print_wrapped(f"{row['name']}: {'' if row['ok'] else 'NOT STOPPED: '}{row['text']}{took}")
+    if problems:
+        raise ConfigError(f"no other board was stopped: {problems[0]}")
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def _load_keys(home: Path) -> Any:
+    from picoclaw.fleet import MISSING_NACL
+
+    try:
+        from picoclaw.fleet.keys import FleetKeys
+    except ImportError:
+        raise ConfigError(MISSING_NACL) from None
+    return FleetKeys(home)
+
+
+def _pair(given: Options) -> int:
+    config = load_config()
+    prepare_home(config.home)
+    keys = _load_keys(config.home)
+    from picoclaw.fleet.pairing import CODE_MINUTES, make_code, pair
+
+    code = given.code or make_code()
+    if not given.code:
+        print_wrapped(f"Within {CODE_MINUTES} minutes, type on the other board:\n\n    picoclaw fleet pair {code}\n")
+    seconds = 60.0 * CODE_MINUTES if not given.code else 20.0
+    peer = pair(config.mqtt, config.mqtt_password, keys, code, seconds, is_host=not given.code)
+    print_wrapped(f"paired with {peer.name} ({peer.number})")
+    ask_daemon(config.home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
+    return 0
+
+
+def _forget(home: Path, board: str) -> int:
+    keys = _load_keys(home)
+    peer = keys.find(board)
+    keys.forget(peer.number)
+    ask_daemon(home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
+    print(f"{peer.name} ({peer.number}) is forgotten here; do the same there")
+    return 0

@@ -1,0 +1,297 @@
+"""What a board tells the boards that it was paired with, what it does for them, and what it asks them.
+
+No clock is trusted. A board gives out tickets, random numbers that are worth something for ten minutes; a request carries
+one of the board that is asked, and a number of its own, which is taken once. A message that was recorded is refused by
+both. Presence counts the starts of the board, so that an older one is known as such.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from picoclaw.config.tables import MqttConfig
+from picoclaw.errors import ConfigError
+from picoclaw.fleet.keys import FleetKeys, Peer, clean_text
+from picoclaw.mqtt.connection import Heard, MqttConnection
+from picoclaw.records import NamedTuple, dataclass
+from picoclaw.text import escape_unprintable
+from picoclaw.times import format_duration
+
+PREFIX = "picoclaw-fleet"
+PRESENCE_INTERVAL_S = 300.0
+_EXPIRY_S = 10
+_MAX_REQUESTS_A_SECOND = 20
+_MAX_TAKEN = 5000
+_MAX_LISTED = 40
+_MAX_ANSWER = 2000
+
+
+class FleetHost(Protocol):
+    """What the board does for others; `describe` gives sensors, outputs, health, version."""
+
+    def describe_board(self) -> dict[str, Any]: ...
+
+    def stop_outputs(self, who: str) -> str: ...
+
+    def read_for(self, who: str, sensor: str) -> str: ...
+
+    def put(self, task: Callable[[], None]) -> bool: ...
+
+
+class Presence(NamedTuple):
+    """What a board has last said of itself; `at` is in seconds of time.monotonic."""
+
+    order: tuple[int, int]
+    ticket: str
+    board: dict[str, Any]
+    at: float
+    is_kept: bool
+
+
+@dataclass(eq=False)
+class Question:
+    """What was asked of a board, and its answer, after so many seconds."""
+
+    peer: Peer
+    number: str
+    body: dict[str, Any]
+    began: float
+    ended: threading.Event
+    good: bool = False
+    text: str = ""
+    seconds: float = 0.0
+    is_repeated: bool = False
+
+
+class Fleet:
+    """The other boards, as the daemon knows them."""
+
+    def __init__(
+        self,
+        keys: FleetKeys,
+        config: MqttConfig,
+        connection: MqttConnection,
+        host: FleetHost,
+        note: Callable[..., None],
+    ) -> None:
+        """Raises ConfigError."""
+        self._keys, self._connection, self._host, self._note = keys, connection, host, note
+        self._name = config.base.removeprefix("picoclaw/")
+        self._presences: dict[str, Presence] = {}
+        self._questions: dict[str, Question] = {}
+        self._tickets = [_make_number(), _make_number()]
+        self._taken: set[str] = set()
+        self._second, self._count, self._said_at, self._number = 0, 0, 0.0, 0
+        self._noted: set[str] = set()
+        keys.count_start()
+
+    @property
+    def topics(self) -> list[str]:
+        """What is to be listened to: nothing of boards that were not paired."""
+        own = [self._topic(self._keys.number, "ask"), self._topic(self._keys.number, "answer")]
+        return own + [self._topic(number, "presence") for number in list(self._keys.peers)]
+
+    @staticmethod
+    def _topic(number: str, what: str) -> str:
+        return f"{PREFIX}/{number}/{what}"
+
+    def reload(self) -> None:
+        """Read which boards are paired, as after a pairing. Raises ConfigError."""
+        self._keys.load()
+        self._connection.subscribe(self.topics)
+        self.say_presence()
+
+    def say_presence(self, every_s: float = 0.0) -> None:
+        """Publish what this board is, if that was not done for so long; tickets are replaced at that."""
+        now = time.monotonic()
+        if self._said_at and now - self._said_at < every_s:
+            return
+        if now - self._said_at >= PRESENCE_INTERVAL_S:
+            self._tickets = [_make_number(), self._tickets[0]]
+        self._said_at, self._number = now, self._number + 1
+        body = {
+            "starts": self._keys.starts,
+            "number": self._number,
+            "ticket": self._tickets[0],
+            "board": {**self._host.describe_board(), "name": self._name},
+        }
+        topic = self._topic(self._keys.number, "presence")
+        self._connection.publish(topic, self._keys.sign(body), retain=True)
+
+    # --- what is heard, in the connection's thread ---
+
+    def hear(self, heard: Heard) -> None:
+        _, number, what = f"{heard.topic}//".split("/")[:3]
+        try:
+            if what == "presence":
+                self._hear_presence(number, heard)
+            elif heard.retained:
+                self._note_once("a request that the broker had kept is ignored")
+            elif what == "ask":
+                self._hear_request(heard)
+            elif what == "answer":
+                self._hear_answer(heard)
+        except ValueError as error:
+            self._note_once(f"a message at {heard.topic} is ignored: {error}")
+
+    def _hear_presence(self, number: str, heard: Heard) -> None:
+        if (peer := self._keys.peers.get(number)) is None:
+            return
+        body = self._keys.verify(peer, heard.payload)
+        try:
+            order = int(body["starts"]), int(body["number"])
+            ticket, board = str(body["ticket"]), dict(body["board"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise ValueError("it is no presence") from None
+        before = self._presences.get(number)
+        if before is None or order > before.order:
+            self._presences[number] = Presence(order, ticket, _clean_board(board), time.monotonic(), heard.retained)
+
+    def _hear_request(self, heard: Heard) -> None:
+        peer, body = self._keys.open(heard.payload)
+        number, ticket, do = (str(body.get(key, "")) for key in ("number", "ticket", "do"))
+        if heard.reply_to != self._topic(peer.number, "answer") or heard.correlation != number.encode():
+            raise ValueError("its response topic or correlation data are not what the board has written")
+        second = int(time.monotonic())
+        self._second, self._count = second, self._count + 1 if second == self._second else 1
+        if number in self._taken or (self._count > _MAX_REQUESTS_A_SECOND and do != "stop"):
+            return
+        if ticket not in self._tickets:
+            self._answer(peer, number, ticket=self._tickets[0])
+            return
+        if len(self._taken) >= _MAX_TAKEN:  # what was taken is refused by its ticket from now on
+            self._taken.clear()
+            self._tickets = [_make_number(), _make_number()]
+        self._taken.add(number)
+        if do == "stop":
+            self._answer(peer, number, text=self._host.stop_outputs(peer.name))
+        elif do == "ping":
+            self._answer(peer, number, text="here")
+        elif do == "read":
+            sensor = clean_text(str(body.get("what", "")), 100)
+            if not self._host.put(lambda: self._read(peer, number, sensor)):
+                self._answer(peer, number, error="it has too much to do now; try again in a second")
+        else:
+            self._answer(peer, number, error="it does not understand the request; it may have another version")
+
+    def _read(self, peer: Peer, number: str, sensor: str) -> None:
+        try:
+            self._answer(peer, number, text=self._host.read_for(peer.name, sensor))
+        except ConfigError as error:
+            self._answer(peer, number, error=str(error))
+
+    def _answer(self, peer: Peer, number: str, **body: str) -> None:
+        payload, topic = self._keys.seal(peer, {"number": number, **body}), self._topic(peer.number, "answer")
+        self._connection.publish_request(topic, payload, _EXPIRY_S, number.encode())
+
+    def _hear_answer(self, heard: Heard) -> None:
+        peer, body = self._keys.open(heard.payload)
+        question = self._questions.get(str(body.get("number", "")))
+        if question is None or question.peer.number != peer.number or question.ended.is_set():
+            return  # too late, or once more
+        if "ticket" in body:
+            if not question.is_repeated:
+                question.is_repeated = True
+                self._send(question, str(body["ticket"]))
+            return
+        question.good = "text" in body
+        question.text = escape_unprintable(str(body.get("text") or body.get("error") or "")[:_MAX_ANSWER])
+        question.seconds = time.monotonic() - question.began
+        question.ended.set()
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._noted and len(self._noted) < 100:
+            self._noted.add(text)
+            self._note(f"fleet: {text}")
+
+    # --- what is asked, in any thread ---
+
+    def ask(self, peers: Iterable[Peer], do: str, what: str, seconds: float) -> list[Question]:
+        """Ask boards at the same time, and wait so long for their answers; `good` is false where none came."""
+        questions = []
+        for peer in peers:
+            number = _make_number()
+            body = {"do": do, "what": what, "number": number}
+            question = Question(peer, number, body, time.monotonic(), threading.Event())
+            self._questions[number] = question
+            questions.append(question)
+            presence = self._presences.get(peer.number)
+            if not self._send(question, presence.ticket if presence else ""):
+                question.text = "this board is not connected to the broker, or not with MQTT 5"
+                question.ended.set()
+        end = time.monotonic() + seconds
+        for question in questions:
+            if not question.ended.wait(max(0.0, end - time.monotonic())):
+                question.text = "it did not answer"
+                question.ended.set()
+            self._questions.pop(question.number, None)
+        return questions
+
+    def _send(self, question: Question, ticket: str) -> bool:
+        number, topic = question.number, self._topic(question.peer.number, "ask")
+        payload = self._keys.seal(question.peer, {**question.body, "ticket": ticket})
+        reply_to = self._topic(self._keys.number, "answer")
+        return self._connection.publish_request(topic, payload, _EXPIRY_S, number.encode(), reply_to)
+
+    def describe(self, *, asks: bool = True) -> list[dict[str, Any]]:
+        """List the boards with what they have said of themselves, and whether they answer now."""
+        peers = sorted(self._keys.peers.values(), key=lambda peer: (peer.name.lower(), peer.number))
+        found = {one.peer.number: one for one in self.ask(peers, "ping", "", 1.0)} if asks else {}
+        rows = []
+        for peer in peers:
+            row: dict[str, Any] = {"name": peer.name, "number": peer.number}
+            if presence := self._presences.get(peer.number):
+                since = format_duration(time.monotonic() - presence.at)
+                heard = f"said {since} ago" if not presence.is_kept else "as the broker has kept it"
+                row |= {**presence.board, "name": peer.name, "heard": heard}
+            if one := found.get(peer.number):
+                row |= {"answers": one.good, "problem": "" if one.good else one.text}
+            rows.append(row)
+        return rows
+
+    def run(self, words: dict[str, Any]) -> dict[str, Any]:
+        """Do what a command or a tool of this board asks for; waits for the answers of the others."""
+        act = words.get("act")
+        try:
+            if act == "list":
+                return {"boards": self.describe()}
+            if act == "read":
+                peer = self._keys.find(str(words.get("board", "")))
+                (one,) = self.ask([peer], "read", str(words.get("what", "")), 5.0)
+                return {"ok": one.good, "text": one.text if one.good else f"{peer.name}: {one.text}"}
+            if act == "stop":
+                told = self.ask(list(self._keys.peers.values()), "stop", "", 2.0)
+                rows = [
+                    {
+                        "name": one.peer.name,
+                        "number": one.peer.number,
+                        "ok": one.good,
+                        "text": one.text,
+                        "s": one.seconds,
+                    }
+                    for one in told
+                ]
+                return {"boards": rows}
+            if act == "reload":
+                self.reload()
+                return {"ok": True}
+        except ConfigError as error:
+            return {"error": str(error)}
+        return {"error": f"{act!r} is not understood; it may be another version's"}
+
+
+def _make_number() -> str:
+    return os.urandom(16).hex()
+
+
+def _clean_board(board: dict[str, Any]) -> dict[str, Any]:
+    """Take of what a board says of itself what there is place for."""
+    lists = {key: board.get(key) for key in ("sensors", "outputs", "health")}
+    cleaned: dict[str, Any] = {
+        key: [clean_text(one, 200) for one in given[:_MAX_LISTED] if isinstance(one, str)]
+        for key, given in lists.items()
+        if isinstance(given, list)
+    }
+    return cleaned | {key: clean_text(str(board.get(key, ""))) for key in ("name", "version")}
