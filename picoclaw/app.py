@@ -108,6 +108,11 @@ def make_tools(
 
         return SensorHistory(lambda: stores.samples)
 
+    def make_fleet() -> object:
+        from picoclaw.tools.fleet import FleetTools
+
+        return FleetTools(home)
+
     def make_rules() -> object:
         from picoclaw.tools.rules import RuleTool
 
@@ -151,6 +156,8 @@ def make_tools(
             yield ToolGroup(("web_search",), make_search)
     yield ToolGroup(("sensor_history",), make_history)
     yield ToolGroup(("rule",), make_rules)
+    if config.mqtt.host and config.mqtt.fleet:
+        yield ToolGroup(("fleet_list", "fleet_read"), make_fleet)
     yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
     yield ToolGroup(("first_run",), make_first_run)
     yield ToolGroup(("read_result",), lambda: whole)

@@ -57,10 +57,10 @@ def get_summary_bytes(window: int) -> int:
 
 TOOL_DROP_ORDER = (
     *("spawn", "spawn_status", "message", "process", "memory_rank", "skill_update", "skill_create"),
-    *("pulse", "sensor_add", "web_fetch", "list_dir", "rule", "memory_update", "memory_forget"),
+    *("pulse", "sensor_add", "web_fetch", "list_dir", "fleet_list", "rule", "memory_update", "memory_forget"),
     *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c"),
     *("sensor_history", "memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio"),
-    *("board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),
+    *("fleet_read", "board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),
 )
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""
 

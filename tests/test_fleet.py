@@ -155,7 +155,7 @@ def test_a_meeting_takes_nothing_that_was_written_without_the_code(tmp_path):
 
 
 def test_a_board_reads_another_and_each_knows_what_the_other_has(pair):
-    assert read(pair.one) == {"ok": True, "text": "porch: 21 °C"}
+    assert read(pair.one) == {"ok": True, "text": "workshop porch: 21 °C"}
     assert read(pair.one, "nothing") == {"ok": False, "text": "workshop: no sensor 'nothing'"}
     (row,) = pair.one.fleet.run({"act": "list"})["boards"]
     assert (row["name"], row["sensors"], row["outputs"], row["answers"]) == (
@@ -164,6 +164,13 @@ def test_a_board_reads_another_and_each_knows_what_the_other_has(pair):
         ["pump"],
         True,
     )
+
+
+def test_a_board_is_found_by_what_it_measures(pair):
+    assert read(pair.one, "", "porch")["text"] == "workshop porch: 21 °C"
+    assert read(pair.one, "temperature", "Porch")["text"] == "workshop porch temperature: 21 °C"
+    assert read(pair.one, "", "workshop porch")["text"] == "workshop porch: 21 °C"
+    assert "no board 'attic'" in read(pair.one, "", "attic")["error"]
 
 
 def test_a_message_that_was_recorded_is_taken_once(pair):
@@ -355,6 +362,24 @@ def test_boards_read_and_stop_each_other(tmp_path, broker):
         boards.daemons["barn"].__exit__()
         said = boards.run("shed", "fleet", "stop")
         assert (said.returncode, "barn: NOT STOPPED: it did not answer" in said.stdout) == (1, True)
+
+
+@needs_mosquitto
+def test_a_question_is_answered_by_the_board_that_knows(tmp_path, broker):
+    with Boards(tmp_path, broker, "shed", "workshop") as boards:
+        tools = boards.run("shed", "tools").stdout
+        assert "fleet_list" in tools
+        assert "fleet_read" in tools
+        said = boards.run("shed", "chat", "-m", "how warm is it in the workshop?").stdout
+        assert "workshop greenhouse" in said
+        assert "°C" in said
+        assert "No sensor here measures the temperature of 'attic'" in (
+            boards.run("shed", "chat", "-m", "how warm is it in the attic?").stderr
+        )
+        boards.daemons["workshop"].__exit__()
+        assert (
+            "workshop: it did not answer" in boards.run("shed", "chat", "-m", "how warm is it in the workshop?").stderr
+        )
 
 
 @needs_mosquitto

@@ -18,7 +18,7 @@ def add_backup_options(parser: Parser) -> None:
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
     )
-    parser.add_flag("--without-secrets", help="leave secrets.toml out")
+    parser.add_flag("--without-secrets", help="leave secrets.toml and the fleet's key out")
     parser.add_flag("--check", help="check that FILE is a complete backup")
 
 

@@ -252,7 +252,7 @@ class MqttChannel:
         self._own_app.stores.settle("mqtt")
         if not good:
             raise ConfigError(text.removeprefix("error: "))
-        return text
+        return f"{text}\n{self._app.mark}".strip()
 
     def put(self, task: Task) -> bool:
         """Have something done in the thread for that; tells whether there is place for it."""

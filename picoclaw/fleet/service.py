@@ -251,6 +251,29 @@ class Fleet:
             rows.append(row)
         return rows
 
+    def _find_source(self, asked: str, what: str) -> tuple[Peer, str]:
+        """Find the board that is called so or that has a sensor called so; returns it and what it is asked for.
+
+        Raises ConfigError.
+        """
+        try:
+            return self._keys.find(asked), what
+        except ConfigError:
+            wanted, found = _fold(asked), []
+            for peer in self._keys.peers.values():
+                presence = self._presences.get(peer.number)
+                sensors = [one.partition(":")[0] for one in presence.board.get("sensors", ())] if presence else []
+                found += [(peer, f"{one} {what}".strip()) for one in sensors if _fold(one) == wanted]
+                name = _fold(peer.name)
+                if f"{wanted} ".startswith(f"{name} "):
+                    found.append((peer, f"{wanted.removeprefix(name)} {what}".strip()))
+            if len(found) > 1:
+                names = ", ".join(sorted({peer.name for peer, _ in found}))
+                raise ConfigError(f"several boards have {asked!r}: {names}; say which") from None
+            if not found:
+                raise
+            return found[0]
+
     def run(self, words: dict[str, Any]) -> dict[str, Any]:
         """Do what a command or a tool of this board asks for; waits for the answers of the others."""
         act = words.get("act")
@@ -258,9 +281,10 @@ class Fleet:
             if act == "list":
                 return {"boards": self.describe()}
             if act == "read":
-                peer = self._keys.find(str(words.get("board", "")))
-                (one,) = self.ask([peer], "read", str(words.get("what", "")), 5.0)
-                return {"ok": one.good, "text": one.text if one.good else f"{peer.name}: {one.text}"}
+                peer, what = self._find_source(str(words.get("board", "")), str(words.get("what", "")))
+                (one,) = self.ask([peer], "read", what, 5.0)
+                lines = [row if row.startswith("[") else f"{peer.name} {row}" for row in one.text.splitlines()]
+                return {"ok": one.good, "text": "\n".join(lines) if one.good else f"{peer.name}: {one.text}"}
             if act == "stop":
                 told = self.ask(list(self._keys.peers.values()), "stop", "", 2.0)
                 rows = [
@@ -280,6 +304,10 @@ class Fleet:
         except ConfigError as error:
             return {"error": str(error)}
         return {"error": f"{act!r} is not understood; it may be another version's"}
+
+
+def _fold(name: str) -> str:
+    return " ".join(name.lower().replace("-", " ").replace("_", " ").split())
 
 
 def _make_number() -> str:

@@ -32,6 +32,9 @@ _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULT
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
 
+_NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
+
+
 class IntentProvider:
     """Answers with templates and examples instead of a model."""
 
@@ -242,6 +245,10 @@ class IntentProvider:
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= self.unlisted if offered else set()
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
+        if last.role == "tool" and (elsewhere := _ask_elsewhere(request.messages, offered)):
+            yield ToolCall(f"intent-{len(request.messages)}", "fleet_read", elsewhere)
+            yield End("tool_calls", Usage())
+            return
         if last.role == "tool" and not found:
             told = self._results(request.messages)
             if last.text.startswith("error: "):
@@ -315,7 +322,7 @@ class IntentProvider:
     def _results(self, messages: Sequence[Message]) -> str:
         """What the calls of the last turn have brought, one after the other."""
         turn = split_turns(messages)[-1:]
-        calls = list_calls(turn[0]) if turn else []
+        calls = _merge_elsewhere(list_calls(turn[0]) if turn else [])
         if not calls:
             return self._result(None, remove_hints(messages[-1].text))
         asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
@@ -411,6 +418,25 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     if not (minutes := minutes % (720 if end[3] else 1440)):
         return match  # "until noon", at noon: a whole day is hardly meant
     return match._replace(arguments=match.arguments | {"seconds": minutes * 60}, missing="")
+
+
+def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> dict[str, str]:
+    """What another board is asked after this one was found to have no such sensor; empty when that is not the case."""
+    turn = split_turns(messages)[-1:]
+    calls = list_calls(turn[0]) if turn and "fleet_read" in offered else []
+    if len(calls) != 1 or calls[0][0].name != "sensor_read" or not calls[0][1].startswith(_NO_SENSOR):
+        return {}
+    given = calls[0][0].arguments
+    name, quantity = str(given.get("sensor") or ""), str(given.get("quantity") or "")
+    return {"board": name, "sensor": quantity} if name else {}
+
+
+def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
+    """Take another board's reading for this one's, unless no other board was meant either."""
+    if [call.name for call, _ in calls] != ["sensor_read", "fleet_read"]:
+        return calls
+    (asked, own), (_, other) = calls
+    return [(asked, own if other.startswith(_NO_BOARD) else other)]
 
 
 def _is_called(name: str, row: str) -> bool:

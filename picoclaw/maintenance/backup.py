@@ -35,7 +35,8 @@ Progress = Callable[[int, int], None]
 """Is told how many bytes are done, of how many."""
 
 MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
-SECRETS_FILE = "secrets.toml"
+SECRETS_FILES = ("secrets.toml", "fleet.json")
+"""What a backup need not hold, and what a restore keeps where it does not."""
 _EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
     r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?"
@@ -144,7 +145,7 @@ def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secre
         for name in sorted([*names, *(f for f in folders if Path(where, f).is_symlink())]):
             path = Path(where, name)
             inside = str(path.relative_to(home))
-            if _EXCLUDED.fullmatch(inside) or (inside == SECRETS_FILE and not secrets):
+            if _EXCLUDED.fullmatch(inside) or (inside in SECRETS_FILES and not secrets):
                 continue
             if inside.count("/") >= MAX_DEPTH:
                 left.append(f"{inside[:80]}…: {inside.count('/')} folders deep")
@@ -233,8 +234,9 @@ def restore_backup(path: Path, home: Path, progress: Progress = _ignore_progress
         staged = _make_staging_folder(home)
         try:
             kept = _unpack_archive(path, staged, progress)
-            if (home / SECRETS_FILE).is_file() and not (staged / SECRETS_FILE).exists():
-                write_atomic(staged / SECRETS_FILE, read_file(home / SECRETS_FILE))
+            for name in SECRETS_FILES:
+                if (home / name).is_file() and not (staged / name).exists():
+                    write_atomic(staged / name, read_file(home / name))
             for name, migrations in database_copy.DATABASE_MIGRATIONS.items():
                 if (staged / name).exists():  # opening it also brings an older one up to this picoclaw
                     Database(staged / name, migrations).close()

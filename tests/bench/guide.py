@@ -24,7 +24,7 @@ from picoclaw import cli  # noqa: E402
 from picoclaw.app import App  # noqa: E402
 from picoclaw.cli.arguments import Parser  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
-from picoclaw.config.tables import MemoryConfig, ModelConfig, NotifyConfig, SensorConfig, WebConfig  # noqa: E402
+from picoclaw.config.tables import MemoryConfig, ModelConfig, MqttConfig, NotifyConfig, SensorConfig, WebConfig  # noqa: E402
 from picoclaw.hw.sim import script  # noqa: E402
 from picoclaw.hw.sim.board import SimBoard  # noqa: E402
 from picoclaw.records import MISSING, fields  # noqa: E402
@@ -442,6 +442,7 @@ def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
             ModelConfig("http://127.0.0.1:9/v1", "any"),
             memory=MemoryConfig(embeddings="off"),
             web=WebConfig(search="duckduckgo"),
+            mqtt=MqttConfig(host="127.0.0.1", fleet=True),
         )
         with closing(App(config, board, rehearses=True)) as app:
             pages = [*make_said(app), *make_commands()]
