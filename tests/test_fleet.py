@@ -1,6 +1,7 @@
 """Boards that were paired: they read each other's sensors and stop each other; a stranger does nothing, nor an echo."""
 
 import json
+import subprocess
 import threading
 import time
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import picoclaw
+from person import PICOCLAW, environment, picoclaw
 
 pytest.importorskip("nacl")
 
@@ -359,6 +360,11 @@ def test_boards_read_and_stop_each_other(tmp_path, broker):
         assert max(times) < 300
         assert time.monotonic() - began < 10
         assert not boards.level("workshop")
+        for topic, payload, _ in list(other.heard):  # the stop too
+            other.say(topic, payload)
+        assert boards.run("shed", "fleet", "read", "workshop").returncode == 0
+        log = [line["text"] for line in boards.daemons["workshop"].asked("status")["log"]]
+        assert sum("STOP of shed" in line for line in log) == 1
         boards.daemons["barn"].__exit__()
         said = boards.run("shed", "fleet", "stop")
         assert (said.returncode, "barn: NOT STOPPED: it did not answer" in said.stdout) == (1, True)
@@ -403,3 +409,23 @@ def test_two_boards_are_paired_by_a_code(tmp_path, broker):
     assert FleetKeys(tmp_path / "shed").find("barn").number == made["barn"].number
     with pytest.raises(ConfigError, match="no other board came"):
         pairing.pair(MqttConfig(host="127.0.0.1", port=broker.port), "", made["shed"], code, 0.5, is_host=False)
+
+
+@needs_mosquitto
+def test_two_daemons_are_paired_by_the_commands(tmp_path, broker):
+    homes = [tmp_path / name for name in ("shed", "barn")]
+    for home in homes:
+        home.mkdir()
+        furnished(home, SETTINGS.format(port=broker.port, name=home.name))
+    with Daemon(homes[0]).ready(), Daemon(homes[1]).ready():
+        assert "no board is paired" in picoclaw(homes[0], "fleet").stdout
+        words = [*PICOCLAW, "fleet", "pair"]
+        with subprocess.Popen(words, env=environment(homes[0]), cwd="/", stdout=subprocess.PIPE, text=True) as host:
+            code = next(row.split()[-1] for row in host.stdout if "picoclaw fleet pair " in row)
+            assert "paired with shed (" in picoclaw(homes[1], "fleet", "pair", code.lower()).stdout
+            assert "paired with barn (" in host.stdout.read()
+        for one, other in (homes, homes[::-1]):
+            said = picoclaw(one, "fleet")
+            assert (said.returncode, f"{other.name} (" in said.stdout, "answers" in said.stdout) == (0, True, True)
+        assert picoclaw(homes[0], "fleet", "forget", "barn").returncode == 0
+        assert "shed" in picoclaw(homes[1], "fleet", "read", "shed").stderr

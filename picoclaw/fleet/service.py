@@ -83,7 +83,8 @@ class Fleet:
         self._questions: dict[str, Question] = {}
         self._tickets = [_make_number(), _make_number()]
         self._taken: set[str] = set()
-        self._second, self._count, self._said_at, self._number = 0, 0, 0.0, 0
+        self._second, self._said_at, self._number = 0, 0.0, 0
+        self._counts: dict[str, int] = {}
         self._noted: set[str] = set()
         keys.count_start()
 
@@ -154,9 +155,12 @@ class Fleet:
         number, ticket, do = (str(body.get(key, "")) for key in ("number", "ticket", "do"))
         if heard.reply_to != self._topic(peer.number, "answer") or heard.correlation != number.encode():
             raise ValueError("its response topic or correlation data are not what the board has written")
-        second = int(time.monotonic())
-        self._second, self._count = second, self._count + 1 if second == self._second else 1
-        if number in self._taken or (self._count > _MAX_REQUESTS_A_SECOND and do != "stop"):
+        if number in self._taken:
+            return
+        if (second := int(time.monotonic())) != self._second:
+            self._second, self._counts = second, {}
+        self._counts[peer.number] = self._counts.get(peer.number, 0) + 1
+        if self._counts[peer.number] > _MAX_REQUESTS_A_SECOND and do != "stop":
             return
         if ticket not in self._tickets:
             self._answer(peer, number, ticket=self._tickets[0])

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -386,6 +387,11 @@ def _examine_broker(config: Config) -> CheckResult:
         return bad("mqtt", f"{where}: {problem}", "check [mqtt] in config.toml, and mqtt_password in secrets.toml")
     if config.mqtt_password and not config.mqtt.tls and not is_local_network(config.mqtt.host):
         return bad("mqtt", f"{where} is used without encryption: others can read the password", "tls = true in [mqtt]")
+    if config.mqtt.fleet and not find_spec("nacl"):
+        from picoclaw.fleet import MISSING_NACL
+
+        missing, _, fix = MISSING_NACL.partition(": ")
+        return bad("mqtt", missing, fix)
     return good("mqtt", f"the broker at {where} answers")
 
 
