@@ -120,6 +120,16 @@ def test_a_damaged_file_is_said_and_not_written_over(tmp_path, text):
     assert (tmp_path / "fleet.json").read_text() == text
 
 
+def test_a_full_disk_keeps_nobody_from_stopping_a_board(tmp_path, pair, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("picoclaw.fleet.keys.write_atomic", fail)
+    again = Side(pair.wire, FleetKeys(tmp_path / "b"), "workshop")
+    assert pair.one.fleet.run({"act": "stop"})["boards"][0]["ok"]
+    assert (again.stops, "cannot be noted" in again.notes[0]) == (1, True)
+
+
 def test_codes():
     code = pairing.make_code()
     assert (

@@ -76,7 +76,6 @@ class Fleet:
         host: FleetHost,
         note: Callable[..., None],
     ) -> None:
-        """Raises ConfigError."""
         self._keys, self._connection, self._host, self._note = keys, connection, host, note
         self._name = config.base.removeprefix("picoclaw/")
         self._presences: dict[str, Presence] = {}
@@ -86,7 +85,10 @@ class Fleet:
         self._second, self._said_at, self._number = 0, 0.0, 0
         self._counts: dict[str, int] = {}
         self._noted: set[str] = set()
-        keys.count_start()
+        try:
+            keys.count_start()
+        except ConfigError as error:  # a full disk keeps nobody from stopping this board
+            note(f"fleet: this start cannot be noted, so others may show older news of this board: {error}")
 
     @property
     def topics(self) -> list[str]:
