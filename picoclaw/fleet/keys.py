@@ -6,6 +6,8 @@ Ed25519 signatures and X25519 boxes of libsodium (RFC 8032, RFC 7748). All is ke
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from nacl.public import Box
 from nacl.signing import SigningKey, VerifyKey
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.files import explain_os_error, lock_folder, write_atomic
 from picoclaw.records import NamedTuple
 from picoclaw.text import escape_unprintable
 
@@ -92,27 +94,35 @@ class FleetKeys:
         except OSError as error:
             raise ConfigError(f"{self._file}: {explain_os_error(error)}") from None
 
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Change what the file holds now, while no other process does. Raises ConfigError."""
+        try:
+            with lock_folder(self._file.parent):
+                self.load()
+                yield
+                self._save()
+        except OSError as error:
+            raise ConfigError(f"{self._file}: {explain_os_error(error)}") from None
+
     def count_start(self) -> None:
         """Note that the board begins anew: what it says from now on is newer, whatever its clock says. Raises ConfigError."""
-        self.load()
-        self.starts += 1
-        self._save()
+        with self._change():
+            self.starts += 1
 
     def add(self, peer: Peer) -> None:
         """Keep a board that was paired. Raises ConfigError."""
-        self.load()
         if peer.number == self.number:
             raise ConfigError("this is the code of this board: type it on the other one")
-        if len(self.peers) >= MAX_BOARDS and peer.number not in self.peers:
-            raise ConfigError(f"a board can be paired with {MAX_BOARDS} others at most")
-        self.peers[peer.number] = peer
-        self._save()
+        with self._change():
+            if len(self.peers) >= MAX_BOARDS and peer.number not in self.peers:
+                raise ConfigError(f"a board can be paired with {MAX_BOARDS} others at most")
+            self.peers[peer.number] = peer
 
     def forget(self, number: str) -> None:
         """Raises ConfigError."""
-        self.load()
-        self.peers.pop(number, None)
-        self._save()
+        with self._change():
+            self.peers.pop(number, None)
 
     def find(self, board: str) -> Peer:
         """Find a board by its name or number. Raises ConfigError."""
