@@ -13,7 +13,7 @@ import pytest
 from policy_kit import override_effects
 
 from picoclaw.channels.dashboard.login import Logins, make_code
-from picoclaw.channels.telegram.pairing import Pairing
+from picoclaw.channels.pairing import Pairing
 from picoclaw.cli import audit as verb
 from picoclaw.cli.arguments import Parser
 from picoclaw.errors import StoreError, ToolError
@@ -425,13 +425,13 @@ def test_what_came_of_an_act_is_written_by_the_tools_themselves(tmp_path):
 
 
 def test_who_was_let_in(tmp_path):
-    logins, pairing = Logins(tmp_path), Pairing(tmp_path)
+    logins, pairing = Logins(tmp_path), Pairing("telegram", tmp_path)
     secret = logins.enter(make_code(tmp_path), "Firefox", "192.0.2.7")
     logins.enter("0000-0000", "curl", "192.0.2.8")
     logins.forget()
     code = pairing.offer()
-    assert pairing.redeem(code, 9, "Ada")
-    assert pairing.forget(9)
+    assert pairing.redeem(code, "9", "Ada")
+    assert pairing.forget("9")
     pairing.close()
     told = [{name: record[name] for name in ("act", "by", "who") if name in record} for record in said(tmp_path)[1:]]
     assert told == [

@@ -18,7 +18,7 @@ from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
 from picoclaw.agent.loop import Agent
 from picoclaw.channels.channel import ChannelStatus
-from picoclaw.channels.telegram.api import BadToken, TelegramConnection, Timing, Unreachable
+from picoclaw.channels.http_api import BadToken, LinkState, Timing, Unreachable
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
@@ -456,7 +456,7 @@ def test_what_waits_at_the_start_is_no_flood(post):
 
 def test_days_without_telegram_are_two_lines_and_short_pauses():
     now, notes = [0.0], []
-    link = TelegramConnection(Timing(), lambda: now[0], lambda: now[0], notes.append)
+    link = LinkState("telegram", Timing(), lambda: now[0], lambda: now[0], notes.append)
     dice = random.Random(1)
     while now[0] < 3 * 86_400:
         pause = link.failed(Unreachable(dice.choice(["silent for 40 s", "no route", "name not known"])))
@@ -471,7 +471,7 @@ def test_days_without_telegram_are_two_lines_and_short_pauses():
 
 def test_a_blip_is_no_line_and_what_the_owner_has_to_mend_is_one_at_once():
     now, notes = [0.0], []
-    link = TelegramConnection(Timing(), lambda: now[0], lambda: now[0], notes.append)
+    link = LinkState("telegram", Timing(), lambda: now[0], lambda: now[0], notes.append)
     for _ in range(20):
         link.heard()
         now[0] += 100
@@ -484,7 +484,7 @@ def test_a_blip_is_no_line_and_what_the_owner_has_to_mend_is_one_at_once():
 
 def test_since_when_telegram_is_away_is_right_when_the_date_is_learnt_from_the_network():
     wall, clock = [100.0], [5.0]
-    link = TelegramConnection(Timing(), lambda: wall[0], lambda: clock[0])
+    link = LinkState("telegram", Timing(), lambda: wall[0], lambda: clock[0])
     link.failed(Unreachable("no route"))
     wall[0], clock[0] = 1_800_000_060.0, 65.0
     assert link.status == ChannelStatus(up=False, since=1_800_000_000.0, error="no route")

@@ -12,9 +12,9 @@ from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.channels.telegram.api import Timing
+from picoclaw.channels.http_api import Timing
+from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.telegram.channel import TelegramChannel
-from picoclaw.channels.telegram.pairing import Pairing
 from picoclaw.channels.telegram.sender import MAYBE_REPEATED
 from picoclaw.channels.telegram.updates import parse_place
 from picoclaw.config import Config
@@ -618,16 +618,16 @@ def test_what_another_has_written_is_marked_and_kept_apart(bench, server, text, 
 @pytest.mark.parametrize(
     ("owner", "allow", "paired", "found"),
     [
-        (0, (), (), 0),
-        (0, (OWNER, 8), (), OWNER),
-        (8, (OWNER,), (), 8),
-        (0, (), (OWNER, 8), OWNER),
-        (0, (OWNER,), (8,), OWNER),
-        (8, (), (OWNER,), 8),
+        ("", (), (), ""),
+        ("", ("7", "8"), (), "7"),
+        ("8", ("7",), (), "8"),
+        ("", (), ("7", "8"), "7"),
+        ("", ("7",), ("8",), "7"),
+        ("8", (), ("7",), "8"),
     ],
 )
 def test_who_is_the_owner(tmp_path, owner, allow, paired, found):
-    with closing(Pairing(tmp_path, allow, owner)) as pairing:
+    with closing(Pairing("telegram", tmp_path, allow, owner)) as pairing:
         for user in paired:
             assert pairing.redeem(pairing.offer(), user, "somebody")
         assert pairing.owner() == found
@@ -635,13 +635,13 @@ def test_who_is_the_owner(tmp_path, owner, allow, paired, found):
 
 
 def test_no_guest_becomes_the_owner_when_that_one_is_forgotten(tmp_path):
-    with closing(Pairing(tmp_path)) as pairing:
-        for user in (OWNER, 8):
+    with closing(Pairing("telegram", tmp_path)) as pairing:
+        for user in ("7", "8"):
             pairing.redeem(pairing.offer(), user, "somebody")
-        pairing.forget(OWNER)
-        assert (pairing.owner(), pairing.allows(8)) == (0, True)
-        pairing.redeem(pairing.offer(), 9, "the next")
-        assert pairing.owner() == 9
+        pairing.forget("7")
+        assert (pairing.owner(), pairing.allows("8")) == ("", True)
+        pairing.redeem(pairing.offer(), "9", "the next")
+        assert pairing.owner() == "9"
 
 
 def test_another_who_is_allowed_is_a_guest(tmp_path, server):
@@ -737,18 +737,18 @@ def test_it_ends_at_once_whatever_it_waits_for(tmp_path, server):
 def test_whoever_sends_the_code_is_paired(tmp_path, server):
     bench = Bench(tmp_path / "home", server, allow=())
     bench.channel.start(bench.post)
-    with closing(Pairing(bench.home)) as pairing:
+    with closing(Pairing("telegram", bench.home)) as pairing:
         code = pairing.offer()
         server.says(STRANGER, "AAAA-AAAA")
         server.says(OWNER, f"/start {code[:4]}-{code[4:].lower()}")
         server.says(OWNER, "it is me")
         assert [came.text for came in bench.come()] == ["it is me"]
-        assert pairing.people() == {OWNER: "User 7"}
+        assert pairing.people() == {"7": "User 7"}
         server.says(STRANGER, code)
         bench.settled()
-        assert pairing.people() == {OWNER: "User 7"}
-        assert pairing.forget(OWNER)
-        assert not pairing.forget(OWNER)
+        assert pairing.people() == {"7": "User 7"}
+        assert pairing.forget("7")
+        assert not pairing.forget("7")
     server.says(OWNER, "still me?")
     bench.settled()
     bench.channel.stop()
@@ -757,25 +757,25 @@ def test_whoever_sends_the_code_is_paired(tmp_path, server):
 
 def test_a_code_ends_after_five_wrong_tries_ten_minutes_or_another_boot(tmp_path, monkeypatch):
     prepare_home(tmp_path)
-    with closing(Pairing(tmp_path)) as pairing:
+    with closing(Pairing("telegram", tmp_path)) as pairing:
         code = pairing.offer()
-        assert not any(pairing.redeem("AAAAAAAA", 5, "x") for _ in range(4))
-        assert pairing.redeem(code, 5, "five")
+        assert not any(pairing.redeem("AAAAAAAA", "5", "x") for _ in range(4))
+        assert pairing.redeem(code, "5", "five")
         code = pairing.offer()
-        assert not any(pairing.redeem("AAAAAAAA", 6, "x") for _ in range(5))
-        assert not pairing.redeem(code, 6, "six")
+        assert not any(pairing.redeem("AAAAAAAA", "6", "x") for _ in range(5))
+        assert not pairing.redeem(code, "6", "six")
         for later, boot in ((601, ""), (0, "another")):
             code = pairing.offer()
             with monkeypatch.context() as patch:
                 now, this_boot = boottime() + later, boot or read_boot_id()
-                patch.setattr("picoclaw.channels.telegram.pairing.boottime", lambda now=now: now)
-                patch.setattr("picoclaw.channels.telegram.pairing.read_boot_id", lambda boot=this_boot: boot)
-                assert not pairing.redeem(code, 6, "six")
+                patch.setattr("picoclaw.channels.pairing.boottime", lambda now=now: now)
+                patch.setattr("picoclaw.channels.pairing.read_boot_id", lambda boot=this_boot: boot)
+                assert not pairing.redeem(code, "6", "six")
         code, other = pairing.offer(), pairing.offer()
         assert code != other
-        assert not pairing.redeem(code, 6, "six")
-        assert pairing.redeem(other, 6, "six")
-        assert pairing.people() == {5: "five", 6: "six"}
+        assert not pairing.redeem(code, "6", "six")
+        assert pairing.redeem(other, "6", "six")
+        assert pairing.people() == {"5": "five", "6": "six"}
     with closing(Database(tmp_path / "state.db")) as database:
         kept = str(database.connection.execute("SELECT * FROM marks").fetchall())
     assert other not in kept

@@ -9,7 +9,7 @@ import pytest
 import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.pairing import Pairing
+from picoclaw.channels.pairing import Pairing
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 
@@ -52,8 +52,8 @@ def test_pairing_is_offered_and_shown_and_taken_back(tmp_path, server):
     assert code == 0
     assert "@pico_bot" in out
     (shown,) = [line.strip() for line in out.splitlines() if line.startswith("    ")]
-    pairing = Pairing(home, [5])
-    assert pairing.redeem(shown, OWNER, "Ann\x1b[2J")
+    pairing = Pairing("telegram", home, ["5"])
+    assert pairing.redeem(shown, str(OWNER), "Ann\x1b[2J")
     code, out, _ = telegram(home, "status")
     assert code == 0
     assert "\x1b" not in out
@@ -61,7 +61,7 @@ def test_pairing_is_offered_and_shown_and_taken_back(tmp_path, server):
     code, out, _ = telegram(home, "status", "--json")
     assert json.loads(out)["people"][1] == {"number": OWNER, "name": "Ann\x1b[2J", "owner": False}
     assert telegram(home, "forget", str(OWNER))[0] == 0
-    assert pairing.people() == {5: ""}
+    assert pairing.people() == {"5": ""}
     for number, word in ((5, "config.toml"), (OWNER, "not paired")):
         code, _, said = telegram(home, "forget", str(number))
         assert code == 1

@@ -12,7 +12,7 @@ from contextlib import closing
 import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.api import Timing
+from picoclaw.channels.http_api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.sender import MAYBE_REPEATED
 from picoclaw.config import Config

@@ -6,15 +6,16 @@ import time
 import pytest
 from telegram_server import KINDS
 
-from picoclaw.channels.telegram.api import TelegramConnection, Timing, Unreachable
-from picoclaw.channels.telegram.sender import RichText, count_units, encode_entities, render_rich, split_message
+from picoclaw.channels.attachments import make_file_name
+from picoclaw.channels.http_api import LinkState, Timing, Unreachable
+from picoclaw.channels.rich_text import RichText, count_units, render_rich, split_message
+from picoclaw.channels.telegram.sender import encode_entities
 from picoclaw.channels.telegram.updates import (
     BotIdentity,
     ButtonPress,
     EmptyUpdate,
     TelegramMessage,
     join_albums,
-    make_file_name,
     parse_update,
 )
 
@@ -72,7 +73,7 @@ def test_markdown_becomes_a_text_with_looks(markdown, text, entities):
 )
 def test_no_text_takes_long(text):
     begun = time.process_time()
-    split_message(render_rich(text))
+    split_message(render_rich(text), 4096)
     assert time.process_time() - begun < 1
 
 
@@ -202,12 +203,12 @@ def test_updates_of_any_shape_never_fail():
     ],
 )
 def test_a_files_name_leads_nowhere(name, stored):
-    assert make_file_name(7, 3, "photo", name) == stored
+    assert make_file_name("telegram7-3", "photo", name) == stored
 
 
 def test_the_pauses_grow_and_shrink_again():
     wall = [1000.0]
-    link = TelegramConnection(Timing(first=1.0, longest=8.0), lambda: wall[0], lambda: wall[0])
+    link = LinkState("telegram", Timing(first=1.0, longest=8.0), lambda: wall[0], lambda: wall[0])
     pauses = [link.failed(Unreachable("gone")) for _ in range(6)]
     for pause, most in zip(pauses, [1, 2, 4, 8, 8, 8], strict=True):
         assert 0.7 * most <= pause <= most

@@ -14,7 +14,7 @@ from picoclaw.resources import get_home
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
-    from picoclaw.channels.telegram.pairing import Pairing
+    from picoclaw.channels.pairing import Pairing
 
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 _NO_BOT_TEXT = (
@@ -88,7 +88,7 @@ def add_telegram_options(parser: Parser) -> None:
 def run_telegram(given: Options) -> int:
     """Do it."""
     from picoclaw.channels.telegram.api import TelegramApi
-    from picoclaw.channels.telegram.pairing import Pairing
+    from picoclaw.channels.telegram.updates import make_pairing
 
     config = load_config()
     if not config.telegram_token:
@@ -104,19 +104,19 @@ def run_telegram(given: Options) -> int:
         prepare_home(config.home)
     elif given.act == "status":
         name, error = _identify_bot(config)
-    with closing(Pairing(config.home, config.telegram.allow, config.telegram.owner)) as pairing:
+    with closing(make_pairing(config)) as pairing:
         if given.act == "pair":
             return _pair(config, pairing)
         if given.act == "forget":
-            if pairing.forget(given.number):
+            if pairing.forget(str(given.number)):
                 print(f"{given.number} may no longer talk to the bot")
                 return 0
-            if given.number in pairing.people():
+            if str(given.number) in pairing.people():
                 raise ConfigError(f"{given.number} is in config.toml: take it out of allow under [telegram]")
             raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
         people, owner = pairing.people(), pairing.owner()
     if given.json:
-        listed = [{"number": n, "name": person, "owner": n == owner} for n, person in people.items()]
+        listed = [{"number": int(n), "name": person, "owner": n == owner} for n, person in people.items()]
         print(format_json({"bot": name, "error": error, "people": listed}))
         return 1 if error else 0
     print_wrapped(f"the bot is @{name}, and Telegram answers" if name else error)
@@ -141,7 +141,7 @@ def _identify_bot(config: Config) -> tuple[str, str]:
 
 def _pair(config: Config, pairing: "Pairing") -> int:
     """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
-    from picoclaw.channels.telegram.pairing import CODE_MINUTES
+    from picoclaw.channels.pairing import CODE_MINUTES
 
     code, owner = pairing.offer(), pairing.owner()
     name, error = _identify_bot(config)

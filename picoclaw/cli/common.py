@@ -231,9 +231,9 @@ def list_chats(app: "App") -> dict[str, None]:
     if app.config.page.enabled:
         found.append("page:home")
     if app.config.telegram_token:
-        from picoclaw.channels.telegram.pairing import Pairing
+        from picoclaw.channels.telegram.updates import make_pairing
 
-        pairing = Pairing(app.config.home, app.config.telegram.allow, app.config.telegram.owner)
+        pairing = make_pairing(app.config)
         found += [f"telegram:{number}" for number in pairing.people()]
         pairing.close()
     internal = ("heartbeat", "job ", "subagent ")

@@ -29,10 +29,10 @@ import apsw
 
 from picoclaw import __version__
 from picoclaw.automation import rules
+from picoclaw.channels.http_api import BadToken
 from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
-from picoclaw.channels.telegram.api import BadToken, Conflict, TelegramApi
-from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.channels.telegram.updates import identify_bot
+from picoclaw.channels.telegram.api import Conflict, TelegramApi
+from picoclaw.channels.telegram.updates import identify_bot, make_pairing
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
@@ -337,7 +337,7 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     if not config.telegram_token:
         return
     try:
-        with closing(Pairing(config.home, config.telegram.allow, config.telegram.owner)) as pairing:
+        with closing(make_pairing(config)) as pairing:
             if not pairing.people():
                 yield note("telegram", "nobody is paired with the bot yet", "picoclaw telegram pair")
     except StoreError:

@@ -6,17 +6,24 @@ is waiting, asked over another connection: a poll can be answered and deaf. Whic
 `state.db`: the answer may come after a restart, and from somewhere else.
 """
 
-import json
 import os
 import threading
 import time
-from calendar import timegm
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival, is_stop_order
+from picoclaw.channels.attachments import (
+    MAX_DOWNLOAD_BYTES,
+    Downloads,
+    IncomingFile,
+    check_room,
+    make_file_name,
+    save_file,
+)
 from picoclaw.channels.channel import (
     ApprovalAnswer,
     ChannelStatus,
@@ -25,34 +32,34 @@ from picoclaw.channels.channel import (
     describe_outcome,
     make_answer_command,
 )
+from picoclaw.channels.http_api import DEFAULT_TIMING, LinkState, Timing, Unreachable
+from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.questions import Questions, ShownQuestion
 from picoclaw.channels.telegram import updates
-from picoclaw.channels.telegram.api import DEFAULT_TIMING, TelegramApi, TelegramConnection, Timing, Unreachable
-from picoclaw.channels.telegram.pairing import Pairing
+from picoclaw.channels.telegram.api import TelegramApi
 from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Sender
 from picoclaw.channels.telegram.updates import (
     BotIdentity,
     ButtonPress,
     ChatPlace,
-    TelegramFile,
     TelegramMessage,
     Update,
+    make_pairing,
     parse_place,
     parse_update,
+    restore_message,
 )
 from picoclaw.config import Config
-from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
+from picoclaw.errors import ChannelError, StoreDamaged, StoreError
 from picoclaw.messages import Origin, Turn, TurnHooks
-from picoclaw.prompts import Templates, fill_template
+from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
-from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.text import pattern
-from picoclaw.times import format_duration
 
-_QUESTIONS_KEY, _MAX_QUESTIONS = "telegram.questions", 100
 _DATA = pattern(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
 _BUTTONS: dict[str, tuple[str, ApprovalAnswer, str]] = {
     "y": ("✅ Yes", "yes", "Yes, this once."),
@@ -78,12 +85,6 @@ NOT_OWNER = "Only the owner can answer this."
 NOT_ASKED = "Only the person who was asked can answer this."
 
 
-class _ShownQuestion(NamedTuple):
-    chat: int
-    message: int
-    text: str
-
-
 def find_choices(text: str) -> tuple[str, ...]:
     """List the answers that a text asks to choose from; none where it asks for more than a press."""
     for expression, words in _CHOICES:
@@ -104,93 +105,48 @@ class _Answer(NamedTuple):
     sign: str = ""
 
 
-class TelegramQuestions:
-    """The questions of one bot; any thread may come."""
+class TelegramQuestions(Questions):
+    """The questions of one bot, each with buttons."""
 
     def __init__(self, sender: Sender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
-        """`note` is told in a line what the disk did not take."""
-        self._sender, self._pairing, self._kept, self._note = sender, pairing, kept, note
-        self._guard = threading.RLock()
-        self._shown: dict[int, _ShownQuestion] | None = None
+        super().__init__(pairing, kept, note)
+        self._sender = sender
 
     def show(self, place: ChatPlace, number: int, text: str) -> None:
         """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
-        approval = self._kept(number)
-        if approval is None or approval.state != "waiting":
-            ended = describe_outcome(approval) if approval else ""
-            self._sender.plain(place, "\n\n".join(filter(None, [text, ended])))
+        if (approval := self.find(number)) is None:
+            self._sender.plain(place, self.describe_ended(number, text))
             return
         if len(text) > MAX_EXTENDABLE_UNITS:
             text = f"(A long question: {len(text):,} characters.)\n{text}"
         buttons = {label: f"{letter}{number}:{approval.nonce}" for letter, (label, *_) in _BUTTONS.items()}
         message, last = self._sender.plain(place, text, buttons)
-        try:
-            with self._guard:
-                shown = self._open() | {number: _ShownQuestion(place.chat, message, last)}
-                self._save(dict(list(shown.items())[-_MAX_QUESTIONS:]))
-        except StoreError as error:  # it was shown, and its buttons work; how it ends is written below until a restart
-            self._note(f"telegram: which message asks about number {number} is not kept: {error}")
-        self.settle()  # it may have ended meanwhile
+        self.remember(number, ShownQuestion(str(place.chat), str(message), last))
+
+    def end(self, shown: ShownQuestion, text: str) -> None:
+        self._sender.edit(int(shown.chat), int(shown.message), text)
 
     def answer(self, button: ButtonPress) -> tuple[str, Approval | None, ApprovalAnswer]:
         """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open.
 
         Returns what to say to whoever has pressed it, and what the owner has answered by it, if that counts.
         """
-        if not button.user or button.user != self._pairing.owner():
+        if not button.user or str(button.user) != self._pairing.owner():
             return NOT_OWNER, None, "no"
         found = _DATA.fullmatch(button.data)
-        approval = self._kept(int(found[2])) if found else None
-        if not found or approval is None or approval.nonce != found[3] or approval.state != "waiting":
+        approval = self.find(int(found[2])) if found else None
+        if not found or approval is None or approval.nonce != found[3]:
             return QUESTION_CLOSED, None, "no"
-        with self._guard:
-            shown = self._open().get(approval.number)
-        if approval.chat.split(":")[:2] != ["telegram", str(button.chat)] and (not shown or shown.chat != button.chat):
+        shown, chat = self.shown(approval.number), str(button.chat)
+        if approval.chat.split(":")[:2] != ["telegram", chat] and (not shown or shown.chat != chat):
             return QUESTION_CLOSED, None, "no"
         _, word, text = _BUTTONS[found[1]]
         return text, approval, word
-
-    def settle(self) -> None:
-        """Write below the questions that are no longer open how they have ended, as far as Telegram can be reached."""
-        with self._guard, suppress(ChannelDown):
-            try:
-                for number, shown in list(self._open().items()):
-                    approval = self._kept(number)
-                    if ended := describe_outcome(approval) if approval else "This is no longer known.":
-                        self._mark_ended(shown, ended)
-                        self._save({n: one for n, one in self._open().items() if n != number})
-            except StoreError as error:
-                self._note(f"telegram: questions cannot be looked up: {error}")
-
-    def _mark_ended(self, shown: _ShownQuestion, ended: str) -> None:
-        try:
-            self._sender.edit(shown.chat, shown.message, f"{shown.text}\n\n{ended}")
-        except ChannelDown:
-            raise
-        except ChannelError as error:  # the message may be gone, or be too old
-            self._note(f"telegram: a question cannot be marked as ended: {error}")
-
-    def _open(self) -> dict[int, _ShownQuestion]:
-        if self._shown is None:
-            with self._pairing.marks() as marks:
-                text = marks.get(_QUESTIONS_KEY)
-            try:
-                found: Any = json.loads(text or "{}").items()
-                self._shown = {int(n): _ShownQuestion(int(q[0]), int(q[1]), str(q[2])) for n, q in found}
-            except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
-                self._shown = {}
-        return self._shown
-
-    def _save(self, shown: dict[int, _ShownQuestion]) -> None:
-        self._shown = shown
-        with self._pairing.marks() as marks:
-            marks.set(_QUESTIONS_KEY, json.dumps(shown))
 
 
 _EMPTY_ROUNDS = 10
 _UPDATES_PER_POLL = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
 _ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
-_LATE_S = 600
 _TYPING_S, _MAX_TYPING_S = 4.5, 600.0
 _MAX_STRANGERS = 20
 _SHORT_WAIT_S = 5.0
@@ -224,11 +180,13 @@ class TelegramChannel:
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
         self._poll_api, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
-        self._link = TelegramConnection(timing, note=note)
-        self._pairing = Pairing(config.home, config.telegram.allow, config.telegram.owner)
+        self._link = LinkState(self.name, timing, note=note)
+        self._pairing = make_pairing(config)
         self._sender = Sender(self._api, self._workspace, self._ending, timing)
         self._questions = TelegramQuestions(self._sender, self._pairing, kept, note)
-        self._downloads = updates.Downloads(self._pairing, self._fetch, self._post_message, self._ending, timing.first)
+        self._downloads = Downloads(
+            self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
+        )
         self._thread = threading.Thread(target=self._poll, name="telegram", daemon=True)
         self._post: PostMessage = lambda _: None
         self._typing: dict[str, threading.Event] = {}
@@ -264,7 +222,7 @@ class TelegramChannel:
     def owner_chat(self) -> str:
         """See Channel: a person's private chat has their number."""
         owner = self._pairing.owner()
-        return ChatPlace(owner).key if owner else ""
+        return f"{self.name}:{owner}" if owner else ""
 
     def status(self) -> ChannelStatus:
         status = self._link.status
@@ -274,7 +232,7 @@ class TelegramChannel:
 
     def send(self, message: OutboxMessage) -> None:
         place = parse_place(message.session)
-        if place.chat > 0 and not self._pairing.allows(place.chat):
+        if place.chat > 0 and not self._pairing.allows(str(place.chat)):
             raise ChannelError("this person may no longer talk to the bot")
         if message.approval:
             self._questions.show(place, message.approval, message.text)
@@ -397,10 +355,7 @@ class TelegramChannel:
         """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
         if not isinstance(update, TelegramMessage) or not update.addressed or update.strange:
             return False
-        return self._stops_all(update) or update.text.lower() == "/stop"
-
-    def _stops_all(self, message: TelegramMessage) -> bool:
-        return " ".join(message.text.lower().strip(" \t\r\n!.").split()) in self._stops
+        return is_stop_order(update.text, self._stops) or update.text.lower() == "/stop"
 
     def _receive(self, update: Update) -> None:
         if isinstance(update, ButtonPress) and (chosen := _CHOICE_DATA.fullmatch(update.data)):
@@ -416,7 +371,7 @@ class TelegramChannel:
             self._start_beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
         if not isinstance(update, TelegramMessage) or not update.addressed:
             return
-        if not self._pairing.allows(update.user):
+        if not self._pairing.allows(str(update.user)):
             self._greet_stranger(update)
         elif self._is_urgent(update):
             left = "I did not take what came with that: send it again." if update.files else ""
@@ -440,10 +395,10 @@ class TelegramChannel:
         if not asked or number >= len(asked[1].choices) or parse_place(asked[0]).chat != button.chat:
             return QUESTION_CLOSED
         key, answer = asked
-        if answer.who != f"telegram:{button.user}" or not self._pairing.allows(button.user):
+        if answer.who != f"telegram:{button.user}" or not self._pairing.allows(str(button.user)):
             return NOT_ASKED
         text = answer.choices[number]
-        origin: Origin = "owner" if button.user == self._pairing.owner() else "guest"
+        origin: Origin = "owner" if str(button.user) == self._pairing.owner() else "guest"
         self._post(InboxMessage(key, text, answer.who, origin, f"button {button.id}"))
         self._answers.pop(key, None)
         self._start_beside(lambda: self._sender.edit(button.chat, button.message, f"{answer.text}\n\n→ {text}"))
@@ -453,7 +408,7 @@ class TelegramChannel:
         """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
         if not message.private:
             return
-        if self._pairing.redeem(message.text, message.user, message.who):
+        if self._pairing.redeem(message.text, str(message.user), message.who):
             text = "Paired. What you write here goes to this board; /help lists the commands."
         elif message.user in self._strangers or len(self._strangers) >= _MAX_STRANGERS:
             return
@@ -466,7 +421,7 @@ class TelegramChannel:
         if problems:
             self._start_beside(lambda: self._sender.say(message.place, "\n".join(problems)))
         if message.text or attached:
-            origin: Origin = "owner" if message.user == self._pairing.owner() else "guest"
+            origin: Origin = "owner" if str(message.user) == self._pairing.owner() else "guest"
             text, foreign = self._format_text(message, origin)
             who, key = f"telegram:{message.user}", message.place.key
             if (answer := self._answers.get(key)) and answer.who == who:  # what it asked is answered, or let go
@@ -483,51 +438,29 @@ class TelegramChannel:
 
         threading.Thread(target=run, name="telegram-telling", daemon=True).start()
 
-    def _fetch(self, message: TelegramMessage, file: TelegramFile, number: int) -> str:
-        updates.check_room(self._workspace, file.size)
+    def _fetch(self, message: TelegramMessage, file: IncomingFile, number: int) -> str:
+        check_room(self._workspace, file.size)
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram did not say where the file is")
-        data = self._files.fetch(path, updates.MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
-        updates.check_room(self._workspace, len(data))
+        data = self._files.fetch(path, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
+        check_room(self._workspace, len(data))
         name = file.name or path.rpartition("/")[2]
         name = f"{number}_{name}" if number else name
-        name = updates.make_file_name(message.chat, message.message, file.kind, name)
-        return updates.save_file(self._workspace, name, data)
+        name = make_file_name(f"telegram{message.chat}-{message.message}", file.kind, name)
+        return save_file(self._workspace, name, data)
 
     def _format_text(self, message: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
-        """Put beside a text what it does not say itself, and name what of it is not the person's word.
-
-        That stands in a block which it cannot close. Commands, and the words that stop, stay bare.
-        """
+        """See format_arrival. Commands, and the words that stop, stay bare."""
         text = "/help" if message.text == "/start" else message.text
-        quotes = message.quotes
-        is_bare = text.startswith("/") or self._stops_all(message)
-        if is_bare and not message.strange:
+        if (text.startswith("/") or is_stop_order(text, self._stops)) and not message.strange:
             return text, ()
-        notes = [f"from {message.who}"] if origin == "guest" else []
-        notes += message.notes
-        if (late := _seconds_since(message.date, self._poll_api.date)) > _LATE_S:
-            notes.append(f"sent {format_duration(late)} ago")
-        foreign: tuple[str, ...] = ()
-        if quotes or message.strange:
-            template = self._wording["untrusted"]
-            blocks = [untrusted.wrap_untrusted(template, f"in reply to {one.whose}", one.text) for one in quotes]
-            if message.strange and message.text:
-                blocks.append(untrusted.wrap_untrusted(template, message.strange, message.text))
-            text = "\n".join(filter(None, ["" if message.strange else text, *blocks]))
-            theirs = [f"a message of {one.whose} that was answered" for one in quotes if not one.own]
-            foreign = tuple(filter(None, [message.strange, *theirs]))
-        if notes:
-            text = fill_template(self._wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
-        return text, foreign
-
-
-def _seconds_since(sent: int, told: str) -> float:
-    """Seconds since a message was sent, by Telegram's own clock: the board's may be wrong. 0 when it does not say."""
-    try:
-        now = timegm(time.strptime(told, "%a, %d %b %Y %H:%M:%S GMT"))
-    except ValueError:
-        return 0.0
-    return max(0.0, now - sent) if sent else 0.0
+        return format_arrival(
+            self._wording,
+            text,
+            notes=[*describe_sender(origin, message.who), *message.notes],
+            late=count_seconds_since(message.date, self._poll_api.date),
+            strange=message.strange,
+            quotes=message.quotes,
+        )

@@ -1,29 +1,23 @@
-"""What the Bot API brings: updates, and the files that come with messages; and the files that an answer names.
+"""What the Bot API brings: updates, and the files that come with messages.
 
 Updates may hold anything: what is not as documented is left out, and never an error.
 Source: https://core.telegram.org/bots/api#update.
 """
 
-import json
-import os
 import re
-import stat
-import threading
-import unicodedata
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from picoclaw import files
-from picoclaw.channels.telegram.api import TelegramApi, Unreachable
-from picoclaw.channels.telegram.pairing import Pairing
-from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
+from picoclaw.channels.arrivals import QUOTED_CHARS, QuotedMessage
+from picoclaw.channels.attachments import IncomingFile
+from picoclaw.channels.http_api import Unreachable
+from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.telegram.api import TelegramApi
+from picoclaw.config import Config
+from picoclaw.errors import ChannelError
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
-from picoclaw.text import pattern, truncate
+from picoclaw.text import truncate
 
-_QUOTED_CHARS = 300
 _FILES = ("document", "voice", "audio", "video", "video_note", "animation")
 
 
@@ -59,23 +53,6 @@ def parse_place(key: str) -> ChatPlace:
     return place
 
 
-class TelegramFile(NamedTuple):
-    """A file that somebody has sent; `size` is 0 where Telegram does not say."""
-
-    id: str
-    kind: str
-    name: str
-    size: int
-
-
-class QuotedMessage(NamedTuple):
-    """A message that another answers: whose it is, and whether that is the same person's own word."""
-
-    whose: str
-    text: str
-    own: bool
-
-
 class TelegramMessage(NamedTuple):
     """A message; `thread` is the topic of a forum, 0 elsewhere, `date` when it was sent, in seconds since 1970.
 
@@ -96,7 +73,7 @@ class TelegramMessage(NamedTuple):
     notes: tuple[str, ...] = ()
     strange: str = ""
     quotes: tuple[QuotedMessage, ...] = ()
-    files: tuple[TelegramFile, ...] = ()
+    files: tuple[IncomingFile, ...] = ()
     album: str = ""
     private: bool = False
     addressed: bool = True
@@ -105,6 +82,14 @@ class TelegramMessage(NamedTuple):
     @property
     def place(self) -> ChatPlace:
         return ChatPlace(self.chat, self.thread)
+
+
+def restore_message(row: list[Any]) -> TelegramMessage:
+    """Make a message of what JSON has kept of it. Raises TypeError for something else."""
+    message = TelegramMessage(*row)
+    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
+    attached = tuple(IncomingFile(*one) for one in message.files)
+    return message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
 
 
 class ButtonPress(NamedTuple):
@@ -123,6 +108,12 @@ class EmptyUpdate(NamedTuple):
 
 
 Update = TelegramMessage | ButtonPress | EmptyUpdate
+
+
+def make_pairing(config: Config) -> Pairing:
+    """Give the people of config.toml, and those who were paired."""
+    allow = [str(number) for number in config.telegram.allow if number > 0]
+    return Pairing("telegram", config.home, allow, str(config.telegram.owner) if config.telegram.owner > 0 else "")
 
 
 def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
@@ -235,7 +226,7 @@ def _list_quotes(message: dict[str, Any], me: BotIdentity) -> tuple[QuotedMessag
         text = text or _read_text(answered)
     elif not _as_dict(message.get("external_reply")):
         return ()
-    text = truncate(" ".join(text.split()), _QUOTED_CHARS)
+    text = truncate(" ".join(text.split()), QUOTED_CHARS)
     return (QuotedMessage(whose, text, own),) if text else ()
 
 
@@ -257,7 +248,7 @@ def _strip_bot_name(text: str, me: BotIdentity) -> str:
     return text
 
 
-def _list_files(message: dict[str, Any]) -> tuple[TelegramFile, ...]:
+def _list_files(message: dict[str, Any]) -> tuple[IncomingFile, ...]:
     photos = message.get("photo")
     sizes = [_parse_file(photo, "photo") for photo in photos] if isinstance(photos, list) else []
     if found := [file for file in sizes if file]:
@@ -265,9 +256,9 @@ def _list_files(message: dict[str, Any]) -> tuple[TelegramFile, ...]:
     return next(((file,) for kind in _FILES if (file := _parse_file(message.get(kind), kind))), ())
 
 
-def _parse_file(raw: Any, kind: str) -> TelegramFile | None:
+def _parse_file(raw: Any, kind: str) -> IncomingFile | None:
     name, size = _as_text(_get(raw, "file_id")), max(0, _as_int(_get(raw, "file_size")))
-    return TelegramFile(name, kind, _as_text(_get(raw, "file_name")), size) if name else None
+    return IncomingFile(name, kind, _as_text(_get(raw, "file_name")), size) if name else None
 
 
 def _read_name(sender: dict[str, Any]) -> str:
@@ -293,224 +284,3 @@ def _as_text(value: Any) -> str:
 def _as_int(value: Any) -> int:
     fits = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63
     return value if fits else 0
-
-
-# Files both ways: what was sent to the bot goes into the workspace, and what an answer names there is sent.
-
-MAX_DOWNLOAD_BYTES = 10_000_000
-"""Bytes of a file that is fetched; it is held in memory meanwhile."""
-
-_MAX_STORED_BYTES = 200_000_000
-_MIN_FREE_BYTES = 100_000_000
-_MAX_PHOTO_BYTES, _MAX_UPLOAD_BYTES = 10_000_000, 50_000_000
-_PHOTOS = {".jpg", ".jpeg", ".png", ".webp"}
-_DEFAULT_SUFFIXES = {"photo": ".jpg", "voice": ".ogg", "audio": ".mp3", "video": ".mp4", "video_note": ".mp4"}
-_NAMED = pattern(r"^[ \t]*!\[([^\]\n]{0,1000})\]\(([^()\n]{1,500})\)[ \t]*$")
-_FENCE = pattern(r" {0,3}(?:```|~~~)")
-
-
-_WAITING, _MAX_WAITING, _FILES_AT_ONCE = "telegram.files", 50, 3
-_TRIES, _MAX_PAUSE_S = 3, 60.0
-
-
-class Attachment(NamedTuple):
-    """A file to be sent, where no link leads any more, and what is said with it."""
-
-    place: RootedPath
-    caption: str
-    photo: bool
-    size: int
-
-
-class Downloads:
-    """Fetches the files of messages beside the poll, and hands the messages on in the order of their chats.
-
-    What waits is in `state.db`, because Telegram was told that it has arrived. A chat whose file is slow holds up no
-    other, and of its own messages those that are given to `add`.
-    """
-
-    def __init__(
-        self,
-        pairing: Pairing,
-        fetch: Callable[[TelegramMessage, TelegramFile, int], str],
-        hand_on: Callable[[TelegramMessage, tuple[str, ...], list[str]], None],
-        ending: threading.Event,
-        pause: float,
-    ) -> None:
-        """`pairing` lends the marks, `fetch` keeps a file in the workspace and returns its path there.
-
-        `hand_on` is given a message with the paths of its files, and what is wrong with those that could not be had; it
-        may raise StoreError. `pause` is the seconds before a file is tried again.
-        """
-        self._pairing, self._fetch, self._hand_on = pairing, fetch, hand_on
-        self._ending, self._pause = ending, pause
-        self._guard = threading.Lock()
-        self._free = threading.Semaphore(_FILES_AT_ONCE)
-        self._waiting: list[TelegramMessage] = []
-        self._busy: set[ChatPlace] = set()
-
-    def begin(self) -> None:
-        """Go on with what a former process has left. Raises StoreError."""
-        with self._guard:
-            with self._pairing.marks() as marks:
-                self._waiting = _load_waiting(marks.get(_WAITING))
-            if not self._waiting:
-                self._pairing.close()  # nobody may write for days
-            for message in self._waiting:
-                self._start_thread(message.place)
-
-    def has(self, message: TelegramMessage) -> bool:
-        with self._guard:
-            return any(one.place == message.place for one in self._waiting)
-
-    def add(self, message: TelegramMessage) -> bool:
-        """Take a message durably; False when too many wait. Raises StoreError."""
-        with self._guard:
-            if any(one.update == message.update for one in self._waiting):
-                return True
-            if len(self._waiting) >= _MAX_WAITING:
-                return False
-            self._save([*self._waiting, message])
-            self._start_thread(message.place)
-            return True
-
-    def _save(self, waiting: list[TelegramMessage]) -> None:
-        with self._pairing.marks() as marks:
-            marks.set(_WAITING, json.dumps(waiting) if waiting else "")
-        self._waiting = waiting
-
-    def _start_thread(self, place: ChatPlace) -> None:
-        if place not in self._busy:
-            self._busy.add(place)
-            threading.Thread(target=self._work, args=(place,), name="telegram-files", daemon=True).start()
-
-    def _work(self, place: ChatPlace) -> None:
-        try:
-            while message := self._next(place):
-                with self._free:
-                    paths, problems = self._fetch_files(message)
-                pause = self._pause
-                while not self._ending.is_set() and not self._finish(message, paths, problems):
-                    problems = []  # they were told
-                    self._ending.wait(pause)
-                    pause = min(2 * pause, _MAX_PAUSE_S)
-        finally:
-            with self._guard:
-                self._busy.discard(place)
-
-    def _next(self, place: ChatPlace) -> TelegramMessage | None:
-        with self._guard:
-            message = next((one for one in self._waiting if one.place == place), None)
-            if message is None or self._ending.is_set():
-                self._busy.discard(place)  # before another message can be added that nobody would look for
-                return None
-            return message
-
-    def _finish(self, message: TelegramMessage, paths: tuple[str, ...], problems: list[str]) -> bool:
-        """Hand a message on, and let go of it; False while the disk does not take that."""
-        try:
-            self._hand_on(message, paths, problems)
-            with self._guard:
-                self._save([one for one in self._waiting if one.update != message.update])
-        except StoreError:
-            return False
-        return True
-
-    def _fetch_files(self, message: TelegramMessage) -> tuple[tuple[str, ...], list[str]]:
-        paths: list[str] = []
-        problems: list[str] = []
-        for number, file in enumerate(message.files):
-            for tried in range(_TRIES):
-                try:
-                    paths.append(self._fetch(message, file, number))
-                    break
-                except ChannelError as error:
-                    if isinstance(error, ChannelDown) and tried < _TRIES - 1 and not self._ending.is_set():
-                        self._ending.wait(self._pause * 2**tried)
-                        continue
-                    problems.append(f"I could not take {file.name or f'the {file.kind}'}: {error}")
-                    break
-        return tuple(paths), problems
-
-
-def _load_waiting(text: str) -> list[TelegramMessage]:
-    found: list[TelegramMessage] = []
-    try:
-        for row in json.loads(text or "[]"):
-            message = TelegramMessage(*row)
-            quotes = tuple(QuotedMessage(*one) for one in message.quotes)
-            attached = tuple(TelegramFile(*one) for one in message.files)
-            found.append(message._replace(notes=tuple(message.notes), quotes=quotes, files=attached))
-    except (ValueError, TypeError, RecursionError):
-        pass
-    return found
-
-
-def make_file_name(chat: int, message: int, kind: str, name: str) -> str:
-    """Make a file's name that cannot lead anywhere, and is the same when the same message comes again."""
-    plain = untrusted.sanitize_file_name(unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2])
-    stem, dot, suffix = "".join(c if c.isalnum() or c in "._-" else "_" for c in plain).strip("._").rpartition(".")
-    stem, suffix = (stem, f".{suffix[:10]}") if dot else (suffix, "")
-    shown = f"{stem[:40]}{suffix}" if stem else f"{kind}{_DEFAULT_SUFFIXES.get(kind, '')}"
-    return f"telegram{chat}-{message}-{shown}"
-
-
-def check_room(workspace: Path, size: int) -> None:
-    if size > MAX_DOWNLOAD_BYTES:
-        raise ChannelError(f"it has {size / 1e6:.0f} MB, and more than {MAX_DOWNLOAD_BYTES // 1_000_000} are not taken")
-    folder = workspace / "inbox"
-    try:
-        held = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
-        free = os.statvfs(workspace)
-    except OSError as error:
-        raise ChannelError(f"{folder} cannot be used: {explain_os_error(error)}") from None
-    if held + size > _MAX_STORED_BYTES:
-        raise ChannelError(f"workspace/inbox holds {held / 1e6:.0f} MB: delete what is not needed there")
-    if free.f_bavail * free.f_frsize < _MIN_FREE_BYTES + size:
-        raise ChannelError("the disk is nearly full: free some space")
-
-
-def save_file(workspace: Path, name: str, data: bytes) -> str:
-    """Keep a file durably in the workspace's inbox; returns its path below the workspace. Raises ChannelError."""
-    try:
-        make_folder(workspace / "inbox")
-        write_atomic(workspace / "inbox" / name, data)
-    except OSError as error:
-        raise ChannelError(f"workspace/inbox cannot be written: {explain_os_error(error)}") from None
-    return f"inbox/{name}"
-
-
-def split_attachments(text: str, workspace: Path) -> Iterator[str | Attachment]:
-    """Give an answer's texts, and between them the files that lines of `![words](path)` name in the workspace.
-
-    What is not there, is somewhere else or is too large stays text, and so does what stands in a block of code.
-    """
-    lines: list[str] = []
-    fenced = False
-    for line in text.split("\n"):
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced else _NAMED.match(line)
-        attached = _find_attachment(found[1], found[2].strip(), workspace) if found else None
-        if attached is None:
-            lines.append(line)
-            continue
-        if before := "\n".join(lines).strip("\n"):
-            yield before
-        lines = []
-        yield attached
-    if after := "\n".join(lines).strip("\n"):
-        yield after
-
-
-def _find_attachment(words: str, name: str, workspace: Path) -> Attachment | None:
-    root = os.path.realpath(workspace)
-    try:
-        place = files.resolve_below(root, str(workspace / name))
-        about = files.stat_rooted(place) if place else None
-    except (OSError, ValueError):
-        return None
-    if place is None or about is None or not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-        return None
-    size = about.st_size
-    photo = place.path.suffix.lower() in _PHOTOS and size <= _MAX_PHOTO_BYTES
-    return Attachment(place, words, photo, size) if 0 < size <= _MAX_UPLOAD_BYTES else None

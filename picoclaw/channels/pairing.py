@@ -1,4 +1,4 @@
-"""Who may talk to the bot: the numbers in config.toml, and those who have sent the code that this board has printed.
+"""Who may talk to us on a channel: those of config.toml, and those who have sent the code that this board has printed.
 
 A code is eight letters for ten minutes of one boot and five wrong tries; only its digest is kept.
 """
@@ -24,31 +24,34 @@ CODE_MINUTES = 10
 _MAX_TRIES = 5
 _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # none that is easily taken for another
 _CODE = pattern(r"(?:/start\s+)?([A-HJKMNP-Z2-9]{4})[\s-]?([A-HJKMNP-Z2-9]{4})", re.IGNORECASE)
-_OFFER, _PAIRED, _OWNER = "telegram.code", "telegram.paired", "telegram.owner"
 _NOBODY = "0"
 
 
 class Pairing:
     """The people of one home; the database is opened when it is first needed, and may be used from any thread."""
 
-    def __init__(self, home: Path, allow: Sequence[int] = (), owner: int = 0) -> None:
-        """`allow` are the numbers of config.toml, `owner` is the owner's there, 0 for none. Opens nothing yet."""
-        self._path = home / "state.db"
-        self._named = max(0, owner)
-        self._allow = tuple(dict.fromkeys(number for number in (owner, *allow) if number > 0))
+    def __init__(self, channel: str, home: Path, allow: Sequence[str] = (), owner: str = "") -> None:
+        """`allow` are the people of config.toml, `owner` is the owner there, '' for none. Opens nothing yet."""
+        self.channel, self._path = channel, home / "state.db"
+        self._named = owner
+        self._allow = tuple(dict.fromkeys(filter(None, (owner, *allow))))
+        self._offer, self._pairs, self._owns = f"{channel}.code", f"{channel}.paired", f"{channel}.owner"
         self._guard = threading.Lock()
         self._database: Database | None = None
 
-    def people(self) -> dict[int, str]:
-        """Name everybody who may talk to the bot, by number; those of config.toml without a name. Raises StoreError."""
+    def people(self) -> dict[str, str]:
+        """Name everybody who may talk to us, by the service's name for them; those of config.toml without a name.
+
+        Raises StoreError.
+        """
         with self._guard:
             return dict.fromkeys(self._allow, "") | self._paired()
 
-    def allows(self, user: int) -> bool:
+    def allows(self, user: str) -> bool:
         return user in self._allow or user in self.people()
 
-    def owner(self) -> int:
-        """Give the number of the one who is the owner, 0 when nobody is: all others are guests. Raises StoreError.
+    def owner(self) -> str:
+        """Give the one who is the owner, '' when nobody is: all others are guests. Raises StoreError.
 
         It is the one whom config.toml names, else the first who was paired while there was none, else the first of
         config.toml's list.
@@ -58,15 +61,15 @@ class Pairing:
         with self._guard:
             return self._owner()
 
-    def _owner(self) -> int:
-        first = next(iter(self._allow), 0)
+    def _owner(self) -> str:
+        first = next(iter(self._allow), "")
         if self._named or (self._database is None and not self._path.exists()):
             return self._named or first
-        marked = self._marks().get(_OWNER)
-        if marked.isdecimal() and int(marked):
-            return int(marked)
+        marked = self._marks().get(self._owns)
+        if marked and marked != _NOBODY:
+            return marked
         # a version that did not mark the owner has paired them first
-        return first or (0 if marked else next(iter(self._paired()), 0))
+        return first or ("" if marked else next(iter(self._paired()), ""))
 
     @contextmanager
     def marks(self) -> Iterator[Marks]:
@@ -79,42 +82,49 @@ class Pairing:
         code = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(64) if byte < 248)[:8]
         with self._guard:
             self._marks().set(
-                _OFFER, json.dumps([_hash_code(code), read_boot_id(), boottime() + CODE_MINUTES * 60, _MAX_TRIES])
+                self._offer, json.dumps([self._hash(code), read_boot_id(), boottime() + CODE_MINUTES * 60, _MAX_TRIES])
             )
         return code
 
-    def redeem(self, text: str, user: int, who: str) -> bool:
+    def is_offered(self) -> bool:
+        """Whether a code was given out that still counts. Raises StoreError."""
+        with self._guard:
+            if self._database is None and not self._path.exists():
+                return False
+            return _is_valid_offer(self._parse(self._marks().get(self._offer)))
+
+    def redeem(self, text: str, user: str, who: str) -> bool:
         """Pair a person whose message is the code; a wrong one costs a try. Raises StoreError."""
         found = _CODE.fullmatch(text.strip())
-        if not found or user <= 0:
+        if not found or not user:
             return False
         with self._guard:
             marks = self._marks()
-            offer = _parse_json(marks.get(_OFFER))
+            offer = self._parse(marks.get(self._offer))
             if not _is_valid_offer(offer):
                 return False
             digest, boot, until, tries = offer
-            if not hmac.compare_digest(digest, _hash_code(f"{found[1]}{found[2]}".upper())):
-                marks.set(_OFFER, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
+            if not hmac.compare_digest(digest, self._hash(f"{found[1]}{found[2]}".upper())):
+                marks.set(self._offer, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
                 return False
             if not self._owner():
-                marks.set(_OWNER, str(user))
-            marks.set(_PAIRED, json.dumps(self._paired() | {user: who}))
-            marks.set(_OFFER, "")
-            AuditLog(self._path.parent).mention("paired", who=f"telegram:{user}", name=who)
+                marks.set(self._owns, user)
+            marks.set(self._pairs, json.dumps(self._paired() | {user: who}))
+            marks.set(self._offer, "")
+            AuditLog(self._path.parent).mention("paired", who=f"{self.channel}:{user}", name=who)
             return True
 
-    def forget(self, user: int) -> bool:
+    def forget(self, user: str) -> bool:
         """Take back that a person was paired; tells whether one was. Raises StoreError."""
         with self._guard:
             paired = self._paired()
             if user not in paired:
                 return False
             if self._owner() == user and user not in self._allow:
-                self._marks().set(_OWNER, _NOBODY)  # no guest becomes the owner by that
+                self._marks().set(self._owns, _NOBODY)  # no guest becomes the owner by that
             del paired[user]
-            self._marks().set(_PAIRED, json.dumps(paired))
-            AuditLog(self._path.parent).mention("unpaired", who=f"telegram:{user}")
+            self._marks().set(self._pairs, json.dumps(paired))
+            AuditLog(self._path.parent).mention("unpaired", who=f"{self.channel}:{user}")
             return True
 
     def close(self) -> None:
@@ -129,20 +139,22 @@ class Pairing:
             self._database = Database(self._path)
         return Marks(self._database)
 
-    def _paired(self) -> dict[int, str]:
+    def _paired(self) -> dict[str, str]:
         """Those who were paired; nobody where nothing was ever kept."""
         if self._database is None and not self._path.exists():
             return {}
-        found = _parse_json(self._marks().get(_PAIRED))
+        found = self._parse(self._marks().get(self._pairs))
         pairs = found.items() if isinstance(found, dict) else ()
-        return {int(number): str(who) for number, who in pairs if number.isdecimal()}
+        return {str(user): str(who) for user, who in pairs}
 
+    def _parse(self, text: str) -> Any:
+        try:
+            return json.loads(text) if text else None
+        except (ValueError, RecursionError):
+            raise StoreError(f"who was paired on {self.channel} cannot be read; pair again") from None
 
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        raise StoreError("who was paired with Telegram cannot be read; pair again") from None
+    def _hash(self, code: str) -> str:
+        return hashlib.sha256(f"picoclaw {self.channel} {code}".encode()).hexdigest()
 
 
 def _is_valid_offer(offer: Any) -> bool:
@@ -150,7 +162,3 @@ def _is_valid_offer(offer: Any) -> bool:
     if not (isinstance(offer, list) and len(offer) == 4):
         return False
     return offer[1] == read_boot_id() and isinstance(offer[2], float | int) and boottime() < offer[2]
-
-
-def _hash_code(code: str) -> str:
-    return hashlib.sha256(f"picoclaw telegram {code}".encode()).hexdigest()
