@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cli config dialects expressions first_run frontmatter guard handles \
-	heartbeat_checklist intents_blind intents_clock intents_outputs markdown memory_dates openai policy ranges ranking redact rules samples schema \
+QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cli config text_calls expressions onboarding frontmatter guard handles \
+	heartbeat_checklist intents_blind intents_clock intents_outputs markdown memory_dates openai policy times ranking redact rules samples schema \
 	skills store wordpiece)
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk

@@ -1,7 +1,7 @@
 """The few ways picoclaw writes files: whole and durable, or an appended line that is durable, in folders that last.
 
 Where an open `folder` is given, paths begin there, so that nothing that is swapped above it leads them elsewhere.
-tests/test_disk.py finds whatever in picoclaw writes without them, and knows why it may.
+tests/test_durable_writes.py finds whatever in picoclaw writes without them, and knows why it may.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ import pytest
 from model_server import ModelServer, call, reply
 from person import Person, picoclaw
 from policy_kit import override_effects
-from test_commands import Chat
+from test_chat_commands import Chat
 from validity import check_body
 
 from picoclaw.daemon.background import BackgroundWorker

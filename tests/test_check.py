@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import apsw
 import pytest
 from person import picoclaw
-from test_mend import backed_up, filled, pages_of, spoil
+from test_repair import backed_up, filled, pages_of, spoil
 
 from picoclaw.cli import doctor as verb
 from picoclaw.errors import StoreError, StoreNewer

@@ -924,7 +924,7 @@ def readme_commands(page="README.md"):
         yield from (line.partition("   #")[0].strip() for line in block.splitlines())
 
 
-# Of a board with a service; test_care_docs.py looks whether they are understood.
+# Of a board with a service; test_docs.py looks whether they are understood.
 OF_A_BOARD = ("sudo", "git", *(f"picoclaw {verb}" for verb in ("status", "telegram", "page", "init --telegram")))
 
 

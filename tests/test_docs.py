@@ -3,13 +3,16 @@
 import re
 import shlex
 import sys
+import tomllib
 from types import SimpleNamespace
 
 import pytest
 from person import ROOT, picoclaw
 from recording import Clock
+from test_prompt import ORDER
 
 from picoclaw import cli
+from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.config import load_config as config_of
 from picoclaw.hw import lines, loader
 from picoclaw.hw.loader import list_drivers, load_driver
@@ -17,6 +20,8 @@ from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
+from picoclaw.security.policy import DEFAULTS, parse_policy
+from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 HW = [find_shipped("tools/hw")]
 TEXT = "".join(
@@ -190,25 +195,6 @@ def test_the_number_of_drivers_is_right(file, said):
     assert re.findall(said, (ROOT / file).read_text()) == [str(len(list_drivers(HW)))]
 
 
-# --- the commands ---
-
-COMMANDS = sorted(set(re.findall(r"`(picoclaw [^`]+)`", TEXT)))
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_understood(command, monkeypatch, capsys):
-    words = shlex.split(command)[1:]
-    ran = []
-    add_options, _ = cli.load_verb(words[0])
-    monkeypatch.setattr(cli, "load_verb", lambda _: (add_options, lambda given: ran.append(given) or 0))
-    assert cli.run(words) == 0, capsys.readouterr().err
-    assert len(ran) == 1
-
-
-def test_the_commands_are_found():
-    assert {command.split()[1] for command in COMMANDS} >= {"doctor", "tool", "chat", "outputs", "stop"}
-
-
 # --- all pages ---
 
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
@@ -262,6 +248,121 @@ def test_nothing_names_a_page_that_is_not_there():
     for path in [*texts, *(ROOT / name for name in ("CHANGELOG.md", *OUTSIDE, "Makefile", "pyproject.toml"))]:
         for named in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text("utf-8")):
             assert (ROOT / named).exists(), f"{path.relative_to(ROOT)}: {named}"
+
+
+# --- commands and settings ---
+
+TYPED = {
+    name: (ROOT / name).read_text("utf-8")
+    for name in (
+        *("README.md", "SECURITY.md", "docs/reference/files.md", "docs/reference/parts.md", "docs/reference/policy.md"),
+        *(name for name in GUIDE if re.match(r"docs/(howto/|[^/]*$)", name) and name not in MADE),
+    )
+}
+POLICY = TYPED["docs/reference/policy.md"] + TYPED["docs/howto/approvals.md"] + TYPED["docs/howto/audit.md"]
+
+
+def list_commands():
+    """What a person types for each command: without sudo, comments and the other end of a pipe."""
+    for text in TYPED.values():
+        blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+        typed = re.findall(r"^.*\bpicoclaw .*$", blocks, re.MULTILINE)
+        for command in [*typed, *re.findall(r"`((?:sudo )?(?:-u picoclaw )?picoclaw [^`]+)`", text)]:
+            words = shlex.split(re.split(r" [|#>] ?", command.removeprefix("sudo ").removeprefix("-u picoclaw "))[0])
+            if words[0] == "picoclaw" and words[1] in cli.VERBS:
+                yield tuple("120" if word == "N" else word for word in words[1:])
+
+
+COMMANDS = sorted(set(list_commands()))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_is_understood(words, monkeypatch, capsys):
+    ran, typed = [], cli.run
+    monkeypatch.setattr(cli, "run", typed)  # puts it back, once a verb of the same name has taken its place
+    add_options, _ = cli.load_verb(words[0])
+    monkeypatch.setattr(cli, "load_verb", lambda _: (add_options, lambda given: ran.append(given) or 0))
+    done = typed([*words, *["{}"] * (words == ("policy", "explain"))])
+    said = capsys.readouterr().err
+    is_only_named = re.search("is missing|needs a value", said)
+    assert (done, len(ran)) == (0, 1) or is_only_named, said
+
+
+def test_the_commands_are_found():
+    verbs = "init doctor update backup restore uninstall service page tool chat outputs stop policy approvals audit"
+    assert {words[0] for words in COMMANDS} >= set(verbs.split())
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_the_settings_fit(tmp_path, name):
+    others = {"outputs", "parts", "rules", "keys", "intents"}  # here, in test_tutorial.py and test_chain.py
+    for text in re.findall(r"```toml\n(.*?)```", TYPED[name], re.DOTALL):
+        if name == "docs/reference/policy.md" or others & set(tomllib.loads(text)):
+            continue
+        (tmp_path / "config.toml").write_text(text)
+        config_of({"PICOCLAW_HOME": str(tmp_path)})
+
+
+def test_the_options_of_install_sh_exist():
+    text = TYPED["docs/start.md"] + TYPED["docs/howto/updates.md"]
+    for option in set(re.findall(r"(?:(?<=install\.sh )|(?<=`)(?=--wheels))--\w+", text)):
+        assert f"    {option})" in (ROOT / "install.sh").read_text()
+
+
+def test_the_table_of_the_policy_is_the_one_in_force():
+    rows = re.findall(r"^\| (\w+) \| [^|]+ \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", POLICY, re.MULTILINE)
+    assert {name: verdicts for name, *verdicts in rows[1:]} == {name: list(row) for name, row in DEFAULTS.items()}
+
+
+def test_the_rules_of_the_policy_have_no_mistake():
+    (text,) = re.findall(r"```toml\n(.*?)```", POLICY, re.DOTALL)
+    policy, problems = parse_policy(tomllib.loads(text))
+    assert problems == ()
+    assert policy.verdict("exec", "", "guest")[0] == "refuse"
+
+
+def test_the_commands_of_a_chat_exist():
+    named = set(re.findall(r"`/(\w+)", POLICY))
+    assert {"approvals", "yes", "no", "always"} <= named <= {name.lstrip("/") for name in CHAT_COMMANDS}
+
+
+# --- the templates and pages of docs/internal/prompt.md ---
+
+PROMPT = PAGES["docs/internal/prompt.md"]
+PROMPTS = {path.name: path.read_text() for path in (find_shipped("templates") / "prompts").glob("*.md")}
+PROMPT_ROWS = [line.split("|") for line in PROMPT.splitlines() if line.startswith("| `")]
+
+
+def test_each_template_is_described_with_its_placeholders():
+    for name, text in PROMPTS.items():
+        (row,) = [row for row in PROMPT_ROWS if f"`{name}`" in row[1]]
+        for place in set(re.findall(r"\{([a-z_]+)\}", text)):
+            assert any(f"{{{place}}}" in cell for cell in row), (name, place)
+
+
+def test_no_other_template_is_described():
+    named = {name for row in PROMPT_ROWS for name in re.findall(r"`([a-z_]+\.md)`", row[1])}
+    assert named == set(PROMPTS)
+
+
+def test_the_modes_of_a_section():
+    section = PROMPT.partition("## The system text")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
+    for row in rows:
+        name = row[1].strip().strip("`").removesuffix(".md")
+        if name in {"file", "skills_search"}:
+            continue
+        for mode in ("full", "minimal", "base", "coordinator"):
+            said = mode in row[4] or (mode == "coordinator" and "full" in row[4])
+            assert said == (name in ORDER[mode].split()), (name, mode)
+    order = [row[1].strip().strip("`").removesuffix(".md") for row in rows]
+    shown = [name for name in order if name in ORDER["coordinator"].split()]
+    assert shown == [name for name in ORDER["coordinator"].split() if name in order]
+
+
+def test_the_owners_pages_are_described():
+    section = PROMPT.partition("## Your files")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)) == {*TEMPLATE_PAGES, ONBOARDING_PAGE}
 
 
 # --- the pages that are made ---

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from sandbox_kit import needs_walls
-from test_degrade import refuse, take
+from test_full_disk import refuse, take
 
 from picoclaw.app import App
 from picoclaw.config import Config

@@ -4,8 +4,11 @@ Megabytes and milliseconds differ between machines, and tests/bench/daemon.py pr
 """
 
 import contextlib
+import ctypes
 import re
 import socket
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -211,3 +214,36 @@ def test_channels_sleep_until_there_is_a_letter(tmp_path):
     outbox.put("main", "again", 2.0)
     look()
     assert woken == [1, 3, 1]
+
+
+# --- one heap for all threads ---
+
+
+SHOW = """
+import ctypes, threading
+from picoclaw.daemon.watchdog import limit_malloc_arenas
+if {shared}:
+    assert limit_malloc_arenas()
+meet = threading.Barrier(9)
+def take():
+    kept = [bytes(10_000) for _ in range(50)]
+    meet.wait(), meet.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+for one in threads:
+    one.start()
+meet.wait()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+meet.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="another C library than GNU's")
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "as usual"])
+def test_threads_share_one_heap(shared):
+    words = [sys.executable, "-c", SHOW.format(shared=shared)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=20)
+    assert (done.stdout.count("<heap nr=") == 1) is shared

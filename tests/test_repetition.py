@@ -3,7 +3,7 @@
 import pytest
 from model_server import NO_USAGE, chunk, chunks, whole_body
 from scripted import calls_of, text_of
-from test_wire import KNOWN, heard
+from test_openai_format import KNOWN, heard
 
 from picoclaw.messages import End, ToolCall, Usage
 from picoclaw.providers import openai

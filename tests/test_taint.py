@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from model_server import ModelServer, call, reply
-from test_degrade import refuse, take
+from test_full_disk import refuse, take
 
 from picoclaw.agent.compaction import OpenConversation
 from picoclaw.app import App

@@ -611,7 +611,7 @@ import sys
 from datetime import datetime, UTC
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_recollection import Words, opened
+from test_memory import Words, opened
 memory = opened(Path(sys.argv[1]), Words())
 for turn in range(30):
     (Path(sys.argv[1]) / f"workspace/memory/{sys.argv[3]}.md").write_text(f"the {sys.argv[3]} is at {turn}")

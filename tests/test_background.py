@@ -2,7 +2,7 @@
 
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from model_server import ModelServer, reply, silence
@@ -15,12 +15,13 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.daemon import background
-from picoclaw.daemon.background import BackgroundWorker, run_job
+from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_job
 from picoclaw.errors import ToolError
 from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Inbound
 from picoclaw.occurrences import Plan
 from picoclaw.records import replace
-from picoclaw.store.database import Database
+from picoclaw.store.database import Database, Marks
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.sessions import Sessions
 
@@ -158,3 +159,44 @@ def test_a_rule_does_not_ask_while_its_last_question_is_being_answered(app):
     ask("What else?", "cold")
     assert [job.payload for job in jobs.all()] == ["What now?", "What else?"]
     database.close()
+
+
+# --- between turns ---
+
+
+@contextmanager
+def idle_at(home, server):
+    """A chat whose model is asked for a review of the tasks."""
+    (home / "workspace/memory").mkdir(parents=True)
+    model = ModelConfig(base_url=server.url, name="m", retries=0)
+    with closing(App(Config(home, model, memory=MemoryConfig(dream_hour=-1)), SimBoard())) as app:
+        app.stores.pulse.add("order filters", 5, "terminal", app.now())
+        idle = IdleThread(app, lambda _: None)
+        idle.start()
+        try:
+            _wait_for(lambda: server.requests)
+            yield app, idle
+        finally:
+            idle.stop()
+
+
+def _wait_for(happening, seconds=5.0):
+    until = time.monotonic() + seconds
+    while not happening():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("ends", ["a turn", "the chat"])
+def test_a_review_that_a_server_is_silent_about_is_put_down_at_once(tmp_path, ends):
+    with ModelServer([silence(), reply("Good morning.")]) as server, idle_at(tmp_path, server) as (app, idle):
+        begun = time.monotonic()
+        if ends == "a turn":
+            with idle.turn():
+                assert app.dispatcher.answer(Inbound("terminal", "hello")).reply == "Good morning."
+        else:
+            idle.stop()
+            assert not idle._thread.is_alive()
+        assert time.monotonic() - begun < 1.5
+        assert server.hung_up.wait(1)
+        _wait_for(lambda: Marks(app.stores.database).get("review.at") == "", 1)  # it was not reviewed
