@@ -167,9 +167,8 @@ class _Reader:
         match delta.get("type"):
             case "text_delta":
                 yield _build_chunk({"content": delta.get("text")})
-            case "input_json_delta" if delta.get("partial_json"):
-                if block:
-                    block.given = None
+            case "input_json_delta" if block and delta.get("partial_json"):  # not those of tools that the server runs
+                block.given = None
                 yield _build_call_chunk(index, function={"arguments": delta["partial_json"]})
             case "thinking_delta" | "signature_delta" if block:
                 name = "thinking" if delta["type"] == "thinking_delta" else "signature"

@@ -305,7 +305,7 @@ class AnswerAssembler:
             yield from self.end()
             return
         calls = part.get("tool_calls")
-        if isinstance(legacy := part.get("function_call"), dict):
+        if not calls and isinstance(legacy := part.get("function_call"), dict) and any(legacy.values()):
             calls = [{"index": 0, "function": legacy}]
         for position, call in enumerate(calls if isinstance(calls, list) else []):
             if isinstance(call, dict):
