@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,52 @@ class FalseBroker:
         self._listener.close()
         for connection in self._held:
             connection.close()
+
+
+class ScriptedBroker:
+    """Speaks MQTT 5 as a script has it: `play(nth, kind, body)` gives the answer to a packet, None hangs up.
+
+    `nth` counts connections from 1, `kind` is the packet's type (MQTT 5, 2.1.2), `heard` are all (nth, kind, body).
+    """
+
+    def __init__(self, play):
+        self._play, self.heard = play, []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        nth = 0
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            nth += 1
+            with connection, suppress(OSError, IndexError), connection.makefile("rb") as stream:
+                while kind := stream.read(1)[0] >> 4:
+                    body = stream.read(self._length(stream))
+                    self.heard.append((nth, kind, body))
+                    if (answer := self._play(nth, kind, body)) is None:
+                        break
+                    connection.sendall(answer)
+
+    @staticmethod
+    def _length(stream):
+        length = shift = 0
+        while True:
+            byte = stream.read(1)[0]
+            length |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return length
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
 
 def seconds_of_cpu():

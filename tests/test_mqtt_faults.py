@@ -8,8 +8,9 @@ import time
 from collections import Counter
 from contextlib import closing, suppress
 
+import pytest
 from daemon_kit import furnished, until
-from mqtt_broker import Broker, free_port, needs_mosquitto, paho
+from mqtt_broker import Broker, ScriptedBroker, free_port, needs_mosquitto, paho
 
 from picoclaw.app import App
 from picoclaw.config import load_config
@@ -126,3 +127,82 @@ def test_alarms_lost_0_doubled_0(tmp_path):
         assert [number for number in put if not counted[number]] == [], "lost"
         assert [one for one in witness.heard if counted[one["number"]] > 1] == [], "doubled"
         assert not any(one["perhaps_a_repeat"] for one in witness.heard)
+
+
+# --- brokers that refuse, and brokers that forget: MQTT 5, 3.4 to 3.7 ---
+
+CONNECT, PUBLISH, PUBREL, SUBSCRIBE = 1, 3, 6, 8
+UNKNOWN, QUOTA_EXCEEDED = 0x92, 0x97
+
+
+def number_of(body):
+    """The packet's number, behind the topic of a PUBLISH."""
+    begin = 2 + int.from_bytes(body[:2], "big")
+    return body[begin : begin + 2]
+
+
+def play(answers, *, remembers=False):
+    """Answer as a broker does; what is published with QoS 2, and released, by the next of the `answers`."""
+    left = iter(answers)
+
+    def answer(nth, kind, body):
+        if kind == CONNECT:
+            return bytes([0x20, 3, nth > 1 and remembers, 0, 0])
+        if kind == SUBSCRIBE:
+            return b"\x90\x04" + body[:2] + b"\x00\x00"
+        if kind == PUBLISH and body[2:].startswith(b"picoclaw/shed/alarm"):
+            reason = next(left)
+            return None if reason is None else b"\x50\x03" + number_of(body) + bytes([reason])
+        if kind == PUBLISH:
+            return b"\x40\x02" + number_of(body)
+        if kind == PUBREL:
+            reason = next(left)
+            return None if reason is None else b"\x70\x03" + body[:2] + bytes([reason])
+        return b""
+
+    return answer
+
+
+def send_alarm(tmp_path, port):
+    """Send one alarm until it is delivered; returns the lines of the log."""
+    folder = furnished(tmp_path, f"[mqtt]\nhost = '127.0.0.1'\nport = {port}\nname = 'shed'\n")
+    config, log = load_config({"PICOCLAW_HOME": str(folder)}), []
+    with (
+        closing(App(config, boards.choose_board("sim", config))) as app,
+        closing(Database(folder / "state.db")) as db,
+    ):
+        channel = MqttChannel(app, lambda text, **_: log.append(text), dict, waits=(0.01, 0.05))
+        boxes = MessageBoxes(Inbox(db), Outbox(db), threading.RLock())
+        worker = DeliveryWorker(channel, boxes, lambda _: True, log.append, merges=False)
+        boxes.outbox.put(channel.owner_chat(), "it is warm", 1000.0)
+        channel.start(lambda _: None)
+        until(lambda: worker.deliver() is None)
+        channel.stop()
+    return log
+
+
+def alarms(server):
+    """What was published, each time, and whether it said that it is perhaps a repeat."""
+    bodies = [body for _, kind, body in server.heard if kind == PUBLISH and b"it is warm" in body]
+    return [b'"perhaps_a_repeat": true' in body for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("answers", "remembers", "published"),
+    [
+        ([0, 0], True, [False]),
+        ([0, None, 0], True, [False]),  # PUBREL is said again
+        ([0, None, UNKNOWN], True, [False]),  # it had been released: only the answer was lost
+        ([0, None, 0, 0], False, [False, True]),  # the broker has begun anew, and knows nothing of it
+        ([None, 0, 0], False, [False, False]),  # it was never received
+        ([None, 0, 0], True, [False, False]),
+        ([QUOTA_EXCEEDED, 0, 0], True, [False, False]),  # a full broker
+    ],
+)
+def test_what_a_broker_refuses_or_forgets_is_published_again(tmp_path, answers, remembers, published):
+    with ScriptedBroker(play(answers, remembers=remembers)) as server:
+        log = send_alarm(tmp_path, server.port)
+        assert alarms(server) == published
+    assert [line for line in log if "it refuses what is published: quota exceeded" in line] == (
+        log[:1] if QUOTA_EXCEEDED in answers else []
+    )

@@ -86,6 +86,7 @@ class MqttChannel:
         self._obeyed: dict[str, float] = {}
         self._moments: list[float] = []
         self._noted: list[str] = []
+        self._maybe_sent: set[int] = set()
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
 
@@ -118,12 +119,16 @@ class MqttChannel:
 
     def send(self, message: OutboxMessage) -> None:
         """Publish an alarm; it is published once also where the connection is lost meanwhile."""
-        text = self._ha.make_alarm(message.text, message.at, message.number, again=bool(message.begun))
-        sent = self._connection and self._connection.publish_once(
-            self._names.alarm, text, message.number, _ALARM_TIMEOUT_S
-        )
-        if not sent:
-            raise AlarmWaits("the broker does not take it now", unsure=sent is False)
+        if self._connection is None:
+            raise ChannelDown(MISSING_PAHO)
+        number, is_repeat = message.number, bool(message.begun) or message.number in self._maybe_sent
+        text = self._ha.make_alarm(message.text, message.at, number, again=is_repeat)
+        fate = self._connection.publish_once(self._names.alarm, text, number, _ALARM_TIMEOUT_S)
+        if fate == "lost":
+            self._maybe_sent.add(number)
+        if fate != "arrived":
+            raise AlarmWaits(f"the broker does not take it now: {fate}", unsure=fate in {"under way", "lost"})
+        self._maybe_sent.discard(number)
 
     def around(self, arrived: InboxMessage) -> TurnHooks:  # noqa: ARG002
         return TurnHooks()

@@ -8,20 +8,20 @@ import ssl
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from paho.mqtt import MQTTException
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.config.tables import MqttConfig
 from picoclaw.files import explain_os_error
-from picoclaw.records import NamedTuple
+from picoclaw.records import NamedTuple, dataclass, field
 
 MAX_PAYLOAD_BYTES = 65_536
 MOST_A_SECOND = 500
@@ -30,7 +30,8 @@ _MAX_PACKET_BYTES = MAX_PAYLOAD_BYTES + 70_000  # a topic takes up to 65,535 of 
 _SESSION_EXPIRY_S = 7 * 86_400
 _MAX_WAITING = 100
 _MANY_LOSSES = 3
-_UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER = 0x84, 0x8E
+_MAX_ENDED = 1000
+_UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER, _UNKNOWN_NUMBER = 0x84, 0x8E, 0x92
 PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
 """What paho raises for a server that is not there, or sends what is no MQTT."""
 
@@ -49,17 +50,57 @@ class Heard(NamedTuple):
     correlation: bytes = b""
 
 
-class _Client(paho.Client):
-    """Remembers what the broker has of a message also over two connections that fail one after the other."""
+Fate = Literal["not tried", "under way", "arrived", "refused", "lost"]
+"""What has become of a message; "lost" is one that the broker had received before it forgot everything."""
 
-    def _messages_reconnect_reset_out(self) -> None:  # paho 2.2 would publish it as a new one
+
+@dataclass(eq=False)
+class _Sent:
+    """A message that is published once, by its number in paho."""
+
+    mid: int
+    ended: threading.Event = field(default_factory=threading.Event)
+    fate: Fate = "under way"
+
+    def end(self, fate: Fate) -> None:
+        self.fate = fate
+        self.ended.set()
+
+
+class _Client(paho.Client):
+    """Knows what the broker has of a message with QoS 2, where paho 2.2 does not."""
+
+    def _messages_reconnect_reset_out(self) -> None:
+        """Keep that it was received, also over two connections that fail one after the other."""
         begun = [one for one in self._out_messages.values() if one.state == MessageState.MQTT_MS_RESEND_PUBREL]
         super()._messages_reconnect_reset_out()
         for one in begun:
             one.state = MessageState.MQTT_MS_RESEND_PUBREL
 
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        """End a message that the broker has refused (MQTT 5, 3.5.2.1), instead of taking it for received."""
+        packet = self._in_packet["packet"]
+        if self._protocol != MQTTProtocolVersion.MQTTv5 or len(packet) < 3 or packet[2] < 0x80:
+            return super()._handle_pubrec()
+        (number,) = struct.unpack("!H", packet[:2])
+        why = ReasonCode(PacketTypes.PUBREC, identifier=packet[2])
+        nothing = Properties(PacketTypes.PUBREC)  # type: ignore[no-untyped-call]
+        with self._out_message_mutex:
+            is_ours = number in self._out_messages
+            return self._do_on_publish(number, why, nothing) if is_ours else MQTTErrorCode.MQTT_ERR_SUCCESS
 
-def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQTTProtocolVersion) -> paho.Client:
+    def forget_received(self) -> set[int]:
+        """Drop messages that a broker had received which knows nothing of that any more; returns their numbers."""
+        with self._out_message_mutex:
+            gone = {
+                number for number, one in self._out_messages.items() if one.state == MessageState.MQTT_MS_RESEND_PUBREL
+            }
+            for number in gone:
+                del self._out_messages[number]
+        return gone
+
+
+def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQTTProtocolVersion) -> _Client:
     """Make a client that has yet to connect, with a session that is kept if it has a name. Raises OSError."""
     client = _Client(
         CallbackAPIVersion.VERSION2,
@@ -152,15 +193,16 @@ class MqttConnection:
         self._config, self._password, self._hear, self._note = config, password, hear, note
         self._topics, self._connected, self._waits = topics, connected, waits
         self.status_topic = f"{config.base}/status"
-        self._client: paho.Client | None = None
+        self._client: _Client | None = None
         self._protocol = MQTTProtocolVersion.MQTTv5
-        self._sending: dict[int, tuple[int, threading.Event]] = {}
-        self._taken: deque[int] = deque(maxlen=1000)
+        self._sending: dict[int, _Sent] = {}
+        self._ended_last: dict[int, Fate] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mqtt", daemon=True)
         self._up, self._since, self._contact = False, time.time(), 0.0
         self._error, self._told, self._refusal = "not connected yet", "", ""
         self._count, self._second, self._losses = 0, 0.0, 0
+        self._is_refused = False
         self.flooded_at: float | None = None
         """When more came than is taken, in seconds of time.monotonic."""
 
@@ -202,31 +244,29 @@ class MqttConnection:
             how.ResponseTopic = reply_to
         return self._client.publish(topic, payload, properties=how).rc == paho.MQTT_ERR_SUCCESS
 
-    def publish_once(self, topic: str, payload: str, number: int, seconds: float) -> bool | None:
+    def publish_once(self, topic: str, payload: str, number: int, seconds: float) -> Fate:
         """Publish with QoS 2, and wait so long until the broker has it; the same number again only waits.
 
-        None: it was not tried. False: it is on its way still, over the next connection of this process if need be. Called
-        by one thread.
+        What is "under way" is so over the next connection of this process as well. Called by one thread.
         """
-        if number not in self._sending:
+        sent = self._sending.get(number)
+        if sent is None:
             if self._client is None or not self._up:
-                return None
-            mid, arrived = self._client.publish(topic, payload, 2).mid, threading.Event()
-            self._sending[number] = mid, arrived
-            if mid in self._taken:  # the broker was faster than we
-                arrived.set()
-        _, arrived = self._sending[number]
-        if not arrived.wait(seconds):
-            return False
-        self._sending.pop(number, None)
-        return True
+                return "not tried"
+            sent = self._sending[number] = _Sent(self._client.publish(topic, payload, 2).mid)
+            if fate := self._ended_last.get(sent.mid):  # the broker was faster than we
+                sent.end(fate)
+        if not sent.ended.wait(seconds):
+            return "under way"
+        del self._sending[number]
+        return sent.fate
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Listen to further topics, until the connection is lost."""
         if self._client and (wanted := [(topic, 0) for topic in topics]):
             self._client.subscribe(wanted)
 
-    def _make_client(self) -> paho.Client:
+    def _make_client(self) -> _Client:
         client = make_client(self._config, self._password, self._config.base.replace("/", "-"), self._protocol)
         client.will_set(self.status_topic, "offline", 1, retain=True)
         client.max_queued_messages_set(_MAX_WAITING)
@@ -235,7 +275,7 @@ class MqttConnection:
         client.on_socket_register_write = lambda *_: None  # so that none but the connection's thread writes
         return client
 
-    def _connect(self) -> paho.Client:
+    def _connect(self) -> _Client:
         if self._client is None:
             self._client = self._make_client()
         options: dict[str, Any] = {}
@@ -296,7 +336,7 @@ class MqttConnection:
             self._told = error
             self._note(f"mqtt: {self._config.host}: {error}")
 
-    def _on_connect(self, client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+    def _on_connect(self, client: Any, _data: Any, flags: Any, code: Any, _properties: Any) -> None:
         if code.value == _UNSUPPORTED_VERSION and self._protocol == MQTTProtocolVersion.MQTTv5:
             self._protocol, self._client = MQTTProtocolVersion.MQTTv311, None
         elif code.is_failure:
@@ -306,7 +346,9 @@ class MqttConnection:
                 if self._told:
                     self._note(f"mqtt: {self._config.host}: connected again", trouble=False)
                 self._told = ""
-            self._up, self._since, self._error = True, time.time(), ""
+            self._up, self._since, self._error, self._is_refused = True, time.time(), "", False
+            for mid in set() if flags.session_present else client.forget_received():
+                self._end_message(mid, "lost")
             client.publish(self.status_topic, "online", 1, retain=True)
             self.subscribe(self._topics())  # also where the broker says that it has kept the session
             self._connected()
@@ -315,11 +357,22 @@ class MqttConnection:
         if code.value == _SESSION_TAKEN_OVER:
             self._refusal = self._same_name
 
-    def _on_publish(self, _client: paho.Client, _data: Any, mid: int, _code: Any, _properties: Any) -> None:
-        self._taken.append(mid)  # without a lock: paho holds one of its own here, which `publish` waits for
-        for sent, arrived in list(self._sending.values()):
-            if sent == mid:
-                arrived.set()
+    def _on_publish(self, _client: paho.Client, _data: Any, mid: int, code: Any, _properties: Any) -> None:
+        is_refused = code.is_failure and code.value != _UNKNOWN_NUMBER  # which is said of what was ended before
+        if is_refused and not self._is_refused:
+            self._note(f"mqtt: {self._config.host}: it refuses what is published: {str(code).lower()}")
+        self._is_refused = self._is_refused or is_refused
+        self._end_message(mid, "refused" if is_refused else "arrived")
+
+    def _end_message(self, mid: int, fate: Fate) -> None:
+        """Tell what has become of a message; without a lock: paho holds one of its own, which `publish` waits for."""
+        self._ended_last.pop(mid, None)
+        self._ended_last[mid] = fate
+        while len(self._ended_last) > _MAX_ENDED:
+            self._ended_last.pop(next(iter(self._ended_last)))
+        for sent in list(self._sending.values()):
+            if sent.mid == mid:
+                sent.end(fate)
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         self._contact = time.time()
