@@ -157,7 +157,7 @@ def make_tools(
     yield ToolGroup(("sensor_history",), make_history)
     yield ToolGroup(("rule",), make_rules)
     if config.mqtt.host and config.mqtt.fleet:
-        yield ToolGroup(("fleet_list", "fleet_read"), make_fleet)
+        yield ToolGroup(("fleet_list", "fleet_read", "fleet_ask"), make_fleet)
     yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
     yield ToolGroup(("first_run",), make_first_run)
     yield ToolGroup(("read_result",), lambda: whole)

@@ -9,8 +9,11 @@ from typing import Any, Literal
 from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt"]
-"""Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked."""
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote"]
+"""Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked.
+
+mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board.
+"""
 
 DEFAULT_SESSION = "terminal"
 ERROR_PREFIX = "error: "
@@ -20,6 +23,11 @@ ERROR_PREFIX = "error: "
 def is_owner(origin: str) -> bool:
     """Tell whether the owner asks, in person: at a terminal, over a channel of theirs, or on the page."""
     return origin in {"owner", "web"}
+
+
+def is_guest(origin: str) -> bool:
+    """Tell whether somebody else than the owner asks, who is told nothing of what the owner keeps."""
+    return origin in {"guest", "remote"}
 
 
 OLD_TOOL_NAMES = {"append_file": "write_file"}

@@ -57,7 +57,17 @@ def get_summary_bytes(window: int) -> int:
 
 TOOL_DROP_ORDER = (
     *("spawn", "spawn_status", "message", "process", "memory_rank", "skill_update", "skill_create"),
-    *("pulse", "sensor_add", "web_fetch", "list_dir", "fleet_list", "rule", "memory_update", "memory_forget"),
+    *(
+        "pulse",
+        "sensor_add",
+        "web_fetch",
+        "list_dir",
+        "fleet_list",
+        "fleet_ask",
+        "rule",
+        "memory_update",
+        "memory_forget",
+    ),
     *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c"),
     *("sensor_history", "memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio"),
     *("fleet_read", "board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),

@@ -49,6 +49,7 @@ class Side:
     def __init__(self, wire, keys, name):
         self.wire, self.notes, self.stops, self.reads = wire, [], 0, 0
         self.is_busy = self.is_gone = False
+        self.questions = []
         self.fleet = Fleet(keys, MqttConfig(host="x", name=name), self, self, self.notes.append)
         wire.fleets[name] = self
 
@@ -77,6 +78,10 @@ class Side:
             raise ConfigError("no sensor 'nothing'")
         self.reads += 1
         return f"{sensor}: 21 °C"
+
+    def post_question(self, peer, number, text):
+        self.questions.append((peer.name, text))
+        self.fleet.answer_question(peer.number, number, f"you asked: {text}")
 
     def put(self, task):
         if not self.is_busy:
@@ -307,6 +312,48 @@ def test_who_does_not_answer_a_stop_is_said_by_name(pair):
     assert (row["name"], row["ok"], row["text"]) == ("workshop", False, "it did not answer")
 
 
+# --- questions to another board's agent ---
+
+
+def ask(side, text, board="workshop"):
+    return side.fleet.run({"act": "ask", "board": board, "what": text})
+
+
+def test_the_agent_of_a_board_is_asked_only_where_that_was_granted_and_so_often(pair):
+    keys = pair.two.fleet._keys
+    asker = keys.find("shed").number
+    said = ask(pair.one, "is it dry?")
+    assert (said["ok"], "picoclaw fleet grant shed 20" in said["text"]) == (False, True)
+    keys.grant(asker, 2)
+    assert ask(pair.one, "is  it\ndry?") == {"ok": True, "text": "you asked: is it dry?"}
+    assert ask(pair.one, "x" * 5000)["text"].endswith("x" * 1000)
+    assert "2 questions an hour" in ask(pair.one, "and now?")["text"]
+    assert pair.two.questions == [("shed", "is it dry?"), ("shed", "x" * 1000)]
+    assert read(pair.one)["ok"]
+    keys.grant(asker, 0)
+    assert "grant shed" in ask(pair.one, "and now?")["text"]
+    assert "grant workshop" in ask(pair.two, "and you?", "shed")["text"]  # it was granted one way
+
+
+def test_a_question_that_was_recorded_is_not_asked_again(pair):
+    keys = pair.two.fleet._keys
+    keys.grant(keys.find("shed").number, 100)
+    assert ask(pair.one, "is it dry?")["ok"]
+    hear_again(pair.two, list(pair.wire.sent))
+    assert len(pair.two.questions) == 1
+
+
+def test_what_was_granted_is_kept_and_a_new_pairing_does_not_change_it(tmp_path, pair):
+    keys = pair.two.fleet._keys
+    peer = keys.find("shed")
+    keys.grant(peer.number, 7)
+    keys.add(peer._replace(asks=0, name="shed2"))
+    assert FleetKeys(tmp_path / "b").find("shed2").asks == 7
+    keys.forget(peer.number)
+    keys.grant(peer.number, 7)
+    assert not keys.peers
+
+
 # --- real boards at a real broker ---
 
 
@@ -396,6 +443,29 @@ def test_a_question_is_answered_by_the_board_that_knows(tmp_path, broker):
         assert (
             "workshop: it did not answer" in boards.run("shed", "chat", "-m", "how warm is it in the workshop?").stderr
         )
+
+
+@needs_mosquitto
+def test_the_agent_of_another_board_is_asked_and_can_only_look_things_up(tmp_path, broker):
+    with Boards(tmp_path, broker, "shed", "workshop") as boards:
+        said = boards.run("shed", "fleet", "ask", "workshop", "how warm is it?")
+        assert (said.returncode, "picoclaw fleet grant shed 20" in " ".join(said.stderr.split())) == (1, True)
+        granted = boards.run("workshop", "fleet", "grant", "shed", "5")
+        assert "shed (" in granted.stdout
+        assert "times an hour" in boards.run("workshop", "fleet").stdout
+        said = boards.run("shed", "fleet", "ask", "workshop", "how warm is it?")
+        assert "°C" in said.stdout, said.stderr
+        boards.run("workshop", "chat", "-m", "remember that the key lies under the pot")
+        for words in ("where is the key?", "turn the pump on for 10 seconds", "how warm is it in the shed?"):
+            said = boards.run("shed", "fleet", "ask", "workshop", words)
+            assert "pot" not in said.stdout
+            assert "°C" not in said.stdout
+        assert not boards.level("workshop")
+        said = boards.run("shed", "tool", "fleet_ask", '{"board": "workshop", "question": "how warm is it?"}')
+        assert "°C" in said.stdout, said.stderr
+        said = boards.run("shed", "fleet", "ask", "workshop", "how warm is it?")
+        assert "5 questions an hour" in said.stderr
+        assert boards.run("workshop", "fleet", "grant", "shed", "-1").returncode
 
 
 @needs_mosquitto

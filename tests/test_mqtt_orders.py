@@ -10,7 +10,7 @@ from person import picoclaw
 
 from picoclaw.mqtt.homeassistant import parse_order
 from picoclaw.outputs.config import load_outputs
-from picoclaw.security.policy import CallRequest, Policy, ToolCall, decide
+from picoclaw.security.policy import EFFECTS, CallRequest, Policy, ToolCall, VerdictRow, decide
 
 FAN = """
 [outputs.fan]
@@ -125,6 +125,15 @@ def test_the_guard_takes_an_order_for_an_unattended_call():
     assert decide(Policy(), asked._replace(effect="actuate"), "mqtt", ()).verdict == "ask"
 
 
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_the_guard_lets_a_question_over_mqtt_read_and_stop_whatever_the_policy_says(effect):
+    policy = Policy({one: dict.fromkeys(VerdictRow._fields, "allow") for one in EFFECTS})
+    asked = CallRequest(effect, ToolCall("1", "exec", {}))
+    wanted = "allow" if effect in {"read", "safe"} else "refuse"
+    assert decide(policy, asked, "remote", ()).verdict == wanted
+    assert decide(policy, asked._replace(effect="read", other_effects=(effect,)), "remote", ()).verdict == wanted
+
+
 # --- a real broker, a real daemon, the simulated board and its supervisor ---
 
 
@@ -132,7 +141,7 @@ def test_the_guard_takes_an_order_for_an_unattended_call():
 def test_what_is_left_on_goes_off_by_itself_and_says_why(tmp_path, broker):
     with House(tmp_path, broker, longest=3) as house:
         found = json.loads(house.other.last("homeassistant/device/picoclaw-shed/config"))["cmps"]
-        assert (found["output_fan"]["p"], found["output_pump"]["p"]) == ("switch", "binary_sensor")
+        assert (found["output_fan"]["p"], found["output_pump"]["p"]) == ("fan", "binary_sensor")
         house.order("fan", "ON")
         until(lambda: house.is_on("fan"))
         assert 0 < house.state("fan")["left_s"] <= 3

@@ -2,11 +2,21 @@
 
 import json
 
+import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
+from person import picoclaw
 
 from picoclaw.hw.reading import QUANTITIES, Reading
-from picoclaw.mqtt.homeassistant import Names, make_discovery, make_identifier, make_values
+from picoclaw.mqtt.homeassistant import (
+    Names,
+    make_discovery,
+    make_identifier,
+    make_output_states,
+    make_reminder,
+    make_values,
+    parse_question,
+)
 
 NAMES = Names("picoclaw/shed", "homeassistant")
 SETTINGS = """
@@ -39,7 +49,7 @@ UNITS = {
 
 def row(name, **more):
     usual = {"level": 0, "left": None, "armed": True, "graded": False, "longest_s": 60, "takes_orders": True}
-    return {"name": name} | usual | more
+    return {"name": name, "kind": "pump", "limits": {}} | usual | more
 
 
 def announced(readings=(), outputs=()):
@@ -67,6 +77,56 @@ def test_only_outputs_that_take_orders_have_a_topic_for_them():
     assert found["output_heater"]["p"] == "binary_sensor"
     assert "cmd_t" not in found["output_heater"]
     assert found["stop"]["p"] == "button"
+
+
+TOPIC = "picoclaw/shed/output/it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "graded", "platform", "keys"),
+    [
+        ("pump", False, "switch", {"pl_on": "ON"}),
+        ("pump", True, "number", {"min": 0, "max": 100}),
+        ("heater", False, "switch", {}),
+        ("lock", False, "switch", {}),
+        ("light", False, "light", {"stat_val_tpl": "{{ value_json.state }}"}),
+        ("light", True, "light", {"bri_cmd_t": f"{TOPIC}/set", "bri_scl": 100, "on_cmd_type": "brightness"}),
+        ("fan", False, "fan", {"pl_off": "OFF"}),
+        ("motor", True, "fan", {"pct_cmd_t": f"{TOPIC}/set", "pct_stat_t": TOPIC}),
+        ("valve", False, "valve", {"pl_open": "ON", "stat_clsd": "OFF"}),
+        ("valve", True, "valve", {"pos": True}),
+    ],
+)
+def test_an_output_is_what_hangs_on_it(kind, graded, platform, keys):
+    one = announced((), [row("it", kind=kind, graded=graded)])["cmps"]["output_it"]
+    assert (one["p"], one["cmd_t"], one["stat_t"]) == (platform, f"{TOPIC}/set", TOPIC)
+    assert {key: one[key] for key in keys} == keys
+
+
+def test_time_left_limits_reminder_and_questions():
+    outputs = [row("pump", left=12.5, level=100, limits={"hours": "06:00-22:00"})]
+    found = announced((), outputs)["cmps"]
+    assert (found["left_pump"]["dev_cla"], found["reminder"]["dev_cla"]) == ("duration", "timestamp")
+    assert "ask" not in found
+    state = json.loads(make_output_states(NAMES, outputs, {})["picoclaw/shed/output/pump"])
+    assert (state["state"], state["left_s"], state["limits"]) == ("ON", 12.5, {"hours": "06:00-22:00"})
+    asks = json.loads(make_discovery(NAMES, "Pi", (), (), 240, takes_questions=True))["cmps"]
+    assert (asks["ask"]["cmd_t"], asks["answer"]["stat_t"]) == ("picoclaw/shed/ask", "picoclaw/shed/answer")
+
+
+def test_what_a_reminder_says_is_published_only_where_that_is_wanted():
+    due = {"at": 0.0, "text": "pills"}
+    assert json.loads(make_reminder(due, with_text=False)) == {"at": "1970-01-01T00:00:00+00:00"}
+    assert json.loads(make_reminder(due, with_text=True))["text"] == "pills"
+    assert json.loads(make_reminder({}, with_text=True)) == {"at": None, "text": ""}
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [(b"", ""), (b" how warm\n is it? ", "how warm is it?"), (b"\xff", "\ufffd"), ("é".encode() * 9000, "é" * 1000)],
+)
+def test_a_question_is_bounded(payload, text):
+    assert parse_question(payload) == text
 
 
 def test_a_value_says_how_good_and_how_old_it_is():
@@ -104,6 +164,10 @@ def test_the_daemon_announces_and_publishes(tmp_path):
             until(lambda: other.last("picoclaw/shed/health"))
             assert json.loads(other.last("picoclaw/shed/health"))["problems"] == []
             assert json.loads(other.last("picoclaw/shed/output/pump"))["state"] == "OFF"
+            assert json.loads(other.last("picoclaw/shed/reminder")) == {"at": None}
+            picoclaw(tmp_path, "chat", "-m", "remind me in 20 minutes to take the pills")
+            until(lambda: json.loads(other.last("picoclaw/shed/reminder"))["at"])
+            assert not any("pills" in payload for _, payload, _ in other.heard)
             with Other(broker.port, "homeassistant/#", "picoclaw/#") as late:
                 until(lambda: late.last(topic))
                 assert all(retained for heard, _, retained in late.heard if heard == topic)
@@ -121,3 +185,74 @@ def test_nothing_but_its_presence_is_published_where_that_is_not_wanted(tmp_path
         with Daemon(tmp_path).ready() as daemon:
             until(lambda: (folder / "history.db").exists() and daemon.asked("status")["outbox"])
         assert {topic for topic, *_ in other.heard} == {"picoclaw/shed/status"}
+
+
+# --- questions ---
+
+
+class Questions:
+    """A daemon that takes five questions an hour, and somebody at the broker who asks."""
+
+    def __init__(self, tmp_path, broker):
+        settings = SETTINGS.format(port=broker.port).replace('name = "shed"', 'name = "shed"\nquestions_an_hour = 5')
+        self.folder = furnished(tmp_path, settings, PUMP + "mqtt = true\n")
+        self.daemon, self.other = Daemon(tmp_path), Other(broker.port, "picoclaw/#")
+
+    def __enter__(self):
+        self.daemon.ready()
+        until(lambda: self.other.last("picoclaw/shed/status") == "online")
+        return self
+
+    def __exit__(self, *_):
+        self.other.__exit__()
+        self.daemon.__exit__()
+
+    def ask(self, text, **how):
+        before = len(self.answers())
+        self.other.say("picoclaw/shed/ask", text, **how)
+        return until(lambda: self.answers()[before:])[0]
+
+    def answers(self):
+        return [json.loads(text) for topic, text, _ in list(self.other.heard) if topic == "picoclaw/shed/answer"]
+
+
+@needs_mosquitto
+def test_whoever_is_at_the_broker_may_ask_and_nothing_else(tmp_path):
+    with Broker(tmp_path / "broker") as broker, Questions(tmp_path, broker) as house:
+        picoclaw(tmp_path, "chat", "-m", "remember that the key lies under the pot")
+        house.ask("hello")
+        assert "°C" in house.ask("how warm is it?")["answer"]
+        assert "pot" not in house.ask("where is the key?")["answer"]
+        assert "refused" in house.ask("turn the pump on for 10 seconds")["answer"]
+        assert "refused" in house.ask("remind me in 10 minutes to eat")["answer"]
+        assert "5 questions an hour" in house.ask("how warm is it now?")["answer"]
+        status = house.daemon.asked("status")
+        assert (status["jobs"], [row["level"] for row in status["outputs"]["outputs"]]) == (0, [])
+        house.other.say("picoclaw/shed/ask", "how warm is it then?", retain=True)
+        until(lambda: house.answers()[-1]["question"] == "how warm is it then?")
+        before = len(house.answers())
+        broker.stop()
+        until(lambda: not house.daemon.asked("status")["channels"]["mqtt"]["up"])
+        broker.start()  # which gives the question that it has kept to everybody who comes back
+        until(lambda: house.daemon.asked("status")["channels"]["mqtt"]["up"])
+        until(house.other._client.is_connected)
+        house.ask("the last")
+        assert len(house.answers()) == before + 1
+        assert "how warm" not in picoclaw(tmp_path, "memory", "search", "warm").stdout
+
+
+@needs_mosquitto
+def test_stop_is_heard_among_questions_and_too_much_is_bounded(tmp_path):
+    with Broker(tmp_path / "broker") as broker, Questions(tmp_path, broker) as house:
+        house.other.say("homeassistant/status", "online")
+        assert "safe level" in house.ask("stop everything")["answer"]
+        assert house.daemon.asked("status")["outputs"]["stopped"]
+        for _ in range(300):
+            house.other.say("picoclaw/shed/stop", "STOP", qos=0)
+            house.other.say("homeassistant/status", "online", qos=0)
+            house.other.say("picoclaw/shed/ask", "what do you have?", qos=0)
+        until(lambda: len(house.answers()) > 290)
+        audit = picoclaw(tmp_path, "outputs", "audit").stdout
+        assert audit.count("stop") < 12, audit
+        assert sum(topic.endswith("/config") for topic, *_ in house.other.heard) <= 4
+        assert len([one for one in house.answers() if "an hour are answered" not in one["answer"]]) <= 5

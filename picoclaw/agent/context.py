@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, TurnContext, is_owner
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_guest, is_owner
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
@@ -158,13 +158,16 @@ class ContextBuilder:
     def prompts(self) -> Prompts:
         return self.app.prompts
 
-    def guest_tools(self) -> frozenset[str] | None:
-        """Name the tools offered to guests, None where guests are offered what the owner is.
+    def guest_tools(self, origin: Origin) -> frozenset[str] | None:
+        """Name the tools offered to a guest, None to the owner, and where guests are offered what the owner is.
 
         Where they are named, a guest's turn is told no notes, tasks, reports and skills of the owner's, and of the
         pages only those that say how to behave.
         """
-        return self.app.toolset.shown_to_guests(self.app.rights.policy())
+        toolset = self.app.toolset
+        if origin == "remote":
+            return toolset.names - toolset.select_private(toolset.names)
+        return toolset.shown_to_guests(self.app.rights.policy()) if origin == "guest" else None
 
     @cached_property
     def _room(self) -> window.WindowBudget:
@@ -198,7 +201,7 @@ class ContextBuilder:
         if origin == "cron" and mode in _FULL_MODES:
             mode = "minimal"
         is_full, is_heartbeat = mode in _FULL_MODES, origin == "heartbeat"
-        allowed = self.guest_tools() if origin == "guest" else None
+        allowed = self.guest_tools(origin)
         reserved = allowed is not None
         meeting = ""
         if is_full and is_owner(origin):
@@ -303,7 +306,7 @@ class ContextBuilder:
     def build_for_matcher(self, inbound: Inbound, now: datetime, *, once: bool = False) -> BuiltContext:
         """Build what the built-in matcher needs, which reads no prompt: the message, and the names of the tools."""
         names = self.app.toolset.names
-        allowed = self.guest_tools() if inbound.origin == "guest" else None
+        allowed = self.guest_tools(inbound.origin)
         meeting = self.pages.read_onboarding(tidy=self.tidy) if is_owner(inbound.origin) and not once else ""
         offered = names - {"skill_create", "skill_update", "pulse"} if meeting else names - {"first_run"}
         header = prompts.format_header(self.prompts["moment"], now, (), ())
@@ -340,7 +343,7 @@ class ContextBuilder:
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
             workspace=str(config.workspace),
             owner=""
-            if "USER.md" in pages or inbound.origin == "guest"
+            if "USER.md" in pages or is_guest(inbound.origin)
             else _clean_name(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,

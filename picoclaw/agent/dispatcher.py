@@ -131,7 +131,11 @@ class Dispatcher:
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
         if inbound.origin == "heartbeat":
             earlier, summary = [], ""
-        if inbound.origin == "guest" and ":-" in inbound.session and app.context_builder.guest_tools() is not None:
+        if (
+            inbound.origin == "guest"
+            and ":-" in inbound.session
+            and app.context_builder.guest_tools("guest") is not None
+        ):
             # in a group, the owner's turns are among them
             earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))

@@ -15,7 +15,7 @@ from picoclaw.workspace import find_outputs_file, prepare_home
 
 _OFF = "there is no fleet: write host and fleet = true under [mqtt] in config.toml"
 _NOT_RUNNING = "picoclaw does not run, and it alone is connected to the broker: picoclaw run"
-_TIMEOUT_S = 10.0
+_TIMEOUT_S, _ASK_TIMEOUT_S = 10.0, 100.0
 
 
 def options(parser: Parser) -> None:
@@ -25,6 +25,8 @@ def options(parser: Parser) -> None:
             "list": "show the boards, and whether they answer (the default)",
             "pair": "print a code to type on another board; with that code: pair with the board that printed it",
             "read": "measure on another board",
+            "ask": "ask the agent of another board",
+            "grant": "let the agent of a board ask this one's, so many questions an hour",
             "stop": "set all outputs of all boards to their safe level, and say who does not answer",
             "forget": "know a board no more",
         }
@@ -32,6 +34,10 @@ def options(parser: Parser) -> None:
     words["pair"].add_argument("code", nargs="?", default="", metavar="CODE", help="what the other board has printed")
     words["read"].add_argument("board", metavar="BOARD", help="its name or number")
     words["read"].add_argument("sensor", nargs="?", default="", metavar="SENSOR", help="one of its sensors; all")
+    words["ask"].add_argument("board", metavar="BOARD", help="its name or number")
+    words["ask"].add_argument("question", metavar="QUESTION", help="what its agent is asked")
+    words["grant"].add_argument("board", metavar="BOARD", help="its name or number")
+    words["grant"].add_argument("questions", type=int, metavar="N", help="questions an hour; 0 takes it back")
     words["forget"].add_argument("board", metavar="BOARD", help="its name or number")
 
 
@@ -42,10 +48,16 @@ def run(given: Options) -> int:
     config = load_config()
     if not config.mqtt.host or not config.mqtt.fleet:
         raise ConfigError(_OFF)
-    if given.act in {"pair", "forget"}:
-        return _pair(given) if given.act == "pair" else _forget(config.home, given.board)
-    if given.act == "read":
-        said = _ask(config.home, {"act": "read", "board": given.board, "what": given.sensor})
+    if given.act == "pair":
+        return _pair(given)
+    if given.act == "forget":
+        return _forget(config.home, given.board)
+    if given.act == "grant":
+        return _grant(config.home, given.board, given.questions)
+    if given.act in {"read", "ask"}:
+        what = given.sensor if given.act == "read" else given.question
+        seconds = _TIMEOUT_S if given.act == "read" else _ASK_TIMEOUT_S
+        said = _ask(config.home, {"act": given.act, "board": given.board, "what": what}, seconds)
         if not said["ok"]:
             raise ConfigError(said["text"])
         print_wrapped(said["text"])
@@ -65,11 +77,12 @@ def _describe(board: dict[str, Any]) -> list[str]:
         rows[0] += f"; picoclaw {board['version']}"
         rows += [f"  {key}: {'; '.join(board[key])}" for key in ("sensors", "outputs", "health") if board.get(key)]
         rows += [] if board["answers"] else [f"  ({board['heard']})"]
+    rows += [f"  its agent may ask this one's {board['asks']} times an hour"] if board["asks"] else []
     return rows
 
 
-def _ask(home: Path, words: dict[str, Any]) -> dict[str, Any]:
-    said = ask_daemon(home, {"do": "fleet", **words}, _TIMEOUT_S)
+def _ask(home: Path, words: dict[str, Any], seconds: float = _TIMEOUT_S) -> dict[str, Any]:
+    said = ask_daemon(home, {"do": "fleet", **words}, seconds)
     if said is None:
         raise ConfigError(_NOT_RUNNING)
     if "error" in said:
@@ -135,4 +148,22 @@ def _forget(home: Path, board: str) -> int:
     keys.forget(peer.number)
     ask_daemon(home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
     print(f"{peer.name} ({peer.number}) is forgotten here; do the same there")
+    return 0
+
+
+def _grant(home: Path, board: str, asks: int) -> int:
+    from picoclaw.fleet.keys import MAX_ASKS
+
+    keys = _load_keys(home)
+    peer = keys.find(board)
+    if not 0 <= asks <= MAX_ASKS:
+        raise ConfigError(f"N is a number of questions an hour, 0 to {MAX_ASKS}, not {asks}")
+    keys.grant(peer.number, asks)
+    ask_daemon(home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
+    print_wrapped(
+        f"{peer.name} ({peer.number}) may ask this board's agent {asks} times an hour; it is told nothing of your"
+        " notes, files and chats, and switches nothing"
+        if asks
+        else f"{peer.name} ({peer.number}) may not ask this board's agent"
+    )
     return 0

@@ -315,6 +315,12 @@ class MqttConfig:
     discovery: Annotated[str, "the topic at which Home Assistant is told of the board; '': nothing is published"] = (
         "homeassistant"
     )
+    questions_an_hour: Annotated[
+        int, Span(0, 1000), "questions that Home Assistant may put to the agent; everybody at the broker could; 0: none"
+    ] = 0
+    reminder_texts: Annotated[bool, "whether it is published what the next reminder says, besides when it comes"] = (
+        False
+    )
     fleet: Annotated[bool, "whether boards that were paired with this one may read its sensors and stop it"] = False
 
     @property

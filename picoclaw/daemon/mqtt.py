@@ -15,28 +15,35 @@ from picoclaw import __version__
 from picoclaw.app import App
 from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.daemon.status import get_outputs_status
-from picoclaw.errors import ChannelDown, ConfigError
+from picoclaw.errors import ChannelDown, ConfigError, StoreError
 from picoclaw.hw import health
 from picoclaw.hw.reading import Reading
 from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
+from picoclaw.outputs.supervisor.endpoint import STOP_FILE
 from picoclaw.records import replace
+from picoclaw.store.inbox import InboxMessage
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
+    from picoclaw.fleet.keys import Peer
     from picoclaw.fleet.service import Fleet
     from picoclaw.mqtt.connection import Heard, MqttConnection
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.inbox import InboxMessage
     from picoclaw.store.outbox import OutboxMessage
 
 MISSING_PAHO = 'paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"'
 _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
 _ORDER_INTERVAL_S, _MAX_ORDERS_A_MINUTE = 1.0, 30
+_SETTLE_S = 0.05
+"""Seconds in which further orders may follow the first: Home Assistant says ON, and then the speed of a fan."""
+_STOP_INTERVAL_S, _GREETING_INTERVAL_S = 1.0, 5.0
+_ALARM_CHAT, _QUESTION_CHAT, _BOARD_CHAT = "mqtt:alarms", "mqtt:questions", "mqtt:board-"
 _ALARM_TIMEOUT_S = 5.0
 _MAX_WAITING = 16
 PRESENCE_INTERVAL_S = 300.0
 _MAX_READINGS = 200
+_LIMITS = ("shortest_off_s", "duty_s_per_hour", "toggles_per_hour", "hours", "excludes", "needs")
 Task = Callable[[], None]
 
 
@@ -49,7 +56,7 @@ class AlarmWaits(ChannelDown):
 
 
 class MqttChannel:
-    """What the daemon has to do with the broker; without paho it only says so. See Channel: nobody chats there."""
+    """What the daemon has to do with the broker; without paho it only says so. See Channel."""
 
     name = "mqtt"
 
@@ -87,6 +94,10 @@ class MqttChannel:
         self._moments: list[float] = []
         self._noted: list[str] = []
         self._maybe_sent: set[int] = set()
+        self._post: PostMessage = discard_message
+        self._questions: list[float] = []
+        self._stopped_at = self._greeted_at = -1e9
+        self._reminder = ""
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
 
@@ -105,7 +116,8 @@ class MqttChannel:
             self._note(f"fleet: {error}")
             return None
 
-    def start(self, post: PostMessage) -> None:  # noqa: ARG002 - nobody says anything there
+    def start(self, post: PostMessage) -> None:
+        self._post = post
         if self._connection:
             self._connection.start()
             self._thread.start()
@@ -121,6 +133,10 @@ class MqttChannel:
         """Publish an alarm; it is published once also where the connection is lost meanwhile."""
         if self._connection is None:
             raise ChannelDown(MISSING_PAHO)
+        if message.session != _ALARM_CHAT:  # an answer that comes late; another board has given up waiting
+            if message.session == _QUESTION_CHAT and not self._publish_answer("", message.text):
+                raise ChannelDown("there is no connection")
+            return
         number, is_repeat = message.number, bool(message.begun) or message.number in self._maybe_sent
         text = self._ha.make_alarm(message.text, message.at, number, again=is_repeat)
         fate = self._connection.publish_once(self._names.alarm, text, number, _ALARM_TIMEOUT_S)
@@ -137,11 +153,16 @@ class MqttChannel:
         """See Channel; nobody is asked there."""
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002
-        return False
+        """Publish the answer to a question, or give it to the board that has asked."""
+        if arrived.key == _QUESTION_CHAT:
+            return self._publish_answer(arrived.text, reply)
+        if self._fleet and arrived.key.startswith(_BOARD_CHAT):
+            self._fleet.answer_question(arrived.key.removeprefix(_BOARD_CHAT), arrived.external, reply)
+        return True
 
     def owner_chat(self) -> str:
         """See Channel; alarms are events there."""
-        return "mqtt:alarms" if self._connection and self._names.prefix else ""
+        return _ALARM_CHAT if self._connection and self._names.prefix else ""
 
     def status(self) -> ChannelStatus:
         if self._connection is None:
@@ -156,14 +177,19 @@ class MqttChannel:
 
     def _list_topics(self) -> list[str]:
         own = [f"{self._names.prefix}/status", self._names.stop, f"{self._names.output('+')}/set"]
+        own += [self._names.ask] if self._app.config.mqtt.questions_an_hour else []
         fleet = self._fleet.topics if self._fleet else []
         return [*self._sensors.topics, *(own if self._names.prefix else []), *fleet]
 
     def _hear(self, heard: Heard) -> None:
         names = self._names
         if names.prefix and heard.topic == f"{names.prefix}/status":
-            if heard.payload == b"online":  # Home Assistant has started, and knows no value
+            now = time.monotonic()
+            if heard.payload == b"online" and now - self._greeted_at >= _GREETING_INTERVAL_S:
+                self._greeted_at = now  # Home Assistant has started, and knows no value
                 self._publish_all()
+        elif names.prefix and heard.topic == names.ask:
+            self._hear_question(heard)
         elif names.prefix and heard.topic.startswith((names.stop, names.output(""))):
             self._hear_order(heard)
         elif self._fleet and heard.topic.startswith("picoclaw-fleet/"):
@@ -178,9 +204,8 @@ class MqttChannel:
         if heard.retained:
             self._note_once(f"an order at {heard.topic} is ignored: the broker had kept it (publish it without retain)")
         elif heard.topic == self._names.stop:
-            if heard.payload.strip().lower() == b"stop" and (done := self._app.wiring.stop("stop", "mqtt")):
+            if heard.payload.strip().lower() == b"stop" and (done := self._stop()):
                 self._note(f"mqtt: STOP: {done[1]}", trouble=not done[0])
-                self._put(self._publish_state)
         elif heard.topic.endswith("/set"):
             name = heard.topic.removeprefix(self._names.output("")).removesuffix("/set")
             output = self._load_outputs().get(name)
@@ -192,6 +217,17 @@ class MqttChannel:
             except ValueError as error:
                 self._note_once(f"an order for {name} is ignored: {error}")
             self._put(_do_nothing)
+
+    def _stop(self) -> tuple[bool, str] | None:
+        """Stop the outputs; None where there are none, and for a storm of stops, which would fill log and audit."""
+        now, home = time.monotonic(), self._app.config.home
+        if now - self._stopped_at < _STOP_INTERVAL_S and (home / STOP_FILE).exists():
+            return None
+        done = self._app.wiring.stop("stop", "mqtt")
+        if done:
+            self._stopped_at = time.monotonic()
+            self._put(self._publish_state)
+        return done
 
     def _obey_orders(self) -> None:
         """Obey what was ordered last of each output, a second after its last order at the earliest."""
@@ -229,6 +265,34 @@ class MqttChannel:
             self._own = App(config, self._app.board, changed=self._app.changed)
         return self._own
 
+    # --- questions ---
+
+    def _hear_question(self, heard: Heard) -> None:
+        """Put a question to the agent, as somebody who may only ask."""
+        if heard.retained or not (text := self._ha.parse_question(heard.payload)):
+            return
+        now, most = time.monotonic(), self._app.config.mqtt.questions_an_hour
+        self._questions = [at for at in self._questions if now - at < 3600]
+        if len(self._questions) >= most:
+            self._publish_answer(text, f"{most} questions an hour are answered here, and no more now.")
+        else:
+            self._questions.append(now)
+            self._put(lambda: self._post_question(InboxMessage(_QUESTION_CHAT, text, "mqtt", "remote")))
+
+    def post_question(self, peer: Peer, number: str, text: str) -> None:
+        """Put the question of another board to the agent here; the same number again is not asked again."""
+        self._post_question(InboxMessage(f"{_BOARD_CHAT}{peer.number}", text, f"board:{peer.name}", "remote", number))
+
+    def _post_question(self, question: InboxMessage) -> None:
+        try:
+            self._post(question)
+        except StoreError as error:
+            self._note(f"mqtt: a question is not answered: {error}")
+
+    def _publish_answer(self, question: str, answer: str) -> bool:
+        made = self._ha.make_answer(question, answer)
+        return self._connection is not None and self._connection.publish(self._names.answer, made)
+
     # --- what is done for other boards ---
 
     def run_fleet(self, words: dict[str, Any]) -> dict[str, Any]:
@@ -243,12 +307,10 @@ class MqttChannel:
 
     def stop_outputs(self, who: str) -> str:
         """Stop, in the thread of the connection: nothing else that is to be done comes before it."""
-        done = self._app.wiring.stop("stop", "mqtt")
-        self._note(f"fleet: STOP of {who}: {done[1] if done else 'no outputs are declared here'}", trouble=False)
-        if done is None:
-            return "it has no outputs"
-        self._put(self._publish_state)
-        return done[1]
+        if done := self._stop():
+            self._note(f"fleet: STOP of {who}: {done[1]}", trouble=not done[0])
+            return done[1]
+        return "it has no outputs" if self._app.wiring.outputs is None else "everything is stopped already"
 
     def read_for(self, who: str, sensor: str) -> str:
         """Measure for another board, by the tool that a model uses. Raises ConfigError for what is no reading."""
@@ -296,8 +358,9 @@ class MqttChannel:
     def _publish_all(self) -> None:
         """Publish everything anew, in the thread for that."""
         if self._names.prefix:
-            self._announced, self._health_at = "", 0.0
+            self._announced, self._health_at, self._reminder = "", 0.0, ""
             self._put(self._publish_readings)
+            self._put(self._publish_reminder)
         if self._fleet:
             self._put(self._fleet.say_presence)
 
@@ -309,10 +372,24 @@ class MqttChannel:
         """Tell Home Assistant what there is, when that is something new."""
         config, model = self._app.config, health.read_model(self._app.board)
         expire_s = round(3 * config.history.every_seconds + 60)
-        text = self._ha.make_discovery(self._names, model, self._readings.values(), rows, expire_s)
+        asks = config.mqtt.questions_an_hour > 0
+        readings = self._readings.values()
+        text = self._ha.make_discovery(self._names, model, readings, rows, expire_s, takes_questions=asks)
         if text != self._announced and self._connection:
             self._connection.publish(self._names.discovery, text, retain=True, qos=1)
             self._announced = text
+
+    def note_jobs(self) -> None:
+        """Hear that reminders may have changed, in any thread."""
+        if self._connection and self._names.prefix:
+            self._put(self._publish_reminder)
+
+    def _publish_reminder(self) -> None:
+        """Publish when the next reminder comes, if that is news."""
+        found = self._status().get("next_reminder") or {}
+        text = self._ha.make_reminder(found, with_text=self._app.config.mqtt.reminder_texts)
+        if text != self._reminder and self._connection and self._connection.publish(self._names.reminder, text):
+            self._reminder = text
 
     def _publish(self, payloads: Mapping[str, str]) -> None:
         for topic, payload in payloads.items():
@@ -331,8 +408,10 @@ class MqttChannel:
                 "level": running.get(name, {}).get("level", output.safe_level),
                 "left": running.get(name, {}).get("left"),
                 "armed": armed.get(name) == output.digest,
-                "graded": output.graded,
+                "graded": output.graded and output.part != "pcf8574",  # which can only be on or off
                 "longest_s": output.longest_on_s,
+                "limits": {key: value for key in _LIMITS if (value := getattr(output, key))},
+                "kind": output.kind,
                 "takes_orders": "mqtt" in output.who,
             }
             for name, output in declared.items()
@@ -374,6 +453,8 @@ class MqttChannel:
                 if task is None:
                     return
                 task()
+                if self._orders:
+                    time.sleep(_SETTLE_S)
                 self._obey_orders()
                 self._publish_state()
                 if self._fleet and self.status().up:
@@ -382,6 +463,10 @@ class MqttChannel:
             if self._own:
                 self._own.wiring.abandon()
                 self._own.close_own()
+
+
+def discard_message(_: InboxMessage) -> None:
+    """Nobody answers before `start`."""
 
 
 def _do_nothing() -> None:

@@ -371,6 +371,8 @@ class DaemonService(MessageQueue):
     def expect_scheduler(self, seconds: float | None) -> None:
         """Note when the scheduler will report again; also checks for leaks and damage."""
         self.progress.expect("automation", seconds)
+        if self._mqtt:
+            self._mqtt.note_jobs()
         self.writes.flush()
         age = time.time() - self.live.since
         if not self._restarts and (leaking := list_exceeded_limits(measure_usage(), self.live.limits, age)):

@@ -68,17 +68,19 @@ def collect_offline_status(board: Board, home: Path, database: Database | None, 
 
 
 def _get_database_status(database: Database, now: datetime) -> StatusDict:
-    found = []
+    found, reminders = [], []
     for job in Jobs(database).all():
         due: Sequence[datetime] = ()
         with suppress(ValueError):  # a zone that is not known here
             due = list_upcoming(job, now, 1) if job.enabled else ()
         found.append((due[0].timestamp() if due else float("inf"), format_row(job, now), job.session))
+        reminders += [(due[0].timestamp(), job.payload)] if due and job.kind == "reminder" else []
     beats = Heartbeats(database).today(now)
     last = beats.last
     return {
         "jobs": len(found),
         "next_jobs": [{"text": text, "session": session} for at, text, session in sorted(found)[:_MAX_NEXT_JOBS]],
+        "next_reminder": dict(zip(("at", "text"), min(reminders), strict=True)) if reminders else None,
         "outbox": len(Outbox(database).waiting()),
         "inbox": len(Inbox(database).waiting()),
         "heartbeat": {"at": last.at, "outcome": last.outcome, "tokens_today": beats.tokens} if last else None,

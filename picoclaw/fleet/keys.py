@@ -20,27 +20,33 @@ from picoclaw.files import explain_os_error, lock_folder, write_atomic
 from picoclaw.records import NamedTuple
 from picoclaw.text import escape_unprintable
 
-MAX_BOARDS = 1000
+MAX_BOARDS, MAX_ASKS = 1000, 1000
 _FILE = "fleet.json"
 _MAX_NAME = 64
 
 
 class Peer(NamedTuple):
-    """Another board; its `number` is a checksum of its key, which no other board has."""
+    """Another board; its `number` is a checksum of its key, which no other board has.
+
+    `asks` is how many questions an hour its agent may put to this board's.
+    """
 
     number: str
     name: str
     key: VerifyKey
+    asks: int = 0
 
 
-def make_peer(name: Any, key: Any) -> Peer:
+def make_peer(name: Any, key: Any, asks: Any = 0) -> Peer:
     """Take what another board, or the file, says of a board. Raises ValueError."""
+    if not isinstance(asks, int) or not 0 <= asks <= MAX_ASKS:
+        raise ValueError("no number of questions")
     if not isinstance(name, str) or not isinstance(key, str) or not name.strip():
         raise ValueError("no board is described")
     raw = bytes.fromhex(key)
     if len(raw) != 32:
         raise ValueError("this is no key of a board")
-    return Peer(number_of(raw), clean_text(name), VerifyKey(raw))
+    return Peer(number_of(raw), clean_text(name), VerifyKey(raw), asks)
 
 
 def number_of(key: bytes) -> str:
@@ -74,20 +80,20 @@ class FleetKeys:
             found = json.loads(self._file.read_bytes())
             seed = bytes.fromhex(found["key"])
             starts = int(found["starts"])
-            peers = [make_peer(one["name"], one["key"]) for one in found["boards"]]
+            peers = [make_peer(one["name"], one["key"], one.get("asks", 0)) for one in found["boards"]]
             if len(seed) != 32:
                 raise ValueError("no key")  # noqa: TRY301
         except FileNotFoundError:
             return
         except OSError as error:
             raise ConfigError(f"{self._file}: {explain_os_error(error)}") from None
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ConfigError(f"{self._file} is damaged: move it away, and pair this board again") from None
         self._seed, self.starts = seed, starts
         self.peers = {peer.number: peer for peer in peers}
 
     def _save(self) -> None:
-        boards = [{"name": peer.name, "key": bytes(peer.key).hex()} for peer in self.peers.values()]
+        boards = [{"name": one.name, "key": bytes(one.key).hex(), "asks": one.asks} for one in self.peers.values()]
         data = {"key": self._seed.hex(), "starts": self.starts, "boards": boards}
         try:
             write_atomic(self._file, json.dumps(data, indent=1).encode())
@@ -117,7 +123,14 @@ class FleetKeys:
         with self._change():
             if len(self.peers) >= MAX_BOARDS and peer.number not in self.peers:
                 raise ConfigError(f"a board can be paired with {MAX_BOARDS} others at most")
-            self.peers[peer.number] = peer
+            before = self.peers.get(peer.number, peer)
+            self.peers[peer.number] = peer._replace(asks=before.asks)
+
+    def grant(self, number: str, asks: int) -> None:
+        """Let the agent of a board ask so many questions an hour. Raises ConfigError."""
+        with self._change():
+            if number in self.peers:
+                self.peers[number] = self.peers[number]._replace(asks=asks)
 
     def forget(self, number: str) -> None:
         """Raises ConfigError."""

@@ -20,12 +20,15 @@ from picoclaw.text import escape_unprintable
 from picoclaw.times import format_duration
 
 PREFIX = "picoclaw-fleet"
+_NOT_GRANTED = "it takes no questions of this board until somebody types there: picoclaw fleet grant {name} 20"
+_BUSY = "it has too much to do now; try again in a second"
 PRESENCE_INTERVAL_S = 300.0
 _EXPIRY_S = 10
 _MAX_REQUESTS_A_SECOND = 20
 _MAX_TAKEN = 5000
 _MAX_LISTED = 40
-_MAX_ANSWER = 2000
+_MAX_ANSWER, _MAX_QUESTION = 2000, 1000
+ASK_TIMEOUT_S = 90.0
 
 
 class FleetHost(Protocol):
@@ -36,6 +39,8 @@ class FleetHost(Protocol):
     def stop_outputs(self, who: str) -> str: ...
 
     def read_for(self, who: str, sensor: str) -> str: ...
+
+    def post_question(self, peer: Peer, number: str, text: str) -> None: ...
 
     def put(self, task: Callable[[], None]) -> bool: ...
 
@@ -85,6 +90,7 @@ class Fleet:
         self._second, self._said_at, self._number = 0, 0.0, 0
         self._counts: dict[str, int] = {}
         self._noted: set[str] = set()
+        self._asked_at: dict[str, list[float]] = {}
         try:
             keys.count_start()
         except ConfigError as error:  # a full disk keeps nobody from stopping this board
@@ -178,9 +184,32 @@ class Fleet:
         elif do == "read":
             sensor = clean_text(str(body.get("what", "")), 100)
             if not self._host.put(lambda: self._read(peer, number, sensor)):
-                self._answer(peer, number, error="it has too much to do now; try again in a second")
+                self._answer(peer, number, error=_BUSY)
+        elif do == "ask":
+            self._hear_question(peer, number, str(body.get("what", "")))
         else:
             self._answer(peer, number, error="it does not understand the request; it may have another version")
+
+    def _hear_question(self, peer: Peer, number: str, text: str) -> None:
+        """Hand a question to the agent here, as far as its owner has granted that; `answer_question` gives the answer."""
+        granted, now = self._keys.peers.get(peer.number, peer).asks, time.monotonic()
+        asked = [at for at in self._asked_at.get(peer.number, ()) if now - at < 3600]
+        text = clean_text(text, _MAX_QUESTION)
+        if not granted:
+            self._answer(peer, number, error=_NOT_GRANTED.format(name=peer.name))
+        elif len(asked) >= granted:
+            self._answer(peer, number, error=f"it takes {granted} questions an hour of this board, and no more now")
+        elif not text:
+            self._answer(peer, number, error="there is no question")
+        elif self._host.put(lambda: self._host.post_question(peer, number, text)):
+            self._asked_at[peer.number] = [*asked, now]
+        else:
+            self._answer(peer, number, error=_BUSY)
+
+    def answer_question(self, peer: str, number: str, text: str) -> None:
+        """Give the agent's answer to the board that has asked, which may have given up waiting."""
+        if found := self._keys.peers.get(peer):
+            self._answer(found, number, text=text[:_MAX_ANSWER])
 
     def _read(self, peer: Peer, number: str, sensor: str) -> None:
         try:
@@ -247,7 +276,7 @@ class Fleet:
         found = {one.peer.number: one for one in self.ask(peers, "ping", "", 1.0)} if asks else {}
         rows = []
         for peer in peers:
-            row: dict[str, Any] = {"name": peer.name, "number": peer.number}
+            row: dict[str, Any] = {"name": peer.name, "number": peer.number, "asks": peer.asks}
             if presence := self._presences.get(peer.number):
                 since = format_duration(time.monotonic() - presence.at)
                 heard = f"said {since} ago" if not presence.is_kept else "as the broker has kept it"
@@ -291,6 +320,10 @@ class Fleet:
                 (one,) = self.ask([peer], "read", what, 5.0)
                 lines = [row if row.startswith("[") else f"{peer.name} {row}" for row in one.text.splitlines()]
                 return {"ok": one.good, "text": "\n".join(lines) if one.good else f"{peer.name}: {one.text}"}
+            if act == "ask":
+                peer = self._keys.find(str(words.get("board", "")))
+                (one,) = self.ask([peer], "ask", str(words.get("what", ""))[:_MAX_QUESTION], ASK_TIMEOUT_S)
+                return {"ok": one.good, "text": one.text if one.good else f"{peer.name}: {one.text}"}
             if act == "stop":
                 told = self.ask(list(self._keys.peers.values()), "stop", "", 2.0)
                 rows = [

@@ -1,10 +1,12 @@
 """What Home Assistant is told of a board: one device with its sensors, outputs, STOP and health, and their states.
 
-Source: Home Assistant, "MQTT" integration: device discovery, sensor, binary_sensor, switch, number, button.
+Source: Home Assistant, "MQTT" integration: device discovery, sensor, binary_sensor, switch, light, fan, valve, number,
+button, event, text.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from picoclaw import __version__
@@ -29,6 +31,7 @@ _DEVICE_CLASSES = {
 _UNITS = {"rpm": "rpm", "UTC": "", "ticks": ""}
 _PERCENT = pattern(r"\d{1,3}(\.\d{1,3})?")
 _UNSAFE = pattern(r"[^A-Za-z0-9_-]+")
+MAX_QUESTION = 1000
 Payloads = dict[str, str]
 """Payloads by topic."""
 
@@ -59,6 +62,18 @@ class Names(NamedTuple):
     def stop(self) -> str:
         return f"{self.base}/stop"
 
+    @property
+    def reminder(self) -> str:
+        return f"{self.base}/reminder"
+
+    @property
+    def ask(self) -> str:
+        return f"{self.base}/ask"
+
+    @property
+    def answer(self) -> str:
+        return f"{self.base}/answer"
+
     def sensor(self, reading: Reading) -> str:
         """The topic of a reading's values."""
         return f"{self.base}/sensor/{make_identifier(reading.sensor)}/{make_identifier(reading.label)}"
@@ -79,19 +94,36 @@ def make_identifier(text: str) -> str:
 
 
 def make_discovery(
-    names: Names, model: str, readings: Iterable[Reading], outputs: Iterable[Mapping[str, Any]], expire_s: int
+    names: Names,
+    model: str,
+    readings: Iterable[Reading],
+    outputs: Iterable[Mapping[str, Any]],
+    expire_s: int,
+    *,
+    takes_questions: bool = False,
 ) -> str:
     """Make the message that announces the board; values are taken for lost after `expire_s` seconds.
 
-    `outputs` are rows of the supervisor's list, with `takes_orders`, `graded`, `longest_s`.
+    `outputs` are rows of the supervisor's list, with `kind`, `takes_orders`, `graded`, `longest_s`.
     """
     components: dict[str, Any] = {}
     for reading in readings:
         components[make_identifier(f"{reading.sensor}_{reading.label}")] = _make_sensor(names, reading, expire_s)
     for row in outputs:
         components[f"output_{row['name']}"] = _make_output(names, row)
+        components[f"left_{row['name']}"] = _make_time_left(names, row)
     components["stop"] = {"p": "button", "name": "STOP", "ic": "mdi:stop-circle", "cmd_t": names.stop, "pl_prs": "STOP"}
     components["alarm"] = {"p": "event", "name": "alarm", "stat_t": names.alarm, "evt_typ": ["alarm"], "qos": 2}
+    components["reminder"] = {
+        "p": "sensor",
+        "name": "next reminder",
+        "stat_t": names.reminder,
+        "val_tpl": "{{ value_json.at }}",
+        "dev_cla": "timestamp",
+        "json_attr_t": names.reminder,
+    }
+    if takes_questions:
+        components |= _make_questions(names)
     components |= _make_health(names)
     for key, one in components.items():
         one["uniq_id"] = f"{names.device}_{key}"
@@ -124,15 +156,61 @@ def _make_sensor(names: Names, reading: Reading, expire_s: int) -> dict[str, Any
 
 
 def _make_output(names: Names, row: Mapping[str, Any]) -> dict[str, Any]:
-    topic = names.output(row["name"])
+    topic, graded = names.output(row["name"]), row["graded"]
+    orders, state, level = f"{topic}/set", "{{ value_json.state }}", "{{ value_json.level | round | int }}"
     made: dict[str, Any] = {"name": row["name"], "stat_t": topic, "json_attr_t": topic}
+    words = {"pl_on": "ON", "pl_off": "OFF"}
     if not row["takes_orders"]:
-        return made | {"p": "binary_sensor", "val_tpl": "{{ value_json.state }}", "pl_on": "ON", "pl_off": "OFF"}
-    made["cmd_t"] = f"{topic}/set"
-    if not row["graded"]:
-        return made | {"p": "switch", "val_tpl": "{{ value_json.state }}", "pl_on": "ON", "pl_off": "OFF"}
-    span = {"min": 0, "max": 100, "step": 1, "unit_of_meas": "%"}
-    return made | {"p": "number", "val_tpl": "{{ value_json.level }}"} | span
+        return made | words | {"p": "binary_sensor", "val_tpl": state}
+    made["cmd_t"] = orders
+    if row["kind"] == "light":
+        made |= words | {"p": "light", "stat_val_tpl": state}
+        shades = {"bri_cmd_t": orders, "bri_stat_t": topic, "bri_val_tpl": level, "bri_scl": 100}
+        return made | (shades | {"on_cmd_type": "brightness"} if graded else {})
+    if row["kind"] in {"fan", "motor"}:
+        made |= words | {"p": "fan", "stat_val_tpl": state}
+        speeds = {"pct_cmd_t": orders, "pct_stat_t": topic, "pct_val_tpl": level}
+        return made | (speeds if graded else {})
+    if row["kind"] == "valve" and graded:
+        return made | {"p": "valve", "pos": True, "val_tpl": level}
+    if row["kind"] == "valve":
+        ends = {"pl_open": "ON", "pl_cls": "OFF", "stat_open": "ON", "stat_clsd": "OFF"}
+        return made | ends | {"p": "valve", "val_tpl": state}
+    if graded:
+        return made | {"p": "number", "val_tpl": level, "min": 0, "max": 100, "step": 1, "unit_of_meas": "%"}
+    return made | words | {"p": "switch", "val_tpl": state}
+
+
+def _make_time_left(names: Names, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "p": "sensor",
+        "name": f"{row['name']} time left",
+        "stat_t": names.output(row["name"]),
+        "val_tpl": "{{ (value_json.left_s or 0) | round | int }}",
+        "unit_of_meas": "s",
+        "dev_cla": "duration",
+        "ent_cat": "diagnostic",
+    }
+
+
+def _make_questions(names: Names) -> dict[str, Any]:
+    """Make the field for a question, and the sensor of its answer; a state has up to 255 characters."""
+    return {
+        "ask": {
+            "p": "text",
+            "name": "ask",
+            "cmd_t": names.ask,
+            "stat_t": names.answer,
+            "val_tpl": "{{ value_json.question[:255] }}",
+        },
+        "answer": {
+            "p": "sensor",
+            "name": "answer",
+            "stat_t": names.answer,
+            "val_tpl": "{{ value_json.answer[:255] }}",
+            "json_attr_t": names.answer,
+        },
+    }
 
 
 def _make_health(names: Names) -> dict[str, Any]:
@@ -140,15 +218,12 @@ def _make_health(names: Names) -> dict[str, Any]:
         made = {"p": kind, "name": name, "stat_t": names.health, "val_tpl": template, "ent_cat": "diagnostic"}
         return made | more
 
+    size = {"unit_of_meas": "MB", "dev_cla": "data_size", "stat_cla": "measurement"}
     is_bad = "{{ 'ON' if value_json.problems else 'OFF' }}"
     return {
         "problem": diagnostic("binary_sensor", "problem", is_bad, dev_cla="problem", json_attr_t=names.health),
-        "memory": diagnostic(
-            "sensor", "memory", "{{ value_json.memory_mb }}", unit_of_meas="MB", dev_cla="data_size", ic="mdi:memory"
-        ),
-        "disk": diagnostic(
-            "sensor", "free disk", "{{ value_json.disk_free_mb }}", unit_of_meas="MB", dev_cla="data_size"
-        ),
+        "memory": diagnostic("sensor", "memory", "{{ value_json.memory_mb }}", **size, ic="mdi:memory"),
+        "disk": diagnostic("sensor", "free disk", "{{ value_json.disk_free_mb }}", **size),
     }
 
 
@@ -178,6 +253,7 @@ def make_output_states(names: Names, outputs: Iterable[Mapping[str, Any]], whys:
                 "level": row["level"],
                 "left_s": row["left"],
                 "longest_s": row["longest_s"],
+                "limits": row["limits"],
                 "armed": row["armed"],
                 "why": whys.get(row["name"], ""),
             },
@@ -191,6 +267,22 @@ def make_alarm(text: str, at: float, number: int, *, again: bool) -> str:
     """Make the event of an alarm; `again`: it may be one that was published before, by the same number."""
     made = {"event_type": "alarm", "text": text, "at": at, "number": number, "perhaps_a_repeat": again}
     return json.dumps(made, ensure_ascii=False)
+
+
+def make_reminder(found: Mapping[str, Any], *, with_text: bool) -> str:
+    """Make the state of the next reminder: when it comes, as ISO 8601, and what it says only if that is wanted."""
+    at = datetime.fromtimestamp(round(found["at"]), UTC).isoformat() if found else None
+    return json.dumps({"at": at} | ({"text": found.get("text", "")} if with_text else {}), ensure_ascii=False)
+
+
+def make_answer(question: str, answer: str) -> str:
+    return json.dumps({"question": question, "answer": answer}, ensure_ascii=False)
+
+
+def parse_question(payload: bytes) -> str:
+    """Read a question; '' for what is none."""
+    text = payload[: 4 * MAX_QUESTION].decode("utf-8", "replace")
+    return escape_unprintable(" ".join(text.split())[:MAX_QUESTION])
 
 
 def parse_order(payload: bytes) -> str:

@@ -44,7 +44,7 @@ class RequiredSensor:
 class OutputConfig:
     """[outputs.NAME]: where it is wired, its safe level, and its limits. Levels are duties, 0 to 100 percent."""
 
-    kind: Annotated[Literal["light", "valve", "motor", "pump", "heater", "lock", "other"], "what hangs on it"]
+    kind: Annotated[Literal["light", "valve", "motor", "fan", "pump", "heater", "lock", "other"], "what hangs on it"]
     longest_on_s: Annotated[float, Span(0.1, _LONGEST_S), "longest time away from the safe level, in seconds"]
     name: str = ""
     line: Annotated[str, "GPIO line, by name or by number"] = ""

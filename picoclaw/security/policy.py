@@ -52,7 +52,10 @@ _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "rule": "unattended",
     "subagent": "unattended",
     "mqtt": "unattended",
+    "remote": "guest",
 }
+_REMOTE_EFFECTS: frozenset[Effect] = frozenset({"read", "safe"})
+"""All that a question over MQTT may come to, whatever the policy says of guests: nobody knows who asks."""
 
 
 class VerdictRow(NamedTuple):
@@ -134,6 +137,8 @@ def decide(
     `planned`: a scheduled command that is due; its network access was asked for when it was planned.
     """
     effects = (asked.effect, *asked.other_effects, *(["exec_planned"] if planned else ()))
+    if origin == "remote" and (beyond := next((one for one in effects if one not in _REMOTE_EFFECTS), "")):
+        return Decision("refuse", f"{beyond}.remote = refuse", f"{beyond}, asked for by {_name_origin(origin)}")
     verdict, rule, why = max(
         (_apply_rules(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
         key=lambda one: VERDICTS.index(one[0]),
@@ -181,7 +186,7 @@ def join_questions(calls: Iterable[str]) -> str:
 
 def _name_origin(origin: Origin) -> str:
     names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
-    names["mqtt"] = "somebody at the MQTT broker"
+    names |= {"mqtt": "somebody at the MQTT broker", "remote": "somebody at the MQTT broker, who may only ask"}
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 

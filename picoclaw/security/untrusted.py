@@ -14,7 +14,7 @@ from picoclaw.text import escape_control_tokens, pattern, remove_invisible, trun
 
 UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status"}
-    | {"web_fetch", "web_search", "subagent", "fleet_list", "fleet_read"}
+    | {"web_fetch", "web_search", "subagent", "fleet_list", "fleet_read", "fleet_ask"}
 )
 """The tools that are marked `brings`, also those that this set-up does not have any more."""
 
