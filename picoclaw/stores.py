@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Collect the secrets of a home: what no result, log or answer may show."""
     used = (
-        *(config.api_key, config.embedding_key, config.telegram_token, config.brave_key),
+        *(config.api_key, config.embedding_key, config.telegram_token, config.matrix_token, config.brave_key),
         *(config.mqtt_password, config.metrics_token),
         *config.model_keys.values(),
         *config.notify_tokens.values(),

@@ -19,6 +19,9 @@ from picoclaw.http_client import Client, Connection, HTTPError, InvalidURL, Time
 from picoclaw.records import NamedTuple
 from picoclaw.times import format_duration
 
+TOO_LARGE = "too large"
+"""The code of a call whose answer is longer than it may be."""
+
 _CONNECT_S = 10.0
 _IDLE_CONNECTION_S, _MAX_IDLE_CONNECTIONS = 30.0, 2
 """How long a connection is used again, less than servers keep it, and how many wait for that."""
@@ -170,7 +173,7 @@ class HttpApi:
             for piece in response.iter_bytes():
                 data += piece
                 if len(data) > most:
-                    raise CallRefused(f"{self._service} sent more than {most} bytes")
+                    raise CallRefused(f"{self._service} sent more than {most} bytes", code=TOO_LARGE)
             return ApiAnswer(response.status_code, bytes(data), response.headers.get("date", ""))
 
 

@@ -19,11 +19,12 @@ _MAX_QUESTIONS = 100
 
 
 class ShownQuestion(NamedTuple):
-    """Where a question stands: the service's names of chat and message, and that message's text."""
+    """Where a question stands: the service's names of chat and message, that message's text, and the question's sign."""
 
     chat: str
     message: str
     text: str
+    nonce: str = ""
 
 
 class Questions:
@@ -61,10 +62,10 @@ class Questions:
             self._note(f"{self._pairing.channel}: which message asks about number {number} is not kept: {error}")
         self.settle()
 
-    def shown(self, number: int) -> ShownQuestion | None:
-        """Where a question stands. Raises StoreError."""
+    def all(self) -> dict[int, ShownQuestion]:
+        """List where the questions stand, by the number of each. Raises StoreError."""
         with self._guard:
-            return self._open().get(number)
+            return dict(self._open())
 
     def settle(self) -> None:
         """Write below the questions that are no longer open how they have ended, as far as the service can be reached."""
@@ -92,7 +93,7 @@ class Questions:
                 text = marks.get(self._mark)
             try:
                 found: Any = json.loads(text or "{}").items()
-                self._known = {int(n): ShownQuestion(str(q[0]), str(q[1]), str(q[2])) for n, q in found}
+                self._known = {int(n): ShownQuestion(str(q[0]), str(q[1]), *map(str, q[2:4])) for n, q in found}
             except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
                 self._known = {}
         return self._known

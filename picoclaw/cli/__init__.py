@@ -80,6 +80,7 @@ GROUPS = {
         "mqtt": ("list what is published at the MQTT broker, and offer sensors to add", "picoclaw mqtt discover"),
         "fleet": ("pair boards with each other, read from them, and stop them all", "picoclaw fleet read workshop"),
         "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
+        "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
     },
     "Look inside": {
         "tools": ("list the tools that the agent has on this board", "picoclaw tools"),
@@ -99,7 +100,7 @@ VERBS = {name: entry for group in GROUPS.values() for name, entry in group.items
 
 _SHARED_MODULES = {
     **dict.fromkeys(("cron", "heartbeat", "rules"), "automation"),
-    **dict.fromkeys(("page", "telegram"), "channels"),
+    **dict.fromkeys(("page", "telegram", "matrix"), "channels"),
     **dict.fromkeys(("approvals", "policy"), "policy"),
     **dict.fromkeys(("check", "doctor"), "doctor"),
     **dict.fromkeys(("backup", "restore"), "backup"),

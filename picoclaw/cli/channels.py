@@ -1,4 +1,4 @@
-"""`picoclaw page` and `picoclaw telegram`: who is let in, by a browser or over the bot, and where it can be reached."""
+"""`picoclaw page`, `telegram` and `matrix`: who is let in, by a browser or in a chat, and where it can be reached."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import format_minute, print_wrapped, require_terminal
+from picoclaw.cli.common import format_minute, print_wrapped, read_secret, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ChannelError, ConfigError
@@ -141,17 +141,110 @@ def _identify_bot(config: Config) -> tuple[str, str]:
 
 def _pair(config: Config, pairing: "Pairing") -> int:
     """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
+    name, error = _identify_bot(config)
+    _print_code(pairing, f"Send this to {f'@{name} (https://t.me/{name})' if name else 'your bot'}", error)
+    return 0
+
+
+def _print_code(pairing: "Pairing", how: str, error: str) -> None:
     from picoclaw.channels.pairing import CODE_MINUTES
 
     code, owner = pairing.offer(), pairing.owner()
-    name, error = _identify_bot(config)
     if error:
         print_wrapped(f"({error})")
-    where = f"@{name} (https://t.me/{name})" if name else "your bot"
     shown = f"{code[:4]}-{code[4:]}"
-    print_wrapped(
-        f"Send this to {where} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n"
-    )
+    print_wrapped(f"{how} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
+
+
+def add_matrix_options(parser: Parser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "login": "log in to the board's account, and keep the access token",
+        "pair": "print a code; whoever sends it to the board's account may talk to it",
+        "status": "say whether the server answers, and who may talk to the board",
+        "forget": "let somebody talk to it no more",
+    }
+    words = parser.add_words(purposes, required=True)
+    words["login"].add_argument("user", metavar="USER", help="the board's account: @pico:example.org")
+    words["login"].add_argument(
+        "--server", metavar="URL", default="", help="its homeserver, if the domain does not say"
+    )
+    words["login"].add_argument(
+        "--password-from", metavar="FILE", help="a file with its password; - for standard input"
+    )
+    words["status"].add_flag("--json", help="print JSON")
+    words["forget"].add_argument("user", metavar="USER", help="as status prints it")
+
+
+def run_matrix(given: Options) -> int:
+    """Do it."""
+    from picoclaw.channels.matrix.events import make_pairing
+
+    config = load_config()
+    if given.act == "login":
+        return _log_in(given, config)
+    if not (config.matrix_token and config.matrix.homeserver):
+        raise ConfigError("Matrix is not set up: `picoclaw matrix login @NAME:SERVER` with an account for the board")
+    if given.act == "pair":
+        from picoclaw.workspace import prepare_home
+
+        prepare_home(config.home)
+    account, error = _identify_account(config) if given.act != "forget" else ("", "")
+    with closing(make_pairing(config)) as pairing:
+        if given.act == "pair":
+            where = account or "the board's account"
+            _print_code(pairing, f"Start a direct chat, without encryption, with {where} and send this", error)
+            return 0
+        if given.act == "forget":
+            if pairing.forget(given.user):
+                print(f"{given.user} may no longer talk to the board")
+                return 0
+            if given.user in pairing.people():
+                raise ConfigError(f"{given.user} is in config.toml: take it out of allow under [matrix]")
+            raise ConfigError(f"{given.user} was not paired; `picoclaw matrix status` shows who is")
+        people, owner = pairing.people(), pairing.owner()
+    if given.json:
+        listed = [{"user": user, "name": person, "owner": user == owner} for user, person in people.items()]
+        print(format_json({"account": account, "error": error, "people": listed}))
+        return 1 if error else 0
+    print_wrapped(f"the account is {account}, and {config.matrix.homeserver} answers" if account else error)
+    for user, person in people.items():
+        shown = person.removesuffix(f"({user})").strip() or "(from config.toml)"
+        print_wrapped(f"{user}  {shown}, {'the owner' if user == owner else 'a guest'}")
+    if not people:
+        print("nobody may talk to it yet: `picoclaw matrix pair`")
+    return 1 if error else 0
+
+
+def _log_in(given: Options, config: Config) -> int:
+    """Get an access token by the password, which is kept nowhere."""
+    from getpass import getpass
+
+    from picoclaw.channels.matrix.api import discover_server, log_in
+    from picoclaw.channels.matrix.events import is_user
+    from picoclaw.maintenance import setup
+    from picoclaw.workspace import prepare_home
+
+    if not is_user(given.user):
+        raise ConfigError(f"{given.user!r} is not a Matrix user: write it as @pico:example.org")
+    server = given.server.rstrip("/") or discover_server(given.user)
+    if not server.startswith(("http://", "https://")):
+        raise ConfigError(f"{server!r} must begin with http:// or https://")
+    password = read_secret(given.password_from) if given.password_from else getpass("Password: ")
+    token = log_in(server, given.user, password, f"picoclaw on {os.uname().nodename}")
+    prepare_home(config.home)
+    print_wrapped(*setup.write_settings(config.home, setup.InitialSettings(matrix_server=server, matrix_token=token)))
     return 0
+
+
+def _identify_account(config: Config) -> tuple[str, str]:
+    """Ask the server whose account it is; returns that, and why there is none."""
+    from picoclaw.channels.matrix.api import MatrixApi, identify_account
+
+    try:
+        with closing(MatrixApi(config.matrix_token, config.matrix.homeserver)) as api:
+            return identify_account(api, 10.0), ""
+    except ChannelError as error:
+        return "", str(error)

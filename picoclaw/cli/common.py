@@ -23,6 +23,8 @@ DEFAULT_SESSION = "terminal"
 
 # --- what is printed ---
 
+_MAX_SECRET_LENGTH = 4096
+
 
 def print_safe(*lines: str) -> None:
     """Print what comes from elsewhere, which cannot drive the terminal."""
@@ -34,6 +36,18 @@ def print_wrapped(*lines: str, indent: str = "  ") -> None:
     """Print lines, on a terminal broken between words to its width."""
     for line in map(escape_unprintable, lines):
         print(fit_to_terminal(line, sys.stdout, indent), flush=True)
+
+
+def read_secret(path: str | None) -> str:
+    """Read a key or token from a file, - for standard input; '' for no path. Raises ConfigError."""
+    from picoclaw.config.files import read_regular
+
+    if path is None:
+        return ""
+    text = sys.stdin.read(_MAX_SECRET_LENGTH) if path == "-" else read_regular(Path(path)).decode(errors="replace")
+    if not text.strip():
+        raise ConfigError(f"{path} holds no key")
+    return text.strip()
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -236,6 +250,10 @@ def list_chats(app: "App") -> dict[str, None]:
         pairing = make_pairing(app.config)
         found += [f"telegram:{number}" for number in pairing.people()]
         pairing.close()
+    if app.config.matrix.homeserver and app.config.matrix_token:
+        from picoclaw.channels.matrix.state import list_rooms
+
+        found += [f"matrix:{room}" for room in list_rooms(app.config)]
     internal = ("heartbeat", "job ", "subagent ")
     return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(internal))
 

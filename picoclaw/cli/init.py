@@ -7,14 +7,12 @@ on the buses. It ends with what is set and what to do next.
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from picoclaw import workspace
 from picoclaw.cli.arguments import Options, Parser, bold, format_table
-from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_safe
+from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_safe, read_secret
 from picoclaw.config import load_config
-from picoclaw.config.files import read_regular
 from picoclaw.daemon.lock import is_lock_held
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import service, setup
@@ -23,8 +21,6 @@ from picoclaw.times import parse_zone
 
 if TYPE_CHECKING:
     from picoclaw.app import App
-
-_MAX_KEY_LENGTH = 4096
 
 
 def options(parser: Parser) -> None:
@@ -44,6 +40,10 @@ def options(parser: Parser) -> None:
     parser.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
     parser.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
     parser.add_argument("--telegram-allow", metavar="ID", type=int, repeats=True, help="who may talk to the bot")
+    parser.add_argument("--matrix-server", metavar="URL", default="", help="the Matrix server of the board's account")
+    parser.add_argument(
+        "--matrix-token-from", metavar="FILE", help="a file with its access token; `matrix login` gets one"
+    )
     pages = ["off", *setup.DASHBOARD_HOSTS]
     parser.add_argument("--page", choices=pages, default="", help="the page in a browser, and for whom")
 
@@ -160,6 +160,8 @@ def _list_next_steps(settings: Mapping[str, str]) -> dict[str, str]:
         steps["picoclaw page code"] = "a code to log in to its page, once it runs"
     elif settings["Telegram"] == "on":
         steps["picoclaw telegram pair"] = "let yourself in, once it runs"
+    elif settings["Matrix"] != "off":
+        steps["picoclaw matrix pair"] = "let yourself in, once it runs"
     else:
         steps["picoclaw init --page network"] = "a page for phones and computers in your network"
     if settings["service"] == "not installed":
@@ -171,7 +173,7 @@ def _list_next_steps(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _parse_settings(given: Options) -> setup.InitialSettings | None:
     """Take the options; None when there is none of them. Raises ConfigError."""
-    if given.key_from == given.telegram_token_from == "-":
+    if [given.key_from, given.telegram_token_from, given.matrix_token_from].count("-") > 1:
         raise ConfigError("standard input can hold one secret: give the other one as a file")
     try:
         zone = str(parse_zone(given.zone)) if given.zone else ""
@@ -180,19 +182,12 @@ def _parse_settings(given: Options) -> setup.InitialSettings | None:
     wanted = setup.InitialSettings(
         given.model_url,
         given.model,
-        _read_secret(given.key_from),
+        read_secret(given.key_from),
         zone,
-        _read_secret(given.telegram_token_from),
+        read_secret(given.telegram_token_from),
         tuple(given.telegram_allow),
         given.page,
+        matrix_server=given.matrix_server,
+        matrix_token=read_secret(given.matrix_token_from),
     )
     return wanted if any(wanted) else None
-
-
-def _read_secret(path: str | None) -> str:
-    if path is None:
-        return ""
-    text = sys.stdin.read(_MAX_KEY_LENGTH) if path == "-" else read_regular(Path(path)).decode(errors="replace")
-    if not text.strip():
-        raise ConfigError(f"{path} holds no key")
-    return text.strip()

@@ -15,6 +15,7 @@ from picoclaw.config.credentials import (
     read_api_key,
     read_brave_key,
     read_embedding_key,
+    read_matrix_token,
     read_metrics_token,
     read_model_keys,
     read_mqtt_password,
@@ -29,6 +30,7 @@ from picoclaw.config.tables import (
     HeartbeatConfig,
     HistoryConfig,
     LimitsConfig,
+    MatrixConfig,
     MemoryConfig,
     ModelConfig,
     MqttConfig,
@@ -77,6 +79,7 @@ class Config:
     subagents: SubagentsConfig = field(default_factory=SubagentsConfig)
     page: PageConfig = field(default_factory=PageConfig)
     telegram: TelegramConfig = field(default_factory=TelegramConfig)
+    matrix: MatrixConfig = field(default_factory=MatrixConfig)
     mqtt: MqttConfig = field(default_factory=MqttConfig)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
@@ -87,6 +90,7 @@ class Config:
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
     telegram_token: str = field(default="", repr=False)
+    matrix_token: str = field(default="", repr=False)
     brave_key: str = field(default="", repr=False)
     mqtt_password: str = field(default="", repr=False)
     notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -141,6 +145,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     parse_hour_span(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
+    settings.get("matrix", MatrixConfig()).check(f"{path}: [matrix]")
     if mqtt := settings.get("mqtt"):
         mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
@@ -233,6 +238,10 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         embedding_key=embedding_key,
         telegram=replace(config.telegram, api_url=_check_address(config.telegram.api_url, "[telegram]: api_url")),
         telegram_token=read_telegram_token(config.home, environment),
+        matrix=replace(
+            config.matrix, homeserver=_check_address(config.matrix.homeserver, "[matrix]: homeserver", "https://HOST")
+        ),
+        matrix_token=read_matrix_token(config.home, environment),
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=read_brave_key(config.home, environment),
         mqtt_password=read_mqtt_password(config.home, environment),
@@ -241,7 +250,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
     )
 
 
-def _check_address(url: str, what: str) -> str:
+def _check_address(url: str, what: str, form: str = "http://HOST:PORT/v1") -> str:
     url = url.rstrip("/")
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"{what} {redact_url(url)!r} must begin with http:// or https://")
@@ -251,5 +260,5 @@ def _check_address(url: str, what: str) -> str:
     except ValueError:
         is_complete = False
     if url and not is_complete:
-        raise ConfigError(f"{what} {redact_url(url)!r} is not an address: write it as http://HOST:PORT/v1")
+        raise ConfigError(f"{what} {redact_url(url)!r} is not an address: write it as {form}")
     return url

@@ -11,7 +11,15 @@ from picoclaw.schema import InvalidArgument, check_arguments, read_parameter
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
-_SECRET_KEYS = ("api_key", "embedding_key", "telegram_token", "brave_key", "mqtt_password", "metrics_token")
+_SECRET_KEYS = (
+    "api_key",
+    "embedding_key",
+    "telegram_token",
+    "matrix_token",
+    "brave_key",
+    "mqtt_password",
+    "metrics_token",
+)
 _MIN_TOKEN_CHARS = 16
 _VENDOR_VARIABLES = {
     "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
@@ -64,6 +72,11 @@ def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
     return token.strip()
 
 
+def read_matrix_token(home: Path, environment: Mapping[str, str]) -> str:
+    token = environment.get("PICOCLAW_MATRIX_TOKEN") or _read_secret(home, "matrix_token", environment)
+    return token.strip()
+
+
 def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
     return _check_characters(environment.get("BRAVE_API_KEY") or _read_secret(home, "brave_key", environment))
 
@@ -105,7 +118,8 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         there = []
     names = [name for name in there if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_"))]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    variables = ("PICOCLAW_API_KEY_", "PICOCLAW_TELEGRAM_TOKEN", "PICOCLAW_MQTT_PASSWORD", "PICOCLAW_NOTIFY_TOKEN_")
+    names_of_tokens = ("TELEGRAM_TOKEN", "MATRIX_TOKEN", "MQTT_PASSWORD", "NOTIFY_TOKEN_", "API_KEY_")
+    variables = tuple(f"PICOCLAW_{name}" for name in names_of_tokens)
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}

@@ -272,6 +272,26 @@ class TelegramConfig:
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
 
 
+_MATRIX_USER = pattern(r"@[^\s:]{1,200}:[A-Za-z0-9.:\[\]-]{1,230}")
+
+
+@dataclass(frozen=True)
+class MatrixConfig:
+    """[matrix]: an account of the board's on a Matrix server; secrets.toml has its access token."""
+
+    homeserver: Annotated[str, "the address of the account's server, such as https://matrix.example.org"] = ""
+    allow: Annotated[list[str], 'people who may chat, such as "@ann:example.org", besides those who were paired'] = (
+        field(default_factory=list)
+    )
+    owner: Annotated[str, 'you, such as "@me:example.org"; "": the first who was paired, or the first of allow'] = ""
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for people whom no server could have."""
+        for user in filter(None, (*self.allow, self.owner)):
+            if not _MATRIX_USER.fullmatch(user):
+                raise ConfigError(f"{where}: {user!r} is not a Matrix user: write it as @name:example.org")
+
+
 @dataclass(frozen=True)
 class NotifyConfig:
     """[notify.NAME]: a further way for alarms to reach you: ntfy, or a webhook."""

@@ -97,6 +97,8 @@ class WriteBehindQueue:
 MAX_SEPARATE_MESSAGES = 3
 _MAX_MERGED_CHARS, _HEADER_CHARS = 3500, 60
 _MAX_UNSAVED = 100
+_KNOWN_AGAIN_S = 20 * 3600.0
+"""How long the other side is taken to know a message again: Synapse does for a day."""
 _FIRST_RETRY_S, _MAX_RETRY_S, _CHECK_INTERVAL_S = 5.0, 60.0, 15.0
 
 
@@ -121,14 +123,16 @@ class DeliveryWorker:
         zone: Callable[[], tzinfo | None] = lambda: None,
         *,
         merges: bool = True,
+        is_exact: bool = False,
     ) -> None:
         """`is_mine` tells which sessions' messages go here; `note` is told what could not be delivered, and why.
 
         With a `fallback`, the name of a terminal's chat, messages of other channels' chats go to the owner's chat here,
         and what the owner was to be told and this channel refuses for good waits for that terminal, not given up.
         `zone` is the owner's time zone, None for the board's. `merges`: what has gathered comes as few messages.
+        `is_exact`: the other side knows a message again by its number and moment, so that none is said to be a repeat.
         """
-        self._merges = merges
+        self._merges, self._is_exact = merges, is_exact
         self.channel, self._boxes, self._is_mine, self._note = channel, boxes, is_mine, note
         self._fallback, self._zone = fallback, zone
         self._refused: set[int] = set()
@@ -249,7 +253,8 @@ class DeliveryWorker:
             return
         session = begun[0].session
         settle: Callable[[OutboxMessage], None] = outbox.strike
-        worded = [one._replace(begun="") if one.number in self._doubtful else one for one in begun]
+        is_sure = self._is_exact and time.time() - begun[0].at < _KNOWN_AGAIN_S
+        worded = [one._replace(begun="") if is_sure or one.number in self._doubtful else one for one in begun]
         try:
             self.channel.send(self._readdress(merge_messages(worded, time.time(), self._zone())))
         except (ChannelDown, StoreError) as error:

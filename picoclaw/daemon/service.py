@@ -179,6 +179,11 @@ class DaemonService(MessageQueue):
                 app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
             )
 
+        if app.config.matrix.homeserver and app.config.matrix_token and not self._safe:
+            from picoclaw.channels.matrix.channel import MatrixChannel
+
+            yield MatrixChannel(app.config, app.prompts, frozenset(STOP_WORDS), note=self.note, kept=self.find_approval)
+
         if app.config.mqtt.host and not self._safe:
             from picoclaw.daemon.mqtt import MqttChannel
 
@@ -195,8 +200,13 @@ class DaemonService(MessageQueue):
         for channel in self.channels.values():
             fallback = "" if channel is self._terminals else DEFAULT_SESSION
             is_mine, zone = partial(self._goes_to, channel), self.app.context_builder.zone
-            merges = channel is not self._mqtt  # each alarm is an event there
-            worker = DeliveryWorker(channel, self.boxes, is_mine, self.note, fallback, zone, merges=merges)
+            is_exact = (
+                channel.name == "matrix"
+            )  # which knows by a message's number what comes twice, so each goes alone
+            merges = channel is not self._mqtt and not is_exact  # each alarm is an event there
+            worker = DeliveryWorker(
+                channel, self.boxes, is_mine, self.note, fallback, zone, merges=merges, is_exact=is_exact
+            )
             self.delivery.append(worker)
             stack.callback(worker.stop)
             stack.callback(channel.stop)
@@ -258,7 +268,7 @@ class DaemonService(MessageQueue):
         A bot reaches a pocket, a page whoever looks.
         """
         found: dict[str, str] = {}
-        for name in ("telegram", "page"):
+        for name in ("telegram", "matrix", "page"):
             with suppress(StoreError):
                 if (channel := self.channels.get(name)) and (chat := channel.owner_chat()):
                     found[name] = chat

@@ -82,7 +82,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     yield from _examine_database(config.home / "history.db", "`picoclaw run`, or an open chat, creates it")
     yield from _examine_rules(config.home)
     yield from _examine_workspace(config)
-    used = (config.api_key, config.embedding_key, config.telegram_token, config.mqtt_password)
+    used = (config.api_key, config.embedding_key, config.telegram_token, config.matrix_token, config.mqtt_password)
     keys = (*used, *config.model_keys.values())
     yield from find_leaked_secrets(keys, config.workspace)
     yield from _examine_memory(config)
@@ -334,6 +334,8 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
         yield _examine_dashboard(config.page.host, config.page.port)
     if config.mqtt.host and not offline:
         yield _examine_broker(config)
+    if config.matrix.homeserver and config.matrix_token:
+        yield from _examine_matrix(config, offline=offline)
     if not config.telegram_token:
         return
     try:
@@ -393,6 +395,32 @@ def _examine_broker(config: Config) -> CheckResult:
         missing, _, fix = MISSING_NACL.partition(": ")
         return bad("mqtt", missing, fix)
     return good("mqtt", f"the broker at {where} answers")
+
+
+def _examine_matrix(config: Config, *, offline: bool) -> _Rows:
+    from picoclaw.channels.matrix.api import MatrixApi, identify_account
+    from picoclaw.channels.matrix.events import make_pairing as make_matrix_pairing
+
+    try:
+        with closing(make_matrix_pairing(config)) as pairing:
+            if not pairing.people():
+                yield note("matrix", "nobody is paired with the board's account yet", "picoclaw matrix pair")
+    except StoreError:
+        pass  # state.db has its own row
+    address = urlsplit(config.matrix.homeserver)
+    if address.scheme == "http" and address.hostname and not is_local_network(address.hostname):
+        yield bad("matrix", "it is used without encryption: others can read the token", "https:// in [matrix]")
+    if offline:
+        return
+    try:
+        with closing(MatrixApi(config.matrix_token, config.matrix.homeserver)) as api:
+            yield good("matrix", f"the server answers, for {identify_account(api, _TELEGRAM_TIMEOUT_S)}")
+    except BadToken as error:
+        yield bad("matrix", str(error), "picoclaw matrix login @NAME:SERVER")
+    except (ChannelDown, ChannelError) as error:
+        yield bad(
+            "matrix", str(error), "check homeserver under [matrix]; look at the network: ip route; resolvectl status"
+        )
 
 
 def _examine_telegram_bot(config: Config) -> CheckResult:

@@ -45,17 +45,20 @@ class InitialSettings(NamedTuple):
     allow: tuple[int, ...] = ()
     page: str = ""
     alone: bool = False
+    matrix_server: str = ""
+    matrix_token: str = ""
 
 
 def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
     """Write the settings and say what was set; a wrong one leaves the files unchanged."""
     tables: list[tuple[str, str, Any]] = [("model", "base_url", wanted.url), ("model", "name", wanted.model)]
-    tables += [("telegram", "allow", list(wanted.allow))]
+    tables += [("telegram", "allow", list(wanted.allow)), ("matrix", "homeserver", wanted.matrix_server)]
     if wanted.page:
         tables += [("page", "enabled", wanted.page != "off"), ("page", "host", DASHBOARD_HOSTS.get(wanted.page, ""))]
     tables = [entry for entry in tables if entry[2] != "" and entry[2] != []]
     tables += [("model", "base_url", ""), ("model", "name", "")] if wanted.alone else []
     secrets = [("", "api_key", wanted.key), ("", "telegram_token", wanted.token)]
+    secrets += [("", "matrix_token", wanted.matrix_token)]
     config, kept, page = home / "config.toml", home / "secrets.toml", home / "workspace/USER.md"
     changed = {
         config: _apply_entries(read_regular(config), tables),
@@ -148,6 +151,7 @@ def _describe_changes(wanted: InitialSettings) -> Iterator[str]:
         f"time zone: {wanted.zone}": wanted.zone,
         "Telegram: the token is in secrets.toml; `picoclaw telegram pair` lets you in once picoclaw runs": wanted.token,
         f"Telegram: {', '.join(map(str, wanted.allow))} may talk to the bot, beside those paired": wanted.allow,
+        f"Matrix: {wanted.matrix_server}; `picoclaw matrix pair` lets you in once picoclaw runs": wanted.matrix_server,
         "page: off": wanted.page == "off",
         "page: `picoclaw page code` prints the code to log in with once picoclaw runs": wanted.page in DASHBOARD_HOSTS,
     }
@@ -299,6 +303,7 @@ def describe_settings(config: Config, board: Board, wired: Iterable[str]) -> Ite
     except ConfigError as error:
         yield "outputs", str(error)
     yield "Telegram", "on" if config.telegram_token else "off"
+    yield "Matrix", config.matrix.homeserver if config.matrix_token and config.matrix.homeserver else "off"
     page = config.page
     hosts = {host: name for name, host in DASHBOARD_HOSTS.items()}
     yield "page", f"{hosts.get(page.host, page.host)}, port {page.port}" if page.enabled else "off"

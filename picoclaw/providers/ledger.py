@@ -35,7 +35,7 @@ _LIMIT_PERCENTS = {
 }
 NO_USAGE_COUNTED = Usage()
 _FREE_PRICE = Price(0, 0)
-_CHANNELS = frozenset({"telegram", "page"})
+_CHANNELS = frozenset({"telegram", "matrix", "page"})
 _WARNING = (
     "The model has used {used} today. Heartbeats are paused until tomorrow; from 90 % on jobs and sub-agents are too, and at 100 %"
     " chats are answered without it. Reminders, rules and STOP go on; /usage shows it."

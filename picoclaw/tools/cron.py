@@ -223,7 +223,7 @@ def _get_noun(job: Job) -> str:
 
 
 def _describe_delivery(job: Job) -> str:
-    if job.session.startswith(("telegram:", "page:")):
+    if job.session.startswith(("telegram:", "matrix:", "page:")):
         return "told in this chat" if job.kind == "reminder" else "done by `picoclaw run`, and told in this chat"
     if job.kind == "reminder":
         return "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none"

@@ -356,6 +356,7 @@ MORE = {
     "subagents": ("subagents", "sub-agents"),
     "page": ("page", "the page"),
     "telegram": ("telegram", "Telegram"),
+    "matrix": ("matrix", "Matrix"),
     "mqtt": ("mqtt", "the broker of the house"),
     "notify.NAME": ("notify", "alarms on your phone"),
     "sensors.NAME": ("sensors", "wire a sensor"),
@@ -363,7 +364,7 @@ MORE = {
 """The page about a table of settings, and what it is called."""
 
 
-CONNECTIONS = {"page", "telegram", "mqtt", "notify.NAME", "sensors.NAME"}
+CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "notify.NAME", "sensors.NAME"}
 """The tables about what picoclaw is connected to, which are a page of their own."""
 
 

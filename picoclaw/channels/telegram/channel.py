@@ -121,7 +121,7 @@ class TelegramQuestions(Questions):
             text = f"(A long question: {len(text):,} characters.)\n{text}"
         buttons = {label: f"{letter}{number}:{approval.nonce}" for letter, (label, *_) in _BUTTONS.items()}
         message, last = self._sender.plain(place, text, buttons)
-        self.remember(number, ShownQuestion(str(place.chat), str(message), last))
+        self.remember(number, ShownQuestion(str(place.chat), str(message), last, approval.nonce))
 
     def end(self, shown: ShownQuestion, text: str) -> None:
         self._sender.edit(int(shown.chat), int(shown.message), text)
@@ -137,7 +137,7 @@ class TelegramQuestions(Questions):
         approval = self.find(int(found[2])) if found else None
         if not found or approval is None or approval.nonce != found[3]:
             return QUESTION_CLOSED, None, "no"
-        shown, chat = self.shown(approval.number), str(button.chat)
+        shown, chat = self.all().get(approval.number), str(button.chat)
         if approval.chat.split(":")[:2] != ["telegram", chat] and (not shown or shown.chat != chat):
             return QUESTION_CLOSED, None, "no"
         _, word, text = _BUTTONS[found[1]]

@@ -1,0 +1,711 @@
+"""The Matrix channel: what rooms bring is posted, what is to be told is sent, questions are answered by reactions.
+
+Rooms are read by one long poll (`/sync`) after the other. How far is kept when what came has been kept: what is brought
+again after a crash has the event's own name, by which it is known. Where a poll leaves out what came in between, the
+room is read back to what was handled last. Only rooms into which a person of this board has invited us are joined, or,
+while a code waits to be sent, rooms in which it may be.
+Source: https://spec.matrix.org/v1.11/client-server-api/#syncing.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival, is_stop_order
+from picoclaw.channels.attachments import (
+    MAX_DOWNLOAD_BYTES,
+    Downloads,
+    IncomingFile,
+    check_room,
+    make_file_name,
+    save_file,
+)
+from picoclaw.channels.channel import (
+    ApprovalAnswer,
+    ChannelStatus,
+    FindApproval,
+    PostMessage,
+    describe_outcome,
+    make_answer_command,
+)
+from picoclaw.channels.http_api import TOO_LARGE, CallRefused, LinkState, Timing, Unreachable
+from picoclaw.channels.matrix.api import MatrixApi, identify_account, join_path
+from picoclaw.channels.matrix.events import (
+    MatrixMessage,
+    Reaction,
+    RoomInfo,
+    RoomPlace,
+    as_dict,
+    as_event,
+    as_int,
+    as_list,
+    as_text,
+    get,
+    get_thread,
+    is_room,
+    is_user,
+    make_pairing,
+    parse_event,
+    parse_place,
+    read_quote,
+    restore_message,
+)
+from picoclaw.channels.matrix.sender import MAX_TEXT_UNITS, NO_CONTEXT, MatrixSender, SendContext, make_number
+from picoclaw.channels.matrix.state import SyncState
+from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.questions import Questions, ShownQuestion
+from picoclaw.channels.rich_text import RichText, render_rich, split_message
+from picoclaw.config import Config
+from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
+from picoclaw.messages import Event, Origin, Text, ToolRun, Turn, TurnHooks
+from picoclaw.prompts import Templates
+from picoclaw.records import NamedTuple
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.outbox import OutboxMessage
+
+MATRIX_TIMING = Timing(between=0.0, in_groups=0.0)
+_ANSWERS: dict[str, ApprovalAnswer] = {
+    **dict.fromkeys(("✅", "👍", "✔", "☑"), "yes"),
+    **dict.fromkeys(("❌", "👎", "✖"), "no"),
+    "♾": "always",
+}
+"""What the owner says by an emoji."""
+_OFFERED = ("✅", "❌", "♾️")
+HOW_TO_ANSWER = "React with ✅ yes, ❌ no, ♾️ always."
+
+_EVENT_TYPES = ["m.room.message", "m.sticker", "m.reaction", "m.room.member", "m.room.encrypted", "m.room.encryption"]
+_STATE_TYPES = ["m.room.member", "m.room.encryption"]
+_TIMELINE_LIMIT, _PAGE, _MAX_PAGES = 20, 50, 40
+_MAX_STRANGERS, _MAX_JOINED, _MAX_HANDLED = 20, 200, 500
+_TYPING_S, _TYPING_SHOWN_MS, _MAX_TYPING_S = 20.0, 30_000, 600.0
+_DRAFT_FIRST_S, _DRAFT_S, _MAX_DRAFT_S = 2.5, 5.0, 20.0
+_SHORT_WAIT_S, _JOIN_WAITS, _FETCH_WAITS = 5.0, 3, 6
+NOT_FOR_YOU = "This board answers its owner only; see `picoclaw matrix pair`."
+ENCRYPTED = (
+    "This room is encrypted, and picoclaw cannot read encrypted messages."
+    " Invite it into a room without encryption: that cannot be turned off later, so make a new one."
+)
+
+
+class MatrixQuestions(Questions):
+    """The questions of one account, each answered by a reaction to its very message."""
+
+    def __init__(self, sender: MatrixSender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
+        super().__init__(pairing, kept, note)
+        self._sender = sender
+
+    def show(self, place: RoomPlace, number: int, text: str, transaction: str) -> str:
+        """Show a question whole; returns the event that asks, '' when it is open no more.
+
+        Raises ChannelError, and StoreError before it is shown.
+        """
+        if (approval := self.find(number)) is None:
+            self._sender.send_message(transaction, place, self.describe_ended(number, text))
+            return ""
+        event, last = self._sender.plain(transaction, place, f"{text}\n\n{HOW_TO_ANSWER}")
+        if event:
+            last = last.removesuffix(HOW_TO_ANSWER).rstrip()
+            self.remember(number, ShownQuestion(place.key, event, last, approval.nonce))
+        return event
+
+    def end(self, shown: ShownQuestion, text: str) -> None:
+        self._sender.edit(parse_place(shown.chat), shown.message, RichText(text), f"end{shown.message}")
+
+    def answer(self, reaction: Reaction) -> tuple[Approval, ApprovalAnswer] | None:
+        """Read a reaction: it counts for the owner, at the message that asks, while that question is open."""
+        word = _ANSWERS.get(reaction.emoji)
+        if not word or reaction.user != self._pairing.owner():
+            return None
+        for number, shown in self.all().items():
+            if shown.message == reaction.target and parse_place(shown.chat).room == reaction.room:
+                approval = self.find(number)
+                return (approval, word) if approval and approval.nonce == shown.nonce else None
+        return None
+
+
+class _MatrixAnswer(NamedTuple):
+    """An answer on its way: the message that it answers, its writer, and the draft that it takes the place of."""
+
+    text: str
+    context: SendContext
+
+
+class _Draft:
+    """What a turn has said so far, shown in the room while it goes on; its thread also shows that somebody types."""
+
+    def __init__(self, place: RoomPlace) -> None:
+        self.place, self.done = place, threading.Event()
+        self.guard = threading.Lock()
+        self.event = self.shown = ""
+        self._parts: list[str] = []
+
+    def listen(self, event: Event | ToolRun) -> None:
+        if isinstance(event, Text):
+            self._parts.append(event.text)
+
+    @property
+    def text(self) -> str:
+        return "".join(list(self._parts)).strip()
+
+
+class MatrixChannel:
+    """One account, which a home's owners talk to."""
+
+    name = "matrix"
+
+    def __init__(
+        self,
+        config: Config,
+        wording: Templates,
+        stops: frozenset[str] = frozenset(),
+        timing: Timing = MATRIX_TIMING,
+        note: Callable[[str], None] = lambda _: None,
+        kept: FindApproval = lambda _: None,
+    ) -> None:
+        """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
+
+        `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
+        and `kept` looks up a call that needs a yes.
+        """
+        self._wording, self._stops, self._timing, self._note = wording, stops, timing, note
+        self._workspace = config.workspace
+        self._ending = threading.Event()
+        account = (config.matrix_token, config.matrix.homeserver)
+        self._sync_api, self._api, self._files = MatrixApi(*account), MatrixApi(*account), MatrixApi(*account)
+        self._link = LinkState(self.name, timing, note=note)
+        self._pairing = make_pairing(config)
+        self._sender = MatrixSender(self._api, self._workspace, self._ending, timing)
+        self._questions = MatrixQuestions(self._sender, self._pairing, kept, note)
+        self._downloads = Downloads(
+            self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
+        )
+        self._thread = threading.Thread(target=self._poll, name="matrix", daemon=True)
+        self._post: PostMessage = lambda _: None
+        self._state, self._state_guard = SyncState(self._pairing), threading.RLock()
+        self._rooms: dict[str, RoomInfo] = {}
+        self._answers: dict[str, _MatrixAnswer] = {}
+        self._drafts: dict[str, _Draft] = {}
+        self._joining: set[str] = set()
+        self._strangers: set[str] = set()
+        self._told_encrypted: set[str] = set()
+        self._old_drafts: dict[str, str] = {}
+        self._handled: dict[str, None] = {}
+        self._read: dict[RoomPlace, str] = {}
+        self._me = self._since = ""
+        self._limit, self._may_hold, self._is_new, self._is_gap = _TIMELINE_LIMIT, False, False, False
+
+    def start(self, post: PostMessage) -> None:
+        self._post = post
+        try:
+            self._sync_api.check()
+            self._state.load()
+            self._old_drafts = dict(self._state.drafts)
+        except (ChannelError, StoreError) as error:
+            self._link.failed(error)
+            raise ChannelError(str(error)) from None
+        try:
+            self._downloads.begin()
+        except StoreError as error:
+            self._note(f"matrix: messages whose files were being fetched cannot be read: {error}")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        for draft in list(self._drafts.values()):
+            draft.done.set()
+        for api in (self._sync_api, self._api, self._files):
+            api.close()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(1.5)
+        self._pairing.close()
+
+    def owner_chat(self) -> str:
+        """See Channel: the room in which the owner is alone with us, and spoke last."""
+        return RoomPlace(self._state.owner_room).key if self._state.owner_room and self._pairing.owner() else ""
+
+    def status(self) -> ChannelStatus:
+        status = self._link.status
+        if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
+            return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
+        return status
+
+    def send(self, message: OutboxMessage) -> None:
+        place = parse_place(message.session)
+        if not any(map(self._pairing.allows, self._get_room(place.room).members)):
+            raise ChannelError("nobody in this room may talk to the board any more")
+        number = f"{message.number}-{message.at:.6f}"
+        if message.approval:
+            if event := self._questions.show(place, message.approval, message.text, number):
+                self._start_beside(partial(self._offer_answers, place.room, event, number))
+            return
+        answer = self._answers.get(message.session)
+        context = NO_CONTEXT
+        if answer and answer.text and message.text.startswith(answer.text):  # more than it where it comes late
+            context = answer.context
+        elif left := self._old_drafts.get(message.session):  # by a former process, which was to say this or the like
+            context = SendContext(draft=left)
+        self._sender.send_message(number, place, message.text, context)
+        if context.draft:
+            self._forget_draft(message.session, context.draft)
+        self._questions.settle()
+
+    def around(self, arrived: InboxMessage) -> TurnHooks:
+        """See Channel. The sign that somebody types, and the draft, last until `answered`."""
+        self._end_draft(arrived.key)
+        draft = self._drafts[arrived.key] = _Draft(parse_place(arrived.key))
+        threading.Thread(target=self._accompany, args=(draft,), name="matrix-typing", daemon=True).start()
+        return TurnHooks(say=partial(self._sender.say, draft.place), listen=draft.listen)
+
+    def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:  # noqa: ARG002
+        """See Channel. An answer always goes by the outbox, so that it outlives a connection that breaks.
+
+        In a group it replies to the message it answers, and mentions its writer; a restart forgets that.
+        """
+        event = self._end_draft(arrived.key)
+        context = SendContext(draft=event)
+        room = self._rooms.get(parse_place(arrived.key).room)
+        if room and not room.is_private:
+            user = arrived.who.removeprefix(f"{self.name}:")
+            context = context._replace(reply_to=as_event(arrived.external), mentions=(user,) if is_user(user) else ())
+        self._answers[arrived.key] = _MatrixAnswer(reply, context)
+        if event and not reply:
+            place = parse_place(arrived.key)
+            self._start_beside(partial(self._sender.redact, place.room, event, make_number()))
+            self._forget_draft(arrived.key, event)
+        return False
+
+    def changed(self, approval: Approval) -> None:
+        """See Channel. What the server cannot be told now is written there with the next message."""
+        if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
+            threading.Thread(target=self._questions.settle, name="matrix-asking", daemon=True).start()
+
+    def _offer_answers(self, room: str, event: str, number: str) -> None:
+        """Put the emojis below a question, so that one tap answers it."""
+        for at, emoji in enumerate(_OFFERED):
+            self._sender.react(room, event, emoji, f"{number}.r{at}")
+
+    # What is shown of a turn while it goes on.
+
+    def _accompany(self, draft: _Draft) -> None:
+        """Show that somebody types, and what has been said; both are only for the eye, and end at the first failure."""
+        begun = time.monotonic()
+        typed, next_draft, pace = 0.0, begun + _DRAFT_FIRST_S, _DRAFT_S
+        path = join_path("rooms", draft.place.room, "typing", self._state.user)
+        with suppress(ChannelError, StoreError):
+            while not draft.done.is_set() and (now := time.monotonic()) < begun + _MAX_TYPING_S:
+                if now - typed >= _TYPING_S or not typed:
+                    typed = now
+                    fields = {"typing": True, "timeout": _TYPING_SHOWN_MS}
+                    self._api.call("PUT", path, fields, wait=_SHORT_WAIT_S)
+                if now >= next_draft and (text := draft.text) and text != draft.shown:
+                    self._show_draft(draft, text)
+                    next_draft, pace = time.monotonic() + pace, min(pace * 1.25, _MAX_DRAFT_S)
+                draft.done.wait(min(0.5, _DRAFT_FIRST_S))
+        with suppress(ChannelError):
+            draft.done.wait(_MAX_TYPING_S)
+            self._api.call("PUT", path, {"typing": False}, wait=_SHORT_WAIT_S)
+
+    def _show_draft(self, draft: _Draft, text: str) -> None:
+        """Show what was said so far; the first time durably known, so that no draft is left behind by a crash."""
+        parts = split_message(render_rich(text), MAX_TEXT_UNITS - 2)
+        with draft.guard:
+            if draft.done.is_set() or not parts:
+                return
+            shown = parts[0]._replace(text=f"{parts[0].text} …")
+            if draft.event:
+                self._sender.edit(draft.place, draft.event, shown, make_number())
+            else:
+                draft.event = self._sender.send_draft(draft.place, shown)
+                with self._state_guard:
+                    self._state.drafts[draft.place.key] = draft.event
+                    self._state.save()
+            draft.shown = text
+
+    def _end_draft(self, key: str) -> str:
+        """End what is shown of a turn; returns the event of its draft, '' when there is none."""
+        draft = self._drafts.pop(key, None)
+        if draft is None:
+            return ""
+        draft.done.set()
+        with draft.guard:
+            return draft.event
+
+    def _forget_draft(self, key: str, event: str) -> None:
+        self._old_drafts.pop(key, None)
+        if answer := self._answers.get(key):
+            self._answers[key] = answer._replace(context=answer.context._replace(draft=""))
+        with self._state_guard, suppress(StoreError):
+            if self._state.drafts.get(key) == event:
+                del self._state.drafts[key]
+                self._state.save()
+
+    # The poll, in a thread of its own.
+
+    def _poll(self) -> None:
+        """Poll until the end; whatever goes wrong, it goes on later."""
+        while not self._ending.is_set():
+            try:
+                self._sync()
+            except (ChannelError, StoreError) as error:
+                self._may_hold = False
+                if self._ending.is_set():
+                    return
+                pause = self._link.failed(error)
+                if isinstance(error, Unreachable):
+                    self._sync_api.rebuild()
+                self._ending.wait(pause)
+
+    def _sync(self) -> None:
+        """Take what is there; the first time, and after a failure, without waiting for more."""
+        if not self._me:
+            self._begin()
+        answer = self._ask_sync()
+        since = answer.get("next_batch")
+        if not isinstance(since, str) or not since:
+            raise Unreachable("the Matrix server's sync does not say where it ends", unsure=True)
+        rooms = as_dict(answer.get("rooms"))
+        joined = {room: as_dict(body) for room, body in as_dict(rooms.get("join")).items() if is_room(room)}
+        changed = self._note_rooms(joined, as_dict(rooms.get("leave")))
+        for room, body in joined.items():
+            self._keep_urgent(room, as_list(get(body, "timeline", "events")))
+        for room, body in joined.items():
+            self._receive_room(room, body)
+        for room, body in as_dict(rooms.get("invite")).items():
+            changed = self._receive_invite(room, body) or changed
+        with self._state_guard:
+            self._since = self._state.since = since
+            if joined or changed or self._is_new or self._is_gap or self._state.is_old():
+                self._state.save()
+        self._is_new = self._is_gap = False
+        self._limit = min(self._limit * 2, _TIMELINE_LIMIT)
+        self._may_hold = True
+        self._link.heard()
+        self._follow_invites()
+        while self._read:
+            self._start_beside(partial(self._mark_read, *self._read.popitem()))
+
+    def _begin(self) -> None:
+        """Ask whose account it is, and where reading goes on."""
+        self._me = identify_account(self._sync_api, self._timing.wait)
+        with self._state_guard:
+            self._state.begin(self._me)
+            self._since = self._state.since
+            self._is_new = not self._since
+
+    def _ask_sync(self) -> dict[str, Any]:
+        hold = self._timing.hold if self._may_hold else 0
+        query = {"timeout": str(int(hold * 1000)), "filter": self._make_filter(), "set_presence": "offline"}
+        query |= {"since": self._since} if self._since else {}
+        wait = hold + self._timing.grace
+        try:
+            return self._sync_api.call("GET", join_path("sync"), query=query, wait=wait)
+        except CallRefused as error:
+            if error.code == TOO_LARGE and self._limit > 1:
+                self._limit = max(1, self._limit // 4)
+                raise Unreachable("the Matrix server sent too much at once; less is asked for") from None
+            if not self._since or error.code == TOO_LARGE:
+                raise
+            # it has forgotten that moment: each room is read back to what was handled last
+            self._note(f"matrix: the server does not know how far was read, which is looked up in each room: {error}")
+            self._since, self._is_gap = "", True
+            raise Unreachable(str(error)) from None
+
+    def _make_filter(self) -> str:
+        nothing: dict[str, Any] = {"types": []}
+        timeline = {"types": _EVENT_TYPES, "limit": self._limit}
+        state = {"types": _STATE_TYPES, "lazy_load_members": True}
+        rooms = {"timeline": timeline, "state": state, "ephemeral": nothing, "account_data": nothing}
+        return json.dumps({"presence": nothing, "account_data": nothing, "room": rooms}, separators=(",", ":"))
+
+    def _note_rooms(self, joined: dict[str, Any], left: dict[str, Any]) -> bool:
+        """Forget who is in a room where that has changed; tells whether there is something to keep."""
+        for room, body in joined.items():
+            events = [*as_list(get(body, "timeline", "events")), *as_list(get(body, "state", "events"))]
+            if any(get(event, "type") == "m.room.member" for event in events):
+                self._rooms.pop(room, None)
+        changed = False
+        for room in left:
+            self._rooms.pop(room, None)
+            changed = self._state.last.pop(room, None) is not None or changed
+            if self._state.owner_room == room:
+                self._state.owner_room = ""
+        return changed
+
+    def _receive_room(self, room: str, body: dict[str, Any]) -> None:
+        """Take what a room brings, with what the poll has left out; of a new one what came after we had joined."""
+        events, known = as_list(get(body, "timeline", "events")), self._state.last.get(room, "")
+        is_known = room in self._state.last
+        if not self._is_new:
+            is_cut = get(body, "timeline", "limited") is True or self._is_gap
+            start = get(body, "timeline", "prev_batch")
+            if is_cut and isinstance(start, str) and not self._is_handled_in(events, known):
+                events = self._read_back(room, start, known) + events
+            if is_cut and known:
+                handled = [at for at, raw in enumerate(events) if get(raw, "event_id") == known]
+                events = events[handled[-1] + 1 :] if handled else events
+            elif not is_known and (at := self._find_own_join(events)) is not None:
+                events = events[at:]
+            info = self._get_room(room)
+            for raw in events:
+                self._receive_event(room, raw, info)
+        newest = next((event for raw in reversed(events) if (event := as_event(get(raw, "event_id")))), known)
+        self._state.last[room] = newest
+        state = [*as_list(get(body, "state", "events")), *events]
+        if not self._is_new and not is_known and any(get(one, "type") == "m.room.encryption" for one in state):
+            self._say_encrypted(room)
+
+    def _is_handled_in(self, events: list[Any], known: str) -> bool:
+        """Whether events go back to what was handled, or to our joining where nothing was."""
+        if known:
+            return any(get(raw, "event_id") == known for raw in events)
+        return self._find_own_join(events) is not None
+
+    def _find_own_join(self, events: list[Any]) -> int | None:
+        found = [
+            at
+            for at, raw in enumerate(events)
+            if get(raw, "type") == "m.room.member"
+            and get(raw, "state_key") == self._me
+            and get(raw, "content", "membership") == "join"
+            and get(raw, "unsigned", "prev_content", "membership") != "join"  # a new name is no joining
+        ]
+        return found[-1] if found else None
+
+    def _read_back(self, room: str, start: str, known: str) -> list[Any]:
+        """Read what a poll has left out, from its beginning back to what was handled; in the order of the room."""
+        found: list[Any] = []
+        wanted = json.dumps({"types": _EVENT_TYPES}, separators=(",", ":"))
+        for _ in range(_MAX_PAGES):
+            query = {"dir": "b", "from": start, "limit": str(max(1, _PAGE * self._limit // _TIMELINE_LIMIT))}
+            query |= {"filter": wanted} | ({"to": self._since} if self._since else {})
+            try:
+                page = self._sync_api.call(
+                    "GET", join_path("rooms", room, "messages"), query=query, wait=self._timing.wait
+                )
+            except CallRefused as error:
+                if error.code == TOO_LARGE and self._limit > 1:
+                    self._limit = max(1, self._limit // 4)
+                    raise Unreachable("the Matrix server sent too much at once; less is asked for") from None
+                self._note(f"matrix: what was said in {room} meanwhile cannot be read: {error}")
+                return found
+            events = as_list(page.get("chunk"))[::-1]
+            allowed = [raw for raw in events if get(raw, "sender") == self._me or self._is_heard(raw)]
+            found = allowed + found
+            end = page.get("end")
+            if self._is_handled_in(events, known) or not isinstance(end, str) or end == start:
+                return found
+            start = end
+        self._note(f"matrix: more than {_MAX_PAGES * _PAGE} messages were missed in {room}; the oldest are left out")
+        return found
+
+    def _is_heard(self, raw: Any) -> bool:
+        return is_user(user := get(raw, "sender")) and self._pairing.allows(user)
+
+    def _get_room(self, room: str) -> RoomInfo:
+        """Look up who is in a room. Raises ChannelError."""
+        if (info := self._rooms.get(room)) is None:
+            told = self._api.call("GET", join_path("rooms", room, "joined_members"), wait=self._timing.wait)
+            members = as_dict(told.get("joined")).items()
+            info = RoomInfo({user: as_text(get(one, "display_name")) for user, one in members if is_user(user)})
+            self._rooms[room] = info
+        return info
+
+    # Invitations.
+
+    def _receive_invite(self, room: str, body: Any) -> bool:
+        """Note an invitation of somebody who may talk to us, or decline it; tells whether it was noted."""
+        events = as_list(get(body, "invite_state", "events"))
+        mine = [one for one in events if get(one, "type") == "m.room.member" and get(one, "state_key") == self._me]
+        inviter = next((user for one in mine if is_user(user := get(one, "sender"))), "")
+        if not is_room(room) or not inviter or len(self._state.last) >= _MAX_JOINED:
+            return False
+        if self._pairing.allows(inviter) or self._pairing.is_offered():
+            self._state.invites[room] = inviter
+            return True
+        self._start_beside(partial(self._leave, room, NOT_FOR_YOU))
+        return False
+
+    def _follow_invites(self) -> None:
+        """Join the rooms that are still to be joined, each in a thread: another server may take a minute."""
+        for room in list(self._state.invites):
+            if room not in self._joining:
+                self._joining.add(room)
+                threading.Thread(target=self._join, args=(room,), name="matrix-joining", daemon=True).start()
+
+    def _join(self, room: str) -> None:
+        try:
+            with suppress(ChannelDown, StoreError):
+                try:
+                    self._api.call("POST", join_path("join", room), {}, wait=_JOIN_WAITS * self._timing.wait)
+                except CallRefused as error:
+                    self._note(f"matrix: a room cannot be joined: {error}")
+                with self._state_guard:
+                    self._state.invites.pop(room, None)
+                    self._state.save()
+        finally:
+            self._joining.discard(room)
+
+    def _leave(self, room: str, reason: str) -> None:
+        self._api.call("POST", join_path("rooms", room, "leave"), {"reason": reason}, wait=self._timing.wait)
+
+    # Events.
+
+    def _keep_urgent(self, room: str, events: list[Any]) -> None:
+        """Keep at once what may not wait for the events before it, of which one may not be kept.
+
+        Where a moment was forgotten, or a room is new, what was handled is not known yet: there it waits.
+        """
+        if self._is_new or self._is_gap or room not in self._state.last:
+            return
+        for raw in events:
+            words = as_text(get(raw, "content", "body")).lower()
+            if not any(word in words for word in ("/stop", *self._stops)) or not self._is_heard(raw):
+                continue
+            update = parse_event(raw, room, self._get_room(room), self._me)
+            if isinstance(update, MatrixMessage) and self._is_urgent(update) and self._note_handled(update.update):
+                self._post_message(update, (), [])
+
+    def _note_handled(self, event: str) -> bool:
+        """Remember an event; tells whether it is new to this process. What was kept is known to the inbox as well."""
+        if event in self._handled:
+            return False
+        self._handled[event] = None
+        if len(self._handled) > _MAX_HANDLED:
+            del self._handled[next(iter(self._handled))]
+        return True
+
+    def _is_urgent(self, message: MatrixMessage) -> bool:
+        """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
+        return (
+            message.addressed
+            and not message.replaces
+            and (is_stop_order(message.text, self._stops) or message.text.lower() == "/stop")
+        )
+
+    def _receive_event(self, room: str, raw: Any, info: RoomInfo) -> None:
+        update = parse_event(raw, room, info, self._me)
+        if isinstance(update, Reaction):
+            if found := self._questions.answer(update):  # the owner's emoji counts as what they would type
+                approval, word = found
+                command, who = make_answer_command(approval, word), f"{self.name}:{update.user}"
+                self._post(InboxMessage(approval.chat, command, who, external=f"reaction {update.update}"))
+        elif isinstance(update, MatrixMessage):
+            if not self._pairing.allows(update.user):
+                self._greet_stranger(update, info)
+            elif update.update not in self._handled:
+                self._receive_message(update)
+                self._note_handled(update.update)
+        elif get(raw, "type") == "m.room.encrypted" and self._is_heard(raw):
+            self._say_encrypted(room)
+
+    def _receive_message(self, message: MatrixMessage) -> None:
+        message = self._look_up_relations(message)
+        if not message.addressed:
+            return
+        if not message.files and not self._downloads.has(message):
+            self._post_message(message, (), [])
+            return
+        try:
+            problem = "" if self._downloads.add(message) else "too many files wait to be fetched"
+        except StoreDamaged:
+            raise
+        except StoreError as error:
+            problem = str(error)
+        if problem:
+            problems = [f"I could not take what came with this: {problem}"] if message.files else []
+            self._post_message(message, (), problems)
+
+    def _look_up_relations(self, message: MatrixMessage) -> MatrixMessage:
+        """Put in what a message answers, and where what it replaces stands; an answer to us is addressed to us."""
+        if message.replaces:
+            original = self._find_event(message.room, message.replaces)
+            message = message._replace(thread=get_thread(original))
+        if message.reply_to:
+            answered = self._find_event(message.room, message.reply_to)
+            is_ours = get(answered, "sender") == self._me
+            quotes = read_quote(answered, message.user, self._me)
+            message = message._replace(quotes=quotes, addressed=message.addressed or is_ours)
+        return message
+
+    def _find_event(self, room: str, event: str) -> Any:
+        """Look up an event that another names; None for one that the server does not give."""
+        try:
+            path = join_path("rooms", room, "event", event)
+            return self._sync_api.call("GET", path, wait=self._timing.wait)
+        except CallRefused:
+            return None
+
+    def _greet_stranger(self, message: MatrixMessage, info: RoomInfo) -> None:
+        """Pair whoever has the code; leave a room in which nobody may talk to us."""
+        is_alone = not any(map(self._pairing.allows, info.members))
+        if message.private and self._pairing.redeem(message.text, message.user, message.who):
+            self._note_owner_room(message)
+            text = "Paired. What you write here goes to this board; /help lists the commands."
+            self._start_beside(partial(self._sender.say, message.place, text))
+        elif is_alone and not self._pairing.is_offered():
+            self._start_beside(partial(self._leave, message.room, NOT_FOR_YOU))
+        elif message.private and message.user not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
+            self._strangers.add(message.user)
+            self._start_beside(partial(self._sender.say, message.place, NOT_FOR_YOU))
+
+    def _note_owner_room(self, message: MatrixMessage) -> None:
+        """Remember where the owner is alone with us: there they are told what no other chat can be told."""
+        if message.private and message.user == self._pairing.owner():
+            self._state.owner_room = message.room  # kept with how far was read
+
+    def _say_encrypted(self, room: str) -> None:
+        if room not in self._told_encrypted:
+            self._told_encrypted.add(room)
+            self._start_beside(partial(self._sender.say, RoomPlace(room), ENCRYPTED))
+
+    def _post_message(self, message: MatrixMessage, attached: tuple[str, ...], problems: list[str]) -> None:
+        if problems:
+            self._start_beside(partial(self._sender.say, message.place, "\n".join(problems)))
+        if message.text or attached:
+            origin: Origin = "owner" if message.user == self._pairing.owner() else "guest"
+            text, foreign = self._format_text(message, origin)
+            who, key = f"{self.name}:{message.user}", message.place.key
+            self._post(InboxMessage(key, text, who, origin, message.update, attached, foreign=foreign))
+        self._note_owner_room(message)
+        self._read[message.place] = message.update
+
+    def _mark_read(self, place: RoomPlace, event: str) -> None:
+        """Show that all messages up to this were kept."""
+        path = join_path("rooms", place.room, "receipt", "m.read", event)
+        self._api.call("POST", path, {"thread_id": place.thread or "main"}, wait=_SHORT_WAIT_S)
+
+    @staticmethod
+    def _start_beside(act: Callable[[], object]) -> None:
+        """Do what may fail without keeping the poll waiting: the next message may be the order to stop."""
+
+        def run() -> None:
+            with suppress(ChannelError):
+                act()
+
+        threading.Thread(target=run, name="matrix-telling", daemon=True).start()
+
+    def _fetch(self, message: MatrixMessage, file: IncomingFile, number: int) -> str:
+        check_room(self._workspace, file.size)
+        data = self._files.download(file.id, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
+        check_room(self._workspace, len(data))
+        plain = "".join(char for char in message.update if char.isalnum())[:16]
+        name = make_file_name(f"matrix-{plain}", file.kind, f"{number}_{file.name}" if number else file.name)
+        return save_file(self._workspace, name, data)
+
+    def _format_text(self, message: MatrixMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
+        """See format_arrival. Commands, and the words that stop, stay bare."""
+        if message.text.startswith("/") or is_stop_order(message.text, self._stops):
+            return message.text, ()
+        return format_arrival(
+            self._wording,
+            message.text,
+            notes=[*describe_sender(origin, message.who), *message.notes],
+            late=count_seconds_since(as_int(message.date), self._sync_api.date),
+            strange="",
+            quotes=message.quotes,
+        )
