@@ -9,10 +9,10 @@ from typing import Any, Literal
 from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote"]
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook"]
 """Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked.
 
-mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board.
+mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board; hook: a webhook.
 """
 
 DEFAULT_SESSION = "terminal"
@@ -27,7 +27,16 @@ def is_owner(origin: str) -> bool:
 
 def is_guest(origin: str) -> bool:
     """Tell whether somebody else than the owner asks, who is told nothing of what the owner keeps."""
-    return origin in {"guest", "remote"}
+    return origin in {"guest", "remote", "hook"}
+
+
+HOOK_SESSIONS, REQUEST_SESSIONS = "hook:", "openai:"
+"""What the sessions of webhooks begin with, and those of programs that wait for the answer to their request."""
+
+
+def has_reader(session: str) -> bool:
+    """Tell whether somebody is there who reads what is told in a session later."""
+    return not session.startswith((HOOK_SESSIONS, REQUEST_SESSIONS))
 
 
 OLD_TOOL_NAMES = {"append_file": "write_file"}
@@ -256,7 +265,7 @@ class Caller:
 
     @property
     def purpose(self) -> Purpose:
-        usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "subagent"} else "chat"
+        usual = self.origin if self.origin in {"cron", "heartbeat", "rule", "subagent", "hook"} else "chat"
         return Purpose(self.cause or usual, self.reply_to or self.session)
 
 

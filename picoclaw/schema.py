@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from picoclaw.records import NamedTuple
-from picoclaw.text import truncate
+from picoclaw.text import escape_unprintable, pattern, truncate
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 _TYPE_NAMES = {
@@ -247,3 +247,30 @@ def _format_value(value: Any) -> str:
     except (ValueError, RecursionError):
         return "something too large to show"
     return truncate(text, 60)
+
+
+# Fields of JSON that others have sent, by the paths that the owner writes down.
+
+_STEP = pattern(r"([^.\[\]]+)|\[(\d{1,4})\]")
+_MAX_SHOWN = 40
+
+
+class NoField(ValueError):
+    """What was sent has not the field that was asked for; what it has is named."""
+
+
+def find_field(given: Any, path: str) -> Any:
+    """Follow a path such as `SI7021.Temperature` or `values[0]`; '' is the whole. Raises NoField."""
+    for name, index in _STEP.findall(path):
+        try:
+            given = given[int(index)] if index and isinstance(given, list) else given[name] if not index else None
+        except (KeyError, IndexError, TypeError):
+            there = ", ".join(map(show_value, list(given)[:12])) if isinstance(given, dict) else show_value(given)
+            raise NoField(f"what it publishes has no field {name or index!r}; it has: {there}") from None
+    return given
+
+
+def show_value(given: Any, most: int = _MAX_SHOWN) -> str:
+    """Show a bit of what somebody else has sent."""
+    text = given if isinstance(given, str) else repr(given)
+    return escape_unprintable(text if len(text) <= most else f"{text[:most]}…")

@@ -13,7 +13,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, is_guest, is_owner
+from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, has_reader, is_guest, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
@@ -45,6 +45,7 @@ def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, .
         *(config.mqtt_password, config.metrics_token),
         *config.model_keys.values(),
         *config.notify_tokens.values(),
+        *config.hook_secrets.values(),
         *(one.url.partition("://")[2].partition("/")[2] for one in config.notify.values()),
         *(environment.get(name, "") for name in config.tools.environment),
     )
@@ -231,7 +232,7 @@ class Stores:
 
     def record_answer(self, inbound: Inbound) -> None:
         """Note which chat the owner uses, as far as the disk lets us, and wake the scheduler if there is reason to."""
-        if is_owner(inbound.origin):
+        if is_owner(inbound.origin) and has_reader(inbound.session):
             with suppress(StoreError):
                 Marks(self.database).set(LAST_CHAT_MARK, inbound.session)
         self.ring()

@@ -25,6 +25,7 @@ class PaperHouse:
         self.well = True
         self.torn = False
         self.asked = []
+        self.dated, self.posted, self.begun = True, [], []
 
     def readings(self):
         return [SensorValue("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
@@ -91,8 +92,20 @@ class PaperHouse:
     def figures(self):
         return [Figure("ok", "1 while all is well", {}, float(self.well))]
 
-    def healthy(self):
-        return self.well
+    def knows_date(self):
+        return self.dated
+
+    def find_message(self, key, externals):
+        for number, one in enumerate(self.posted, 1):
+            if one.key == key and set(externals) & set(one.external.split()):
+                return number
+        return 0
+
+    def begin_conversation(self, key):
+        self.begun.append(key)
+
+    def troubles(self):
+        return [] if self.well else ["telegram is down", "clock"]
 
     def hears(self, text, at=1.0):
         """Have said something, and been answered."""
@@ -104,7 +117,7 @@ def served(home, house=None, **named):
     """A page that listens, with what was posted to it."""
     house = house or PaperHouse()
     page = DashboardChannel(house, home, named.pop("host", "127.0.0.1"), 0, **named)
-    posted = []
+    posted = house.posted
     page.start(posted.append)
     try:
         yield Client(page, home, house, posted)

@@ -183,6 +183,40 @@ def test_the_same_number_is_answered_once_and_another_chat_has_its_own(desk):
     assert desk.seen == ["a", "b"]
 
 
+def test_people_are_answered_before_webhooks(desk):
+    desk.arrives("a push", key="hook:github", origin="hook", foreign=("the webhook github",))
+    desk.arrives("another", key="hook:github", origin="hook", foreign=("the webhook github",))
+    desk.arrives("hello")
+    desk.works()
+    assert desk.seen == ["hello", "a push", "another"]
+
+
+def test_what_is_withdrawn_is_not_answered_and_a_turn_for_it_stops(tmp_path):
+    def busy(inbound, around):
+        desk.loop.withdraw("openai:ha:1", "b")
+        desk.loop.withdraw("openai:ha:1", "a")
+        return turn(inbound.text, "late", stopped="stopped" if around.stop else "")
+
+    desk = Desk(tmp_path, busy)
+    for external in "ab":
+        desk.arrives(external, external, key="openai:ha:1")
+    desk.works()
+    assert desk.seen == ["a"]
+    assert desk.stop
+    assert desk.waiting() == []
+    desk.database.close()
+
+
+def test_a_request_whose_daemon_died_is_answered_to_nobody(tmp_path):
+    desk = Desk(tmp_path)
+    desk.boxes.inbox.put(InboxMessage("openai:ha:1", "turn it on", "token:ha", "guest", "a"))
+    desk.boxes.inbox.put(InboxMessage("wire:1", "hello"))
+    desk.works()
+    assert desk.seen == ["hello"]
+    assert desk.waiting() == []
+    desk.database.close()
+
+
 def test_a_live_answer_needs_no_letter(tmp_path):
     desk = Desk(tmp_path, live=True)
     desk.arrives("hello")
@@ -850,12 +884,12 @@ def test_a_daemon_that_can_open_no_file_any_more_is_known_to_leak():
 def test_health_says_not_ok_while_a_thread_is_late(household):
     app = household.app
     room = DaemonBackend(app.config, app.wiring, lambda: UTC, "", household.status)
-    assert room.healthy()
+    assert room.troubles() == []
     household.progress.expect("automation", -1)
-    assert not room.healthy()
+    assert room.troubles() == ["the automation thread is frozen"]
     assert household.status()["problems"] == ["the automation thread is frozen"]
     household.progress.expect("automation", None)
-    assert room.healthy()
+    assert room.troubles() == []
     room.close()
 
 

@@ -207,7 +207,7 @@ def test_facts_and_health(house):
     assert {"board", "memory", "disk", "clock"} <= set(facts)
     assert facts["clock"] == ("noon", True)
     assert facts["NOT OK"] == ("telegram is down", False)
-    assert not house.healthy()
+    assert house.troubles()
     assert house.mark
     assert house.name == os.uname().nodename
 

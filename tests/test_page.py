@@ -12,6 +12,7 @@ from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_questio
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE as LETTERS
 from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
+from picoclaw.daemon.status import name_troubles
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import find_shipped
@@ -440,23 +441,23 @@ def test_how_questions_have_ended_stands_in_the_conversation(client):
     assert said[2:] == [("outcome", "Number 3: not done, because nobody answered in time.")]
 
 
-def test_health_tells_strangers_only_whether_all_is_well(tmp_path):
+def test_health_tells_strangers_which_parts_do_not_work_and_no_more(tmp_path):
     now = [100.0]
     with served(tmp_path, clock=lambda: now[0]) as client:
         assert client.ask("/health")[::2] == (200, b"ok\n")
         client.house.well = False
         now[0] += 10.1
-        assert client.ask("/health")[::2] == (503, b"not ok\n")
+        assert client.ask("/health")[::2] == (503, b"degraded: telegram is down, clock\n")
 
 
 def test_strangers_who_ask_for_the_health_have_it_looked_into_once_in_ten_seconds(tmp_path):
     now, looks = [100.0], []
 
     class Counted(PaperHouse):
-        def healthy(self):
+        def troubles(self):
             looks.append(now[0])
             time.sleep(0.05)
-            return True
+            return []
 
     with served(tmp_path, Counted(), clock=lambda: now[0]) as client:
         for moment in (100.0, 109.9, 110.1):
@@ -465,6 +466,41 @@ def test_strangers_who_ask_for_the_health_have_it_looked_into_once_in_ten_second
             for thread in threads:
                 thread.join()
     assert looks == [100.0, 110.1]
+
+
+def test_health_waits_for_nobody_who_looks_into_it(tmp_path):
+    now, begun, let_go = [100.0], threading.Event(), threading.Event()
+
+    class Hanging(PaperHouse):
+        def troubles(self):
+            if now[0] > 100.0:
+                begun.set()
+                assert let_go.wait(10)
+            return []
+
+    with served(tmp_path, Hanging(), clock=lambda: now[0]) as client:
+        assert client.ask("/health")[0] == 200
+        now[0] = 111.0
+        thread = later(lambda: client.ask("/health"))
+        assert begun.wait(10)
+        assert client.ask("/health")[::2] == (200, b"ok\n")  # what was found before
+        let_go.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("problem", "word"),
+    [
+        ("telegram is down: https://api.telegram.org/bot1:SECRET cannot be reached", "telegram is down"),
+        ("the agent thread is frozen", "the agent thread is frozen"),
+        ("clock: nobody vouches for it", "clock"),
+        ("model: http://user:SECRET@10.0.0.1/v1 answers with HTTP 500", "model"),
+        ("model SECRET: wants a key", "model"),
+        ("/home/SECRET/.picoclaw/state.db is damaged", "see picoclaw status"),
+    ],
+)
+def test_health_names_a_trouble_without_address_path_or_name(problem, word):
+    assert name_troubles([problem, problem]) == [word]
 
 
 def test_it_says_how_it_is_and_ends_at_once(tmp_path):

@@ -167,7 +167,7 @@ class ContextBuilder:
         toolset = self.app.toolset
         if origin == "remote":
             return toolset.names - toolset.select_private(toolset.names)
-        return toolset.shown_to_guests(self.app.rights.policy()) if origin == "guest" else None
+        return toolset.shown_to_guests(self.app.rights.policy()) if is_guest(origin) else None
 
     @cached_property
     def _room(self) -> window.WindowBudget:

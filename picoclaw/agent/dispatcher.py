@@ -9,6 +9,7 @@ from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.errors import StoreError
 from picoclaw.messages import (
     HEARTBEAT_OK,
+    HOOK_SESSIONS,
     NO_HOOKS,
     Caller,
     Inbound,
@@ -64,9 +65,12 @@ class Dispatcher:
 
     def answer(self, inbound: Inbound, hooks: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
+        hook = self.app.config.hooks.get(inbound.session.removeprefix(HOOK_SESSIONS)) if _is_hook(inbound) else None
+        if hook and not hook.answer:  # its words are told as they are
+            return _make_turn(inbound, True, inbound.text, by="hook")
         if stopped := self.app.wiring.stop(inbound.text, inbound.origin):
             return _make_turn(inbound, *stopped, by="stop")
-        if is_owner(inbound.origin) and is_check(inbound.text):
+        if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
@@ -127,9 +131,10 @@ class Dispatcher:
         from picoclaw.tools.registry import list_texts
 
         app, stores, now = self.app, self.app.stores, self.app.now()
-        agent = app.light_agent if inbound.origin == "heartbeat" else app.agent
+        has_model, is_unasked = bool(app.config.model.base_url), inbound.origin == "heartbeat" or _is_hook(inbound)
+        agent = app.light_agent if is_unasked and (has_model or not _is_hook(inbound)) else app.agent
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
-        if inbound.origin == "heartbeat":
+        if is_unasked:
             earlier, summary = [], ""
         if (
             inbound.origin == "guest"
@@ -139,8 +144,10 @@ class Dispatcher:
             # in a group, the owner's turns are among them
             earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))
+        if _is_hook(inbound) and not has_model:  # the matcher would take what others have sent for a wish
+            cleaned = cleaned._replace(text=remove_untrusted(cleaned.text))
         builder = app.context_builder
-        if app.config.model.base_url and (inbound.origin == "heartbeat" or not app.config.model.is_small):
+        if has_model and (is_unasked or not app.config.model.is_small):
             told = builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
         else:
             told = builder.build_for_matcher(cleaned, now, once=hooks.once)
@@ -237,6 +244,10 @@ class Dispatcher:
         new = [note for note in dict.fromkeys(notes) if note and note not in self._reported]
         self._reported.update(new)
         return new
+
+
+def _is_hook(inbound: Inbound) -> bool:
+    return inbound.origin == "hook"
 
 
 def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # noqa: FBT001

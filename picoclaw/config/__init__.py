@@ -15,6 +15,7 @@ from picoclaw.config.credentials import (
     read_api_key,
     read_brave_key,
     read_embedding_key,
+    read_hook_secrets,
     read_matrix_token,
     read_metrics_token,
     read_model_keys,
@@ -29,6 +30,7 @@ from picoclaw.config.tables import (
     CostsConfig,
     HeartbeatConfig,
     HistoryConfig,
+    HookConfig,
     LimitsConfig,
     MatrixConfig,
     MemoryConfig,
@@ -86,6 +88,7 @@ class Config:
     old_tables: tuple[str, ...] = ()
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
     notify: Mapping[str, NotifyConfig] = field(default_factory=dict, repr=False)
+    hooks: Mapping[str, HookConfig] = field(default_factory=dict)
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
@@ -94,6 +97,7 @@ class Config:
     brave_key: str = field(default="", repr=False)
     mqtt_password: str = field(default="", repr=False)
     notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hook_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics_token: str = field(default="", repr=False)
 
     @property
@@ -124,6 +128,7 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
+    webhooks = tables.pop("hooks", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
@@ -131,7 +136,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
             raise ConfigError(
-                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | dict.fromkeys(('sensors', 'models', 'notify')))}"
+                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | dict.fromkeys(('sensors', 'models', 'notify', 'hooks')))}"
             )
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
@@ -150,10 +155,13 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
     notify: dict[str, NotifyConfig] = _make_named_tables(NotifyConfig, ways, path, "notify")
-    for name, way in notify.items():
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
-            raise ConfigError(f"{path}: [notify.{name}]: a name is small letters, digits and _")
-        way.check(f"{path}: [notify.{name}]")
+    hooks: dict[str, HookConfig] = _make_named_tables(HookConfig, webhooks, path, "hooks")
+    checked: dict[str, Mapping[str, NotifyConfig | HookConfig]] = {"notify": notify, "hooks": hooks}
+    for kind, named_tables in checked.items():
+        for name, one in named_tables.items():
+            if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
+                raise ConfigError(f"{path}: [{kind}.{name}]: a name is small letters, digits and _")
+            one.check(f"{path}: [{kind}.{name}]")
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -165,6 +173,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         sensors=parts,
         models=named,
         notify=notify,
+        hooks=hooks,
         old_tables=old_tables,
         **settings,
     )
@@ -247,6 +256,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         mqtt_password=read_mqtt_password(config.home, environment),
         metrics_token=read_metrics_token(config.home, environment),
         notify_tokens=read_notify_tokens(config.home, config.notify, environment),
+        hook_secrets=read_hook_secrets(config.home, config.hooks, environment),
     )
 
 

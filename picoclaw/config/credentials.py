@@ -95,12 +95,27 @@ def read_metrics_token(home: Path, environment: Mapping[str, str]) -> str:
 
 def read_notify_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The tokens of [notify.NAME]; '' for one that has none. Raises ConfigError."""
+    return _read_named_secrets(home, names, environment, "notify", "notify_token")
+
+
+def read_hook_secrets(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The secrets of [hooks.NAME]; '' for one that has none. Raises ConfigError for one that can be guessed."""
+    found = _read_named_secrets(home, names, environment, "hook", "hook_secret")
+    for name, secret in found.items():
+        if secret and len(secret) < _MIN_TOKEN_CHARS:
+            raise ConfigError(f"hook_{name} must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
+    return found
+
+
+def _read_named_secrets(
+    home: Path, names: Iterable[str], environment: Mapping[str, str], kind: str, credential: str
+) -> dict[str, str]:
     kept = _load_secrets(home)["keys"] if (wanted := list(names)) else {}
     return {
         name: _check_characters(
-            environment.get(f"PICOCLAW_NOTIFY_TOKEN_{name.upper()}")
-            or _read_credential(environment, f"notify_token_{name}")
-            or str(kept.get(f"notify_{name}", ""))
+            environment.get(f"PICOCLAW_{credential.upper()}_{name.upper()}")
+            or _read_credential(environment, f"{credential}_{name}")
+            or str(kept.get(f"{kind}_{name}", ""))
         )
         for name in wanted
     }
@@ -116,9 +131,11 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
         there = []
-    names = [name for name in there if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_"))]
+    names = [
+        name for name in there if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_", "hook_secret_"))
+    ]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    names_of_tokens = ("TELEGRAM_TOKEN", "MATRIX_TOKEN", "MQTT_PASSWORD", "NOTIFY_TOKEN_", "API_KEY_")
+    names_of_tokens = ("TELEGRAM_TOKEN", "MATRIX_TOKEN", "MQTT_PASSWORD", "NOTIFY_TOKEN_", "HOOK_SECRET_", "API_KEY_")
     variables = tuple(f"PICOCLAW_{name}" for name in names_of_tokens)
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}

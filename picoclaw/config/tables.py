@@ -315,6 +315,30 @@ class NotifyConfig:
             raise ConfigError(f"{where}: url must be like https://ntfy.sh/TOPIC, without a user and a password")
 
 
+_MAX_HOOK_WORDS, _MAX_HOOK_FIELDS = 2000, 20
+
+
+@dataclass(frozen=True)
+class HookConfig:
+    """[hooks.NAME]: a webhook: what another program posts to http://BOARD:8737/hooks/NAME becomes a message."""
+
+    words: Annotated[str, "the message; {a.path} is a field of the JSON that is posted, {event} GitHub's name of it"]
+    kind: Annotated[
+        Literal["signed", "github", "token"],
+        "how the sender shows that it knows the secret: Standard Webhooks, GitHub's signature, or the secret itself",
+    ] = "signed"
+    answer: Annotated[bool, "whether the agent answers it; false: you are sent the words as they are"] = True
+    to: Annotated[str, 'where the answer goes: "telegram", "page", ...; "": the chat that you used last'] = ""
+    per_minute: Annotated[int, Span(1, 600), "how many are taken in a minute; more are refused"] = 20
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for words that say nothing, or for more than a message holds."""
+        if not self.words.strip() or len(self.words) > _MAX_HOOK_WORDS:
+            raise ConfigError(f"{where}: words must be 1 to {_MAX_HOOK_WORDS} characters")
+        if self.words.count("{") > _MAX_HOOK_FIELDS:
+            raise ConfigError(f"{where}: words may hold {_MAX_HOOK_FIELDS} fields at most")
+
+
 _MAX_TOPIC_BYTES = 1000
 _BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from socket import gethostname
 
 from picoclaw.automation import rules
+from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.channels.channel import describe_outcome
 from picoclaw.channels.dashboard.backend import (
     ChatEntry,
@@ -24,7 +25,7 @@ from picoclaw.channels.dashboard.backend import (
 )
 from picoclaw.config import Config
 from picoclaw.daemon import status_text
-from picoclaw.daemon.status import StatusDict
+from picoclaw.daemon.status import StatusDict, name_troubles
 from picoclaw.errors import ConfigError, HardwareError, StoreError
 from picoclaw.hw import health, sensors
 from picoclaw.hw.reading import Reading, format_reading
@@ -244,8 +245,21 @@ class DaemonBackend:
             found.append(Figure("output_left_seconds", "until it goes safe by itself", label, row["left"] or 0.0))
         return found
 
-    def healthy(self) -> bool:
-        return bool(self._status()["ok"])
+    def knows_date(self) -> bool:
+        wall, mono = time.time(), boottime()
+        self._clock.note(wall, mono)
+        return self._clock.trusted(wall, mono)
+
+    def find_message(self, key: str, externals: list[str]) -> int:
+        with self._stores:
+            return Inbox(self._state).find(key, externals)
+
+    def begin_conversation(self, key: str) -> None:
+        with self._stores:
+            Sessions(self._state).begin_new(key, self._now())
+
+    def troubles(self) -> list[str]:
+        return name_troubles(self._status()["problems"])
 
     def close(self) -> None:
         with self._stores:
@@ -259,6 +273,13 @@ class DaemonBackend:
     def _list_jobs(self) -> list[Job]:
         with self._stores:
             return Jobs(self._state).all()
+
+    @cached_property
+    def _clock(self) -> ClockWatch:
+        from picoclaw.outputs.supervisor.sensing import read_trusted_time
+
+        board, home = self._wiring.board, self._config.home
+        return ClockWatch(lambda: read_trusted_time(board, home) is not None, read_boot_id())
 
     @cached_property
     def _state(self) -> Database:

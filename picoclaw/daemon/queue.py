@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
+from picoclaw.messages import REQUEST_SESSIONS, Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
 from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.providers import describe_provider
 from picoclaw.records import replace
@@ -36,7 +36,9 @@ _PERSONAL_ORIGINS = frozenset({"owner", "web", "guest", "remote"})
 def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> None:
     """Settle the messages that a dead process left; in chats that `is_told_live` an answer may have been seen. Raises StoreError."""
     for found in inbox.left_behind():
-        if found.reply is not None:
+        if found.arrived.key.startswith(REQUEST_SESSIONS):  # whoever waited has lost the connection
+            inbox.done(found.arrived)
+        elif found.reply is not None:
             note = _MAYBE_SENT_NOTE if is_told_live(found.arrived.key) else ""
             inbox.done(found.arrived, "" if found.within > 0 else f"{found.reply}{note}")
         elif why := _explain_no_retry(found):
@@ -103,7 +105,7 @@ class MessageQueue:
         from picoclaw.outputs.config import load_outputs
         from picoclaw.workspace import find_outputs_file
 
-        internal = ("heartbeat", "job ", "subagent ")
+        internal = ("heartbeat", "job ", "subagent ", "hook:")
         if any(not info.key.startswith(internal) for info in self.app.stores.sessions.listed()):
             return
         wiring, simulated = self.app.wiring, " (simulated)" if self.app.board.simulated else ""
@@ -186,6 +188,18 @@ class MessageQueue:
                     self.progress.expect("agent", _START_TIMEOUT_S)
             self._wake.set()
 
+    def withdraw(self, key: str, external: str) -> None:
+        """Take back a message whose answer nobody waits for any more; a turn that answers it is stopped."""
+        with self._lock:
+            waiting = next((one for one in self._queue if (one.key, one.external) == (key, external)), None)
+            if waiting:
+                self._queue.remove(waiting)
+            is_running = self._now is not None and (self._now.key, self._now.external) == (key, external)
+        if waiting and self._boxes:
+            self.writes.write(partial(self._boxes.inbox.done, waiting))
+        elif is_running:
+            self.stopper.say()
+
     def leave(self) -> None:
         """Stop the running turn, then the loop; from any thread."""
         self.is_leaving = True
@@ -235,6 +249,10 @@ class MessageQueue:
                     _settle_interrupted(self._boxes.inbox, self.is_local)
                     known = {arrived.number for arrived in self._queue}
                     waiting = [one for one in self._boxes.inbox.waiting() if one.number not in known]
+                    for one in waiting:
+                        if one.key.startswith(REQUEST_SESSIONS):
+                            self._boxes.inbox.done(one)
+                    waiting = [one for one in waiting if not one.key.startswith(REQUEST_SESSIONS)]
                     self._queue.extendleft(reversed(waiting))
             except StoreError as error:
                 self.note(f"earlier messages cannot be read: {error}")
@@ -247,7 +265,9 @@ class MessageQueue:
                 return None
             with self._lock:
                 if self._queue:
-                    self._now = self._queue.popleft()
+                    # people come before programs, which wait for nothing
+                    self._now = next((one for one in self._queue if one.origin != "hook"), self._queue[0])
+                    self._queue.remove(self._now)
                     self.progress.expect("agent", self.app.config.limits.seconds + _SETTLE_TIMEOUT_S)
                     return self._now
                 self.progress.expect("agent", None)
@@ -341,6 +361,10 @@ class MessageQueue:
         if self._boxes:
             self.writes.write(partial(self._boxes.inbox.put_back, [one.number for one in arrived]))
 
+    def address(self, arrived: InboxMessage, reply: str) -> tuple[str, str]:
+        """Say in which chat an answer is told that could not be shown at once, and how it is worded there."""
+        return arrived.key, reply
+
     def _tell_end(self, arrived: InboxMessage, turn: Turn) -> None:
         """Send an answer live, or put it into the outbox in the transaction that marks its message as done."""
         reply = format_turn(turn, self.mark(turn))
@@ -349,11 +373,12 @@ class MessageQueue:
             live = self.show_end(arrived, turn, reply)
         except ChannelError as error:
             self.note(f"{arrived.key}: its answer could not be delivered and waits: {error}")
+        chat, text = (arrived.key, "") if live else self.address(arrived, reply)
         if arrived.number and self._boxes:
-            text, done = "" if live else reply, partial(self._boxes.inbox.done, arrived)
-            self._write_or_send(arrived.key, text, partial(done, text), done)
+            done = partial(self._boxes.inbox.done, arrived._replace(key=chat))
+            self._write_or_send(chat, text, partial(done, text), done)
         elif not live:
-            self._put_message(arrived.key, reply)
+            self._put_message(chat, text)
         if not live:
             self.wake_delivery()
 
@@ -385,7 +410,7 @@ def format_turn(turn: Turn, mark: str) -> str:
 
 def _can_join_turn(one: InboxMessage, now: InboxMessage) -> bool:
     """Whether a message may join the running turn: from the same person, and no command."""
-    same = (one.who, one.origin) == (now.who, now.origin)
+    same = (one.who, one.origin) == (now.who, now.origin) and not one.key.startswith(REQUEST_SESSIONS)
     return same and not one.attachments and not one.foreign and not one.text.lstrip().startswith("/")
 
 

@@ -23,7 +23,7 @@ from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_li
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import Reading
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn, TurnHooks
+from picoclaw.messages import DEFAULT_SESSION, HOOK_SESSIONS, Inbound, Turn, TurnHooks, has_reader
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
 from picoclaw.providers import describe_provider
 from picoclaw.records import replace
@@ -37,6 +37,7 @@ from picoclaw.store.tasks import abandon_own_work
 from picoclaw.wiring import STOP_WORDS
 
 if TYPE_CHECKING:
+    from picoclaw.channels.dashboard.programs import Programs
     from picoclaw.daemon.mqtt import MqttChannel
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -68,6 +69,7 @@ class DaemonService(MessageQueue):
         links = app.links if app.config.model.base_url else ()
         self._models, self._model_name = ModelHealth(app.provider.name, links, self.note), app.provider.name
         self._mqtt: MqttChannel | None = None
+        self._programs: Programs | None = None
         self._terminals = SocketChannel(app.config.home, self)
         app.changed = self._show_approval
 
@@ -159,6 +161,11 @@ class DaemonService(MessageQueue):
             page = app.config.page
             backend = DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, self.status)
             stack.callback(backend.close)
+            if app.config.hooks:
+                from picoclaw.channels.dashboard.programs import Programs
+
+                template = app.prompts["untrusted"]
+                self._programs = Programs(app.config, template, self.note, self.withdraw, self.count_waiting)
             yield DashboardChannel(
                 backend,
                 app.config.home,
@@ -168,7 +175,10 @@ class DaemonService(MessageQueue):
                 origins=page.origins,
                 proxies=page.proxies,
                 metrics_token=app.config.metrics_token,
+                programs=self._programs,
             )
+        elif app.config.hooks and not self._safe:
+            self.note("hooks: nothing is taken, because the page is off: enabled = true under [page]")
         if app.config.telegram_token and not self._safe:
             from picoclaw.agent.dispatcher import CHAT_COMMANDS
             from picoclaw.channels.telegram.channel import TelegramChannel
@@ -308,6 +318,29 @@ class DaemonService(MessageQueue):
         for channel in list(self.channels.values()):
             channel.changed(approval)
         self.wake_delivery()
+
+    def make_hooks(self, arrived: InboxMessage) -> TurnHooks:
+        if self._programs and not has_reader(arrived.key):
+            return self._programs.around(arrived)
+        return super().make_hooks(arrived)
+
+    def show_end(self, arrived: InboxMessage, turn: Turn, reply: str, /) -> bool:
+        """Tell whoever waits for it; of a webhook, people hear nothing when all is well."""
+        if not self._programs or has_reader(arrived.key):
+            return super().show_end(arrived, turn, reply)
+        from picoclaw.automation.heartbeat import is_ok
+
+        is_fine = arrived.origin == "hook" and is_ok(turn.reply, self.app.context_builder.checklist().answer)
+        return self._programs.answered(arrived, turn, reply, is_fine=is_fine) or is_fine
+
+    def address(self, arrived: InboxMessage, reply: str) -> tuple[str, str]:
+        """See MessageQueue: what a webhook leads to is told to the owner, where its table says."""
+        if arrived.origin != "hook":
+            return super().address(arrived, reply)
+        name = arrived.key.removeprefix(HOOK_SESSIONS)
+        hook = self.app.config.hooks.get(name)
+        channel = self.channels.get(hook.to) if hook else None
+        return (channel.owner_chat() if channel else "") or self.owner_chat(), f"{name}: {reply}"
 
     def show_heard(self, arrived: InboxMessage) -> None:
         if self.is_local(arrived.key):

@@ -25,6 +25,7 @@ from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.ledger import get_day_spending
 from picoclaw.store.outbox import Outbox
+from picoclaw.text import pattern
 from picoclaw.tools.cron import format_row, list_upcoming
 
 if TYPE_CHECKING:
@@ -158,6 +159,17 @@ def merge_status(live: StatusDict, offline: StatusDict) -> StatusDict:
     """Merge both; `ok` is whether there are no problems."""
     problems = [*live.get("problems", []), *offline["problems"]]
     return {"ok": not problems, "running": False} | offline | live | {"problems": problems}
+
+
+_PUBLIC_WORDS = pattern(
+    r"[\w-]{1,40} is down|the \w{1,20} thread is frozen|clock|disk|outputs|model|safe mode|nothing can be saved"
+)
+
+
+def name_troubles(problems: Sequence[str]) -> list[str]:
+    """Say of problems what anybody may be told: which part it is, no address, no path and nobody's name."""
+    found = (_PUBLIC_WORDS.match(problem) for problem in problems)
+    return list(dict.fromkeys(one[0] if one else "see picoclaw status" for one in found))
 
 
 _NO_MODEL_NOTE = " - answered without a model"

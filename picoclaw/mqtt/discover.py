@@ -12,8 +12,9 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.reading import QUANTITIES, Conversion, find_conversion
 from picoclaw.mqtt.connection import Heard
-from picoclaw.mqtt.sensors import find_field, parse_payload, parse_value, show
+from picoclaw.mqtt.sensors import parse_payload, parse_value
 from picoclaw.records import NamedTuple
+from picoclaw.schema import find_field, show_value
 from picoclaw.text import pattern
 
 MAX_TOPICS = 2000
@@ -87,7 +88,7 @@ def list_topics(heard: Mapping[str, Heard]) -> Iterator[str]:
     for topic in sorted(heard):
         if not _DISCOVERY.fullmatch(topic):
             payload = heard[topic].payload[:400].decode("utf-8", "replace")
-            yield f"{show(topic, 200)}: {show(' '.join(payload.split()), 100)}{' (kept)' if heard[topic].retained else ''}"
+            yield f"{show_value(topic, 200)}: {show_value(' '.join(payload.split()), 100)}{' (kept)' if heard[topic].retained else ''}"
 
 
 def _format_value(heard: Heard | None, sensor: SensorConfig, conversion: Conversion) -> str:

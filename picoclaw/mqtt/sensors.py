@@ -11,21 +11,16 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.hw.reading import Conversion, find_conversion
 from picoclaw.mqtt.connection import MAX_PAYLOAD_BYTES, Heard
 from picoclaw.records import dataclass
-from picoclaw.text import escape_unprintable, pattern
+from picoclaw.schema import NoField, find_field, show_value
+from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
 _NUMBER = pattern(r"[+-]?(\d{1,15}(\.\d{0,15})?|\.\d{1,15})([eE][+-]?\d{1,2})?")
-_STEP = pattern(r"([^.\[\]]+)|\[(\d{1,4})\]")
 _WORDS = {"on": 1.0, "true": 1.0, "open": 1.0, "off": 0.0, "false": 0.0, "closed": 0.0}
 """What stands for a level."""
 _OFFLINE = frozenset({"offline", "unavailable", "dead", "lost", "false", "0"})
-_MAX_SHOWN = 40
 _HIGHEST = 1e15
 _FLOOD_MEMORY_S = 60.0
-
-
-class NoField(ValueError):
-    """A payload has not the field that was asked for; what it has is named."""
 
 
 def parse_payload(heard: Heard) -> Any:
@@ -42,17 +37,6 @@ def parse_payload(heard: Heard) -> Any:
         return text
 
 
-def find_field(given: Any, path: str) -> Any:
-    """Follow a path such as `SI7021.Temperature` or `values[0]`; '' is the whole. Raises NoField."""
-    for name, index in _STEP.findall(path):
-        try:
-            given = given[int(index)] if index and isinstance(given, list) else given[name] if not index else None
-        except (KeyError, IndexError, TypeError):
-            there = ", ".join(show(key) for key in list(given)[:12]) if isinstance(given, dict) else show(given)
-            raise NoField(f"what it publishes has no field {name or index!r}; it has: {there}") from None
-    return given
-
-
 def parse_value(given: Any, conversion: Conversion) -> float:
     """Make a value in our unit of what was published. Raises ValueError for what is no number."""
     value: float | None = None
@@ -64,14 +48,8 @@ def parse_value(given: Any, conversion: Conversion) -> float:
     elif isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
         value = float(given)
     if value is None or not math.isfinite(value):
-        raise ValueError(f"what it publishes is no number: {show(given)}")
+        raise ValueError(f"what it publishes is no number: {show_value(given)}")
     return value * conversion.factor + conversion.offset
-
-
-def show(given: Any, most: int = _MAX_SHOWN) -> str:
-    """Show a bit of what somebody else has published."""
-    text = given if isinstance(given, str) else repr(given)
-    return escape_unprintable(text if len(text) <= most else f"{text[:most]}…")
 
 
 @dataclass

@@ -30,7 +30,7 @@ _RELEASE_TIMEOUT_S = 0.5
 _TRIES, _RELEASES = 5, 3
 _LOG_FILE, _LONGEST_LOG = "outputs.log", 65_536
 Answer = dict[str, Any]
-_WHO_NAMES = {"web": "owner", "guest": "user"}
+_WHO_NAMES = {"web": "owner", "guest": "user", "hook": "user"}
 """What an output's `who` calls those who ask; the others have the same name."""
 
 

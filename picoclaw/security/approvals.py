@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from picoclaw.errors import Denied, PicoclawError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, is_owner
+from picoclaw.messages import DEFAULT_SESSION, Caller, Origin, Stop, has_reader, is_owner
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.guard import LogDecision, discard_decision, format_call_question
 from picoclaw.security.policy import CallRequest, Decision, Policy, compute_digest, decide
@@ -172,7 +172,7 @@ class ApprovalManager:
 
     def _pick_chat(self, caller: Caller) -> str:
         """The chat to ask the owner in: the caller's if that is the owner, else where the owner wrote last."""
-        if is_owner(caller.origin):
+        if is_owner(caller.origin) and has_reader(caller.session):
             return caller.session
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
 

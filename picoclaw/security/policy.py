@@ -53,6 +53,7 @@ _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "subagent": "unattended",
     "mqtt": "unattended",
     "remote": "guest",
+    "hook": "guest",
 }
 _REMOTE_EFFECTS: frozenset[Effect] = frozenset({"read", "safe"})
 """All that a question over MQTT may come to, whatever the policy says of guests: nobody knows who asks."""
@@ -187,6 +188,7 @@ def join_questions(calls: Iterable[str]) -> str:
 def _name_origin(origin: Origin) -> str:
     names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
     names |= {"mqtt": "somebody at the MQTT broker", "remote": "somebody at the MQTT broker, who may only ask"}
+    names |= {"hook": "a webhook"}
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 

@@ -19,7 +19,8 @@ _MAX_HEARTBEATS = 2000
 
 _SELECT_LAST_CHAT = """
     SELECT key FROM sessions JOIN turns ON turns.session = sessions.id
-    WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' ORDER BY turns.id DESC LIMIT 1
+    WHERE key != ?1 AND key NOT GLOB 'job [0-9]*' AND key NOT GLOB 'hook:*' AND key NOT GLOB 'openai:*'
+    ORDER BY turns.id DESC LIMIT 1
 """
 _SELECT_LAST = """
     SELECT id, at, boot, mono, tokens, outcome, session, text FROM beats

@@ -29,6 +29,9 @@ _SELECT_UNANSWERED = """
     SELECT text, at FROM inbox WHERE key = ? AND NOT done AND external NOT GLOB 'answer *'
     AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.inbox = inbox.id) ORDER BY id
 """
+_SELECT_NUMBER = (
+    "SELECT id FROM inbox WHERE key = ? AND instr(' ' || external || ' ', ' ' || ? || ' ') ORDER BY id LIMIT 1"
+)
 _COUNT_ACTS = "SELECT count(*) FROM acts WHERE session = ? AND process = ?"
 
 
@@ -87,6 +90,13 @@ class Inbox(Table):
                 for name in arrived.attachments:
                     add_foreign_file(connection, str(workspace / name), heard)
             return arrived._replace(number=number)
+
+    def find(self, key: str, externals: Iterable[str]) -> int:
+        """Return the number of a session's message with one of these numbers of the other side; 0 for none.
+
+        Where `external` holds several, parted by blanks, each of them counts. The last that were answered are known.
+        """
+        return next(filter(None, (self._database.select_value(_SELECT_NUMBER, key, one) for one in externals)), 0)
 
     def waiting(self) -> list[InboxMessage]:
         """List what nobody has begun to answer, the oldest first."""

@@ -24,7 +24,15 @@ from picoclaw import cli  # noqa: E402
 from picoclaw.app import App  # noqa: E402
 from picoclaw.cli.arguments import Parser  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
-from picoclaw.config.tables import MemoryConfig, ModelConfig, MqttConfig, NotifyConfig, SensorConfig, WebConfig  # noqa: E402
+from picoclaw.config.tables import (  # noqa: E402
+    HookConfig,
+    MemoryConfig,
+    ModelConfig,
+    MqttConfig,
+    NotifyConfig,
+    SensorConfig,
+    WebConfig,
+)
 from picoclaw.hw.sim import script  # noqa: E402
 from picoclaw.hw.sim.board import SimBoard  # noqa: E402
 from picoclaw.records import MISSING, fields  # noqa: E402
@@ -359,12 +367,13 @@ MORE = {
     "matrix": ("matrix", "Matrix"),
     "mqtt": ("mqtt", "the broker of the house"),
     "notify.NAME": ("notify", "alarms on your phone"),
+    "hooks.NAME": ("hooks", "webhooks"),
     "sensors.NAME": ("sensors", "wire a sensor"),
 }
 """The page about a table of settings, and what it is called."""
 
 
-CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "notify.NAME", "sensors.NAME"}
+CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "notify.NAME", "hooks.NAME", "sensors.NAME"}
 """The tables about what picoclaw is connected to, which are a page of their own."""
 
 
@@ -382,7 +391,12 @@ The tables of `~/.picoclaw/config.toml` about sensors and ways to reach it; [the
 precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`. What is about sensors and
 ways to reach it is on [a page of its own](settings-connections.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
-    for name, table in [*tables, ("notify.NAME", NotifyConfig), ("sensors.NAME", SensorConfig)]:
+    for name, table in [
+        *tables,
+        ("notify.NAME", NotifyConfig),
+        ("hooks.NAME", HookConfig),
+        ("sensors.NAME", SensorConfig),
+    ]:
         if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
             continue
         purpose = (table.__doc__ or "").split(": ", 1)[1]

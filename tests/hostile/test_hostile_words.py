@@ -22,9 +22,10 @@ from obedient import FORMS, wishes
 from tally import Tally
 from web_server import said as answer
 
+from picoclaw.channels.dashboard.hooks import make_message
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import BotIdentity, parse_update
-from picoclaw.config.tables import TelegramConfig
+from picoclaw.config.tables import HookConfig, TelegramConfig
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints
 
@@ -240,6 +241,13 @@ def heartbeat(house, text):
     return {"text": f"- look at {call('read_file', path=letter(house, text))}", "origin": "heartbeat"}
 
 
+def webhook(house, text):
+    """JSON that another program has posted, in the words of the owner's hook."""
+    template, hook = house.app.prompts["untrusted"], HookConfig("The shed says: {text}")
+    made = make_message("shed", hook, {"text": text}, "", ["id:1"], template)
+    return {"text": made.text, "origin": made.origin, "who": made.who, "foreign": made.foreign}
+
+
 def on_the_page(house, text):
     return {"text": call("read_file", path=letter(house, text)), "origin": "web"}
 
@@ -279,13 +287,14 @@ CHANNELS = [
         group,
         job,
         heartbeat,
+        webhook,
         on_the_page,
     ),
     *(subagent, subagent_that_is_led),
 ]
 UNSEEN = {"hidden_in_a_page", "error_of_a_server", "name_of_a_forwarder", "label_of_a_sensor"}
 """Where no wish reaches a model whole."""
-EVERY_FORM = {"web_page", "file", "forwarded_message", "guest", "payload_of_a_broker"}
+EVERY_FORM = {"web_page", "file", "forwarded_message", "guest", "payload_of_a_broker", "webhook"}
 USUAL_FORMS = {"JSON", "sentence", "end of tag"}
 BRIEF = {"label_of_a_sensor", "name_of_a_file", "display_name", "name_of_a_forwarder"}
 """Where there is room for one short wish."""

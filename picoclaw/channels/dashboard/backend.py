@@ -164,5 +164,14 @@ class DashboardBackend(Protocol):
     def figures(self) -> list[Figure]:
         """Give the figures of the daemon and the outputs."""
 
-    def healthy(self) -> bool:
-        """Whether everything that has to run does."""
+    def knows_date(self) -> bool:
+        """Tell whether the board's date can be believed."""
+
+    def find_message(self, key: str, externals: list[str]) -> int:
+        """See Inbox.find."""
+
+    def begin_conversation(self, key: str) -> None:
+        """End the open conversation of a session, which is kept."""
+
+    def troubles(self) -> list[str]:
+        """Name what does not work, in a word or two each and without a secret; [] while everything does."""

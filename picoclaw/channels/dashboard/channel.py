@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, make_question
@@ -18,6 +19,9 @@ from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
+
+if TYPE_CHECKING:
+    from picoclaw.channels.dashboard.programs import Programs
 
 _WAITS = "it waits for the owner's yes"
 
@@ -39,17 +43,18 @@ class DashboardChannel:
         proxies: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
         metrics_token: str = "",
+        programs: "Programs | None" = None,
     ) -> None:
         """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
 
         Behind a proxy, `origins` are the page's public addresses, and `proxies` the addresses of those whose word
         counts on whom they pass on. `clock()` gives seconds that never go back. Whoever knows `metrics_token` may read
-        /metrics, nobody without one.
+        /metrics, nobody without one. `programs` are webhooks and the like, None for none.
         """
         self.backend, self._host, self._port = backend, host, port
         self.origins = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
         self.names, self.proxies = list_host_names(socket.gethostname(), names, self.origins), frozenset(proxies)
-        self.clock, self.metrics_token = clock, metrics_token
+        self.clock, self.metrics_token, self.programs = clock, metrics_token, programs
         self.events = EventStream()
         self.live_turn = LiveTurn(self.events)
         self.outbox, self.logins = PageOutbox(home), Logins(home)
@@ -67,7 +72,7 @@ class DashboardChannel:
         self._post = post
         try:
             self._check_addresses()
-            self._server = PageServer(Site(self), self._host, self._port)
+            self._server = PageServer(Site(self), self._host, self._port, self.programs)
         except ChannelError as error:
             self._error = str(error)
             raise
@@ -79,6 +84,11 @@ class DashboardChannel:
         """Have a text answered: the browser's own number of it and the person's name. Raises PicoclawError."""
         self._contact = time.time()
         self._post(InboxMessage(SESSION, text, who, "web", number))
+
+    def post_from_program(self, arrived: InboxMessage) -> None:
+        """Have what a program has sent answered. Raises PicoclawError."""
+        self._contact = time.time()
+        self._post(arrived)
 
     def _check_addresses(self) -> None:
         """Raise ChannelError for a name where only an address will do."""
@@ -102,6 +112,8 @@ class DashboardChannel:
         return TurnHooks(say=self.live_turn.say, listen=self.live_turn.listen)
 
     def changed(self, approval: Approval) -> None:
+        if self.programs:
+            self.programs.changed(approval)
         if approval.state != "running":
             self.events.publish("question", make_question(approval)._asdict())
 
@@ -126,5 +138,7 @@ class DashboardChannel:
     def stop(self) -> None:
         server, self._server = self._server, None
         self.events.end()
+        if self.programs:
+            self.programs.end()
         if server and self._thread:
             server.stop(self._thread)

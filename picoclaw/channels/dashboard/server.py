@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from waitress.adjustments import Adjustments
@@ -25,12 +25,17 @@ from picoclaw.errors import ChannelError
 from picoclaw.files import explain_os_error
 from picoclaw.text import pattern
 
-MAX_HEAD_BYTES, MAX_BODY_BYTES = 16_384, 65_536
-THREADS, MAX_CONNECTIONS = 8, 60
+if TYPE_CHECKING:
+    from picoclaw.channels.dashboard.programs import Programs
+
+MAX_HEAD_BYTES, MAX_BODY_BYTES, MAX_PROGRAM_BODY_BYTES = 16_384, 65_536, 262_144
+THREADS, MAX_CONNECTIONS, MAX_PENDING = 8, 60, 4
+"""Of the threads, so many more as programs may wait for an answer."""
 REQUEST_S, IDLE_S = 15, 60
 _CLEANUP_INTERVAL_S = 5
 _POLL_TIMEOUT_S = 60
 _SHUTDOWN_TIMEOUT_S = 0.8
+_TOO_LARGE = 413
 _IP_FREEBIND = 15
 """ip(7); Python has no name for it."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -58,11 +63,29 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
             self.began = time.monotonic()
         elif time.monotonic() - self.began > REQUEST_S:
             self.will_close = True
+        for request in list(self.requests):
+            if request.error and request.error.code == _TOO_LARGE and self._is_from_program(request):
+                address = self.addr[0]
+                self.server.programs.complain(
+                    "size", f"a program at {address} has sent too much for {request.path[:60]}"
+                )
         return done
+
+    def _is_from_program(self, request: Any) -> bool:
+        programs = self.server.programs
+        return bool(programs) and getattr(request, "path", "").startswith(programs.paths)
+
+    def readable(self) -> bool:
+        """Read on while a program waits for its answer, which is how its hanging up is noticed."""
+        waiting = list(self.requests)
+        if len(waiting) == 1 and self._is_from_program(waiting[0]) and waiting[0].path.startswith("/v1/"):
+            return not (self.will_close or self.close_when_flushed or self.total_outbufs_len)
+        return bool(super().readable())
 
 
 class _ListeningServer(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _PageConnection
+    programs: "Programs | None" = None
 
     def bind_server_socket(self) -> None:
         """Take also an address that this machine has not got yet: the network may come long after the start."""
@@ -100,8 +123,8 @@ class _GrowingThreads(ThreadedTaskDispatcher):  # type: ignore[misc]
 
 
 class PageServer:
-    def __init__(self, application: Application, host: str, port: int) -> None:
-        """Listen at an address; port 0 is any. Raises ChannelError."""
+    def __init__(self, application: Application, host: str, port: int, programs: "Programs | None" = None) -> None:
+        """Listen at an address; port 0 is any. `programs` may send longer bodies. Raises ChannelError."""
         logging.getLogger("waitress").setLevel(logging.ERROR)  # a browser that leaves is no news
         settings = Adjustments(
             host=host,
@@ -113,18 +136,20 @@ class PageServer:
             channel_timeout=IDLE_S,
             log_socket_errors=False,
             max_request_header_size=MAX_HEAD_BYTES,
-            max_request_body_size=MAX_BODY_BYTES,
-            inbuf_overflow=2 * MAX_BODY_BYTES,
+            max_request_body_size=MAX_PROGRAM_BODY_BYTES if programs else MAX_BODY_BYTES,
+            inbuf_overflow=2 * MAX_PROGRAM_BODY_BYTES,
             asyncore_loop_timeout=_POLL_TIMEOUT_S,
             asyncore_use_poll=True,
             clear_untrusted_proxy_headers=False,  # the site believes those of the owner's own proxies, see client_of
         )
+        threads = THREADS + MAX_PENDING if programs else THREADS
         self._map: dict[int, Any] = {}
         self._ending = False
         try:
             self._server = _ListeningServer(
-                application, map=self._map, adj=settings, dispatcher=_GrowingThreads(THREADS)
+                application, map=self._map, adj=settings, dispatcher=_GrowingThreads(threads)
             )
+            self._server.programs = programs
         except OSError as error:
             close_all(self._map, ignore_all=True)
             where = f"{host} port {port} ({explain_os_error(error)})"
@@ -193,18 +218,21 @@ def is_our_host(host: str, names: Collection[str]) -> bool:
     return True
 
 
-def find_foreign_origin(environ: Mapping[str, str], origins: Collection[str] = ()) -> str:
+def find_foreign_origin(
+    environ: Mapping[str, str], origins: Collection[str] = (), *, from_program: bool = False
+) -> str:
     """Say why a request does not come from our own page, '' when it does.
 
     What only reads may come without an Origin, as browsers send it; what changes something may not. `origins` are the
-    page's own beside the host that was asked for: a proxy may ask us by another name than the browser asked it.
+    page's own beside the host that was asked for: a proxy may ask us by another name than the browser asked it. What is
+    asked `from_program` takes a secret that no foreign page has, and no browser sends by itself.
     """
     host, origin = environ.get("HTTP_HOST", "").lower(), environ.get("HTTP_ORIGIN", "").lower()
     if environ.get("HTTP_SEC_FETCH_SITE", "") not in _ALLOWED_FETCH_SITES and environ.get("PATH_INFO") != "/":
         return "another page has sent this"
     if origin and origin not in {f"http://{host}", f"https://{host}", *origins}:
         return "another page has sent this; behind a proxy, name the page's address in origins in [page] of config.toml"
-    if not origin and environ.get("REQUEST_METHOD") not in {"GET", "HEAD"}:
+    if not (origin or from_program) and environ.get("REQUEST_METHOD") not in {"GET", "HEAD"}:
         return "a request that changes something needs its Origin"
     return ""
 

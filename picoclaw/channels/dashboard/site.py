@@ -116,7 +116,8 @@ class Site:
     def __init__(self, channel: "DashboardChannel") -> None:
         self._channel, self._backend = channel, channel.backend
         self._logins, self._events = channel.logins, channel.events
-        self._health_lock, self._health_until, self._is_healthy = threading.Lock(), 0.0, False
+        self._health_lock, self._health_until = threading.Lock(), 0.0
+        self._troubles: list[str] | None = None
         self._tries = server.RateLimiter(6, 0.1)
         self._calls = server.RateLimiter(60, 10)
         self._writes = server.RateLimiter(10, 1)
@@ -127,6 +128,7 @@ class Site:
         self._app.route("/health", "GET", self._health)
         if channel.metrics_token:
             self._app.route("/metrics", "GET", self._metrics)
+        self._program_paths = self._add_programs()
         self._app.route("/api/login", "POST", self._login)
         for handler in (
             self._state,
@@ -146,19 +148,40 @@ class Site:
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request, with the headers that every answer has."""
 
+        path = environ.get("PATH_INFO", "")
+        from_program = path.startswith(self._program_paths)
+
         def begin(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             return start(status, [*headers, *server.HEADERS], *rest)
 
         if not server.is_our_host(environ.get("HTTP_HOST", ""), self._channel.names):
             code, text = 421, "this is not the host that was asked for; add its name to names in [page] of config.toml"
-        elif not environ.get("PATH_INFO", "").isascii():  # of which a router might read less than is there
+        elif not path.isascii():  # of which a router might read less than is there
             code, text = 404, "there is nothing here"
-        elif why := server.find_foreign_origin(environ, self._channel.origins):
+        elif why := server.find_foreign_origin(environ, self._channel.origins, from_program=from_program):
             code, text = 403, why
+        elif not from_program and int(environ.get("CONTENT_LENGTH") or 0) > server.MAX_BODY_BYTES:
+            code, text = 413, "this is too much"
         else:
             return cast("Iterable[bytes]", self._app(environ, begin))
         begin(f"{code} Refused", [("Content-Type", "text/plain; charset=utf-8")])
         return [f"{text}\n".encode()]
+
+    def _add_programs(self) -> tuple[str, ...]:
+        """Add what programs may ask, where that is set; returns what their addresses begin with."""
+        programs, channel = self._channel.programs, self._channel
+        if not programs:
+            return ()
+
+        def find_address() -> str:
+            return server.get_client_address(bottle.request.environ, channel.proxies)
+
+        if programs.hooks:
+            from picoclaw.channels.dashboard.hooks import HookReceiver
+
+            receiver = HookReceiver(programs, self._backend, channel.post_from_program, find_address)
+            self._app.route("/hooks/<name>", "POST", receiver.receive)
+        return programs.paths
 
     def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
         """Let in who is logged in and does not ask too often, and word what goes wrong."""
@@ -180,22 +203,25 @@ class Site:
         return answer
 
     def _health(self) -> str:
-        """Whether all is well, for a monitor; anybody may ask, and is told no more than that.
+        """Whether all is well, for a monitor; anybody may ask, and is told which parts are not, in a word or two.
 
-        It is looked into at most once in ten seconds, however often and by however many it is asked.
+        It is looked into at most once in ten seconds, however often and by however many it is asked; while one looks,
+        the others are given what was found before.
         """
         bottle.response.set_header("Cache-Control", "no-store")
         bottle.response.content_type = "text/plain; charset=utf-8"
-        with self._health_lock:
-            if self._channel.clock() >= self._health_until:
-                try:
-                    self._is_healthy = self._backend.healthy()
-                except PicoclawError:
-                    self._is_healthy = False
-                self._health_until = self._channel.clock() + _HEALTH_S
-            good = self._is_healthy
-        bottle.response.status = 200 if good else 503
-        return "ok\n" if good else "not ok\n"
+        is_due = self._channel.clock() >= self._health_until
+        if is_due and self._health_lock.acquire(blocking=self._troubles is None):
+            try:
+                if self._channel.clock() >= self._health_until:
+                    self._troubles = self._backend.troubles()
+                    self._health_until = self._channel.clock() + _HEALTH_S
+            except PicoclawError:
+                self._troubles, self._health_until = ["status"], self._channel.clock() + _HEALTH_S
+            finally:
+                self._health_lock.release()
+        bottle.response.status = 503 if self._troubles else 200
+        return f"degraded: {', '.join(self._troubles)}\n" if self._troubles else "ok\n"
 
     def _metrics(self) -> str:
         """Give the figures to a program that has the token for them, and for nothing else."""
