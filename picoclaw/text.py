@@ -192,3 +192,8 @@ def remove_invisible(text: str) -> str:
     return (
         _STRAY_JOINER.sub("", _INVISIBLE.sub("", text)) if _NON_LATIN.search(text) else _INVISIBLE_LATIN.sub("", text)
     )
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which a model may write as escapes and which no database, server or terminal takes."""
+    return text.encode("utf-8", "replace").decode()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from picoclaw.tools.outputs import OutputSwitch
     from picoclaw.tools.sensors import SensorTools
 
-STOP_WORDS = {
+STOP_ORDERS = {
     *("stop", "please stop", "stop it", "stop now", "emergency stop"),
     *("stop everything", "stop all", "all off", "everything off"),
 }
@@ -55,12 +55,12 @@ class Wiring:
 
         return OutputsClient(self.config.home, lambda: "sim" if self.board.simulated else "linux")
 
-    def stop(self, text: str, who: str) -> tuple[bool, str] | None:
-        """Stop the outputs if that is all that a text says: without a model, the network or the database.
+    def obey_stop_order(self, text: str, who: str) -> tuple[bool, str] | None:
+        """Switch all outputs off if that is all that a text orders: without a model, the network or the database.
 
         Every channel may ask this before anything else. Returns whether it went well and what to say.
         """
-        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_WORDS:
+        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_ORDERS:
             return None
         try:
             return True, self.outputs.stop(who)

@@ -1,11 +1,32 @@
 """What every test takes for granted of its process, and a second run for one that failed."""
 
 import signal
+import time
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the suite in the background ignores it
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def board_clock(monkeypatch):
+    """Set the board's own time zone."""
+
+    def choose(zone):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield choose
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.hookimpl(tryfirst=True)

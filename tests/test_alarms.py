@@ -1,12 +1,12 @@
 """Alarms, and reminders of a terminal, reach the owner where they are; the log says when they have."""
 
-import socket
 import time
 from contextlib import closing
 
 import pytest
 import telegram_server as tg
 from daemon_kit import Daemon, furnished, until
+from mqtt_broker import free_port
 from page_house import Client
 from person import Person, picoclaw
 from telegram_server import OWNER, TOKEN, TelegramServer
@@ -144,9 +144,3 @@ class Place:
 
     def __init__(self, port):
         self.port = port
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]

@@ -62,12 +62,6 @@ HM = thought("Hm, the sensor.")
 JPEG = Image("image/jpeg", b"\xff\xd8\xff\xe0 a picture")
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def request_of(*messages: Message, system: str = "Be brief.", tools: Any = TOOLS, **more: Any) -> Request:
     return Request(system, messages or (ASKED,), tools, 100, time.monotonic() + 10, lost="lost", **more)
 

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 import pytest
 from model_server import ModelServer, reply, silence
 from sandbox_kit import needs_walls
+from timing import until
 
 from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.clock import boottime, read_boot_id
@@ -24,13 +25,6 @@ from picoclaw.records import replace
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.sessions import Sessions
-
-
-def until(true, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -174,17 +168,10 @@ def idle_at(home, server):
         idle = IdleThread(app, lambda _: None)
         idle.start()
         try:
-            _wait_for(lambda: server.requests)
+            until(lambda: server.requests)
             yield app, idle
         finally:
             idle.stop()
-
-
-def _wait_for(happening, seconds=5.0):
-    until = time.monotonic() + seconds
-    while not happening():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("ends", ["a turn", "the chat"])
@@ -199,4 +186,4 @@ def test_a_review_that_a_server_is_silent_about_is_put_down_at_once(tmp_path, en
             assert not idle._thread.is_alive()
         assert time.monotonic() - begun < 1.5
         assert server.hung_up.wait(1)
-        _wait_for(lambda: Marks(app.stores.database).get("review.at") == "", 1)  # it was not reviewed
+        until(lambda: Marks(app.stores.database).get("review.at") == "", 1)  # it was not reviewed

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from timing import until
 
 from picoclaw.errors import BusFault
 from picoclaw.hw import handles, loader
@@ -50,13 +51,6 @@ def forked(action):
         finally:
             os._exit(0)
     return pid
-
-
-def until(true, seconds=5.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def holding(state, part, byte, mark="held", bus="i2c-1"):

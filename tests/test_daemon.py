@@ -119,7 +119,7 @@ class Desk:
         self.respond = answer or (lambda inbound, around: turn(inbound.text, f"re {inbound.text}"))
         app = SimpleNamespace(
             dispatcher=SimpleNamespace(answer=self._answer),
-            wiring=SimpleNamespace(stop=self._stop_outputs),
+            wiring=SimpleNamespace(obey_stop_order=self._stop_outputs),
             prompts={"attached": ""},
             board=SimpleNamespace(simulated=False),
             config=SimpleNamespace(limits=SimpleNamespace(seconds=10)),

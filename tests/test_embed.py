@@ -22,13 +22,6 @@ TEXTS = ["warm", "cold", "ferns"]
 GOOD = [[3.0, 4.0], [0.0, 2.0], [-1.0, 0.0]]
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
 def entries(vectors: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
 

@@ -30,7 +30,7 @@ from picoclaw.outputs.config import save_armed
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import find_shipped
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
-from picoclaw.wiring import STOP_WORDS
+from picoclaw.wiring import STOP_ORDERS
 
 HW = [find_shipped("tools/hw")]
 
@@ -655,12 +655,12 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
     "text",
     [
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
-        *("stop\r\n", *sorted(STOP_WORDS)),
+        *("stop\r\n", *sorted(STOP_ORDERS)),
     ],
 )
 def test_the_order_to_stop(pumping, text):
     assert runs(pumping) == ("1", False)
-    assert pumping.wiring.stop(text, "owner") == (True, SAFE)
+    assert pumping.wiring.obey_stop_order(text, "owner") == (True, SAFE)
     assert runs(pumping) == ("0", True)
 
 
@@ -672,7 +672,7 @@ def test_the_order_to_stop(pumping, text):
     ],
 )
 def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
-    assert pumping.wiring.stop(text, "owner") is None
+    assert pumping.wiring.obey_stop_order(text, "owner") is None
     assert runs(pumping) == ("1", False)
 
 
@@ -684,7 +684,7 @@ def test_a_message_that_is_the_order_needs_no_model_and_no_database(pumping):
 
 
 def test_without_a_declared_output_stop_is_a_word_like_any_other(tmp_path):
-    assert started(tmp_path, SimBoard()).wiring.stop("STOP", "owner") is None
+    assert started(tmp_path, SimBoard()).wiring.obey_stop_order("STOP", "owner") is None
 
 
 WRITE = call("i2c", {"action": "write", "address": "0x76", "register": "0xf4", "data": [0x25]})

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from daemon_kit import Daemon, events_until, furnished, until
 from model_server import ModelServer, call, reply
+from mqtt_broker import free_port
 from page_house import Client
 from person import Person, picoclaw
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
@@ -216,12 +216,6 @@ def ended(folder):
 def switched(folder):
     """How often the valve was switched on, as the supervisor has written down."""
     return (folder / "outputs.audit").read_text().count('"act": "on"') if (folder / "outputs.audit").exists() else 0
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def test_asked_on_telegram_answered_from_the_page_after_a_restart_and_done_once(tmp_path, server):

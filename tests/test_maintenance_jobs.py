@@ -1,6 +1,7 @@
 """When chores are due, by a scripted clock, and that no cut at any moment loses anything or does it twice."""
 
 import os
+import shutil
 import signal
 import time
 from contextlib import closing, contextmanager
@@ -365,13 +366,13 @@ def _cut_off_at(moment, folder):
 
 def test_killed_at_every_step_nothing_is_lost_or_done_twice(tmp_path):
     outcomes, moment, cut = set(), 0, True
+    home = Home(tmp_path / "evening", memory=DREAMS_ONLY, provider=Scripted())
+    home.chores.run(EVENING)
+    tasks(home)
+    home.note("the fuse of the pump is 3 A", EVENING)
+    home.database.close()
     while cut:
-        folder = tmp_path / str(moment)
-        home = Home(folder, memory=DREAMS_ONLY, provider=Scripted())
-        home.chores.run(EVENING)
-        tasks(home)
-        home.note("the fuse of the pump is 3 A", EVENING)
-        home.database.close()
+        folder = shutil.copytree(tmp_path / "evening", tmp_path / str(moment))
         cut = _cut_off_at(moment, folder)
         outcomes.add(_after_the_cut(folder))
         moment += 1

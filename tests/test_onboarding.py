@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import tomllib
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -35,19 +34,6 @@ SIMULATED = "[simulated board, not real values]"
 def home(tmp_path):
     workspace.prepare_home(tmp_path / "picoclaw")
     return tmp_path / "picoclaw"
-
-
-@pytest.fixture
-def board_clock(monkeypatch):
-    """Set the board's own time zone."""
-
-    def choose(zone):
-        monkeypatch.setenv("TZ", zone)
-        time.tzset()
-
-    yield choose
-    monkeypatch.undo()
-    time.tzset()
 
 
 def tools_of(home, now=WINTER):

@@ -78,13 +78,6 @@ PATIENCE = 0.3  # of the provider, for a silent server
 TURN = 0.7  # of the whole turn, in the tests of what never ends
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
 def model_at(url: str, *, stream: bool = True, patience: float = 5.0) -> ModelConfig:
     return ModelConfig(base_url=url, name="qwen", stream=stream, idle_seconds=patience)
 

@@ -25,12 +25,6 @@ from picoclaw.providers.sanitize import sanitize_history
 JPEG = b"\xff\xd8\xff\xe0 a lamp"
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     (tmp_path / "workspace/inbox").mkdir(parents=True)

@@ -4,20 +4,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
 from bench.reuse import CALLS, list_calls, raw, reuse, talk
 from model_server import Received
 
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 def test_each_request_is_the_one_before_and_what_is_new(tmp_path: Path) -> None:

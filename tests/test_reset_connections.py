@@ -23,12 +23,6 @@ WHOLE = chunks("", [SWITCH])  # ends with the reason why it ended, and the count
 PATIENCE = 5.0
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def reset(*parts: Json, begin: bool = True) -> Answer:
     """The parts of a streamed answer, and then a TCP reset instead of an end."""
 

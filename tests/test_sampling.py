@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from timing import until
 
 from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
@@ -679,13 +680,6 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
     finally:
         thread.stop()
         wiring.close()
-
-
-def until(true, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def test_following_rules_needs_neither_network_nor_model():

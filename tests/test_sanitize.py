@@ -56,12 +56,6 @@ CALLED, RESULT = Message("assistant", "", (READ,)), Message("tool", "21.4", call
 AGAIN = Message("user", "now?")
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def body_of(*messages: Message, wants: frozenset[str] = frozenset()) -> Json:
     request = Request("Be brief.", messages, TOOLS, 100, 0.0, lost="lost")
     return json.loads(http.encode_body(completions.build_body(request, "m", stream=True, wants=wants)))

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
+from timing import until
 
 from picoclaw.channels.http_api import Timing
 from picoclaw.channels.telegram.channel import TelegramChannel
@@ -61,20 +62,12 @@ def play(home, faults, seed):
             server.says(OWNER, f"question {written}")
             if dice.random() < 0.3:
                 begun = time.monotonic()
-                until(lambda due=written: len(answered) >= due and not left())
+                until(lambda due=written: len(answered) >= due and not left(), 30)
                 recoveries.append(time.monotonic() - begun)
-        until(lambda: len(answered) >= written and not left() and not server.pending)
+        until(lambda: len(answered) >= written and not left() and not server.pending, 30)
         postman.stop()
         channel.stop()
         return written, answered, server.texts(), recoveries
-
-
-def until(so, seconds=30.0):
-    """Wait, and leave the server alone meanwhile."""
-    end = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def judged(written, answered, texts):

@@ -101,19 +101,6 @@ CLOCKS_CHANGE = [  # where, what its clock shows and which time round, what is s
 ]
 
 
-@pytest.fixture
-def board_clock(monkeypatch):
-    """Set the board's own time zone."""
-
-    def choose(zone):
-        monkeypatch.setenv("TZ", zone)
-        time.tzset()
-
-    yield choose
-    monkeypatch.undo()
-    time.tzset()
-
-
 def clock(zone, shown, fold):
     return datetime.fromisoformat(shown).replace(tzinfo=ZoneInfo(zone), fold=fold)
 

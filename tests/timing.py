@@ -1,4 +1,4 @@
-"""How long something takes by itself: the least processor time of several runs, without collections of garbage."""
+"""How long something takes by itself, and waiting for something that another thread or process does."""
 
 import gc
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def least_seconds(action: Callable[[], object], times: int = 3) -> float:
-    """Run an action some times; returns the least processor time in seconds."""
+    """Run an action some times, without collections of garbage; returns the least processor time in seconds."""
     took = []
     gc.disable()
     try:
@@ -17,3 +17,11 @@ def least_seconds(action: Callable[[], object], times: int = 3) -> float:
     finally:
         gc.enable()
     return min(took)
+
+
+def until(is_so: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)

@@ -25,6 +25,7 @@ from picoclaw.prompts import fill_template
 from picoclaw.records import dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.conversations import UnsavedTurn
+from picoclaw.text import replace_surrogates
 
 if TYPE_CHECKING:
     from picoclaw.agent.context import AgentApp
@@ -68,7 +69,7 @@ class Dispatcher:
         hook = self.app.config.hooks.get(inbound.session.removeprefix(HOOK_SESSIONS)) if _is_hook(inbound) else None
         if hook and not hook.answer:  # its words are told as they are
             return _make_turn(inbound, True, inbound.text, by="hook")
-        if stopped := self.app.wiring.stop(inbound.text, inbound.origin):
+        if stopped := self.app.wiring.obey_stop_order(inbound.text, inbound.origin):
             return _make_turn(inbound, *stopped, by="stop")
         if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
@@ -276,8 +277,3 @@ def _render_made_calls(made: Approval) -> list[Message]:
 def _add_notes(turn: Turn, *texts: str, failed: bool = False) -> Turn:
     before = turn.notice
     return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which undecodable input leaves behind and no database or server takes."""
-    return text.encode("utf-8", "replace").decode()

@@ -175,7 +175,7 @@ class LocalDaemon(MessageQueue):
 
     def heed(self, answer: str) -> None:
         """Stop the outputs if that is what was typed in answer to a question."""
-        if said := self.app.wiring.stop(answer, "owner"):
+        if said := self.app.wiring.obey_stop_order(answer, "owner"):
             self._show({"say": said[1]})
             self.end()
 

@@ -223,7 +223,7 @@ class MqttChannel:
         now, home = time.monotonic(), self._app.config.home
         if now - self._stopped_at < _STOP_INTERVAL_S and (home / STOP_FILE).exists():
             return None
-        done = self._app.wiring.stop("stop", "mqtt")
+        done = self._app.wiring.obey_stop_order("stop", "mqtt")
         if done:
             self._stopped_at = time.monotonic()
             self._put(self._publish_state)

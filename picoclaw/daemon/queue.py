@@ -161,8 +161,8 @@ class MessageQueue:
         for worker in self.delivery:
             worker.wake()
 
-    def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
-        return self.app.dispatcher.answer(inbound, hooks)
+    def log_turn(self, session: str, turn: Turn) -> None:
+        """Log how a turn has failed."""
 
     def make_hooks(self, arrived: InboxMessage) -> TurnHooks:
         return self.channel_of(arrived.key).around(arrived)
@@ -176,7 +176,7 @@ class MessageQueue:
 
     def post(self, arrived: InboxMessage) -> None:
         by = f"{'owner' if is_owner(arrived.origin) else arrived.who} in {arrived.key}"
-        if arrived.origin in _PERSONAL_ORIGINS and (said := self.app.wiring.stop(arrived.text.strip(), by)):
+        if arrived.origin in _PERSONAL_ORIGINS and (said := self.app.wiring.obey_stop_order(arrived.text.strip(), by)):
             self._end_turn(arrived.key)
             self._tell_end(arrived, _make_reply_turn(arrived.text, *said))
         elif arrived.text.strip().lower() == "/stop" and self._end_turn(arrived.key):
@@ -315,7 +315,8 @@ class MessageQueue:
                     stop.say()
                 say = partial(self._say, arrived, hooks)
                 hooks = replace(hooks, say=say, typed=self._take_typed, stop=stop, shield=self.stopper.shield)
-                turn = self.answer(inbound, hooks)
+                turn = self.app.dispatcher.answer(inbound, hooks)
+                self.log_turn(arrived.key, turn)
         except KeyboardInterrupt:
             if turn is None:
                 turn = _make_reply_turn(arrived.text, False, "stopped before it had started")

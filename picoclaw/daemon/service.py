@@ -23,7 +23,7 @@ from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_li
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import Reading
-from picoclaw.messages import DEFAULT_SESSION, HOOK_SESSIONS, Inbound, Turn, TurnHooks, has_reader
+from picoclaw.messages import DEFAULT_SESSION, HOOK_SESSIONS, Turn, TurnHooks, has_reader
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
 from picoclaw.providers import describe_provider
 from picoclaw.records import replace
@@ -34,7 +34,7 @@ from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
-from picoclaw.wiring import STOP_WORDS
+from picoclaw.wiring import STOP_ORDERS
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
@@ -184,7 +184,7 @@ class DaemonService(MessageQueue):
             from picoclaw.channels.telegram.channel import TelegramChannel
 
             commands = {word: does for word, (takes, does) in CHAT_COMMANDS.items() if takes[:1] in {"", "["}}
-            stops = frozenset(STOP_WORDS)
+            stops = frozenset(STOP_ORDERS)
             yield TelegramChannel(
                 app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
             )
@@ -192,7 +192,9 @@ class DaemonService(MessageQueue):
         if app.config.matrix.homeserver and app.config.matrix_token and not self._safe:
             from picoclaw.channels.matrix.channel import MatrixChannel
 
-            yield MatrixChannel(app.config, app.prompts, frozenset(STOP_WORDS), note=self.note, kept=self.find_approval)
+            yield MatrixChannel(
+                app.config, app.prompts, frozenset(STOP_ORDERS), note=self.note, kept=self.find_approval
+            )
 
         if app.config.mqtt.host and not self._safe:
             from picoclaw.daemon.mqtt import MqttChannel
@@ -354,12 +356,10 @@ class DaemonService(MessageQueue):
             except StoreError:
                 return False
 
-    def answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
-        """Run a turn, and log its failure."""
-        turn = super().answer(inbound, hooks)
+    def log_turn(self, session: str, turn: Turn) -> None:
+        """See MessageQueue."""
         if not self._models.note_turn(turn) and turn.notice.failed:
-            self.note(f"{inbound.session}: {turn.notice.text}")
-        return turn
+            self.note(f"{session}: {turn.notice.text}")
 
     # --- what terminals may ask for beside a chat ---
 
@@ -375,7 +375,7 @@ class DaemonService(MessageQueue):
         if word == "mqtt":
             return self._mqtt.describe() if self._mqtt else {"error": "picoclaw is not connected to a broker"}
         if word == "stop":
-            good, text = self.app.wiring.stop("stop", "owner") or (
+            good, text = self.app.wiring.obey_stop_order("stop", "owner") or (
                 True,
                 "no outputs are declared: there is nothing to stop",
             )

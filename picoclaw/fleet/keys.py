@@ -158,7 +158,7 @@ class FleetKeys:
     def sign(self, body: dict[str, Any]) -> str:
         """Make a message that all may read, and only this board can write."""
         text = json.dumps({**body, "by": self.number}, ensure_ascii=False)
-        signature = self._key.sign(_signed_bytes(text)).signature
+        signature = self._key.sign(_bytes_to_sign(text)).signature
         return json.dumps({"text": text, "signature": base64.b64encode(signature).decode()}, ensure_ascii=False)
 
     def verify(self, peer: Peer, payload: bytes) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class FleetKeys:
         try:
             given = json.loads(payload)
             text = given["text"]
-            peer.key.verify(_signed_bytes(text), base64.b64decode(given["signature"], validate=True))
+            peer.key.verify(_bytes_to_sign(text), base64.b64decode(given["signature"], validate=True))
             body = json.loads(text)
             if body["by"] == peer.number:
                 return dict(body)
@@ -196,5 +196,5 @@ class FleetKeys:
         return Box(self._key.to_curve25519_private_key(), peer.key.to_curve25519_public_key())
 
 
-def _signed_bytes(text: str) -> bytes:
+def _bytes_to_sign(text: str) -> bytes:
     return b"picoclaw fleet 1\n" + text.encode()

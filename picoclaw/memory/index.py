@@ -25,7 +25,7 @@ from picoclaw.files import (
 from picoclaw.markdown import blank_comments
 from picoclaw.memory.files import Document, FileContent, MemoryFiles
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import SQLITE_ERROR_TEXTS
+from picoclaw.store.database import SQLITE_ERROR_TEXTS, transact
 from picoclaw.text import pattern
 
 _T = TypeVar("_T")
@@ -194,19 +194,6 @@ def _connect(name: str, flags: int) -> apsw.Connection:
     return connection
 
 
-@contextlib.contextmanager
-def _transaction(connection: apsw.Connection) -> Iterator[None]:
-    """All of the block or none of it, also when it is killed in the middle."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if not connection.getautocommit():
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _has_current_schema(connection: apsw.Connection) -> bool:
     try:
         names = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
@@ -229,7 +216,7 @@ def _reset(connection: apsw.Connection) -> None:
         finally:
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
     _begin_log(connection)
-    with _transaction(connection):
+    with transact(connection):
         if not _has_current_schema(connection):  # another process may have been first
             connection.execute(_SCHEMA)
 
@@ -449,7 +436,7 @@ class _IndexSync:
     def _rename(self, changed: Sequence[str], gone: dict[int, str]) -> list[str]:
         """Give what is gone the name under which it is there again; returns what is left of `changed`."""
         left = []
-        with _transaction(self.connection):
+        with transact(self.connection):
             for path in changed:
                 source = self.files.source(path)
                 file = None
@@ -471,7 +458,7 @@ class _IndexSync:
     def _remove(self, gone: Mapping[int, str]) -> None:
         files = sorted(gone)
         for first in range(0, len(files), _BATCH_FILES):
-            with _transaction(self.connection):
+            with transact(self.connection):
                 for file in files[first : first + _BATCH_FILES]:
                     row = self._row(gone[file])
                     if row and row[0] == file:  # or another process was faster
@@ -492,7 +479,7 @@ class _IndexSync:
                     contents.append(content)
                     size += len(content.text)
                 done += 1
-            with _transaction(self.connection):
+            with transact(self.connection):
                 for content in contents:
                     # what was read before another process wrote must not take the place of what that one has read
                     current = content if self.files.is_current(content) else self.files.read(content.source.path)
@@ -723,7 +710,7 @@ class IndexFile:
         """Raise or lower the boost of a chunk, by its id; it is kept for its text, whatever becomes of the index."""
 
         def keep(connection: apsw.Connection) -> None:
-            with _transaction(connection):  # it holds other processes off the file as well
+            with transact(connection):  # it holds other processes off the file as well
                 key = connection.execute("SELECT sha FROM chunks WHERE id = ?", (number,)).get
                 if key is None:
                     raise StoreError(f"nothing that is remembered has the id {number}; search again")
@@ -774,7 +761,7 @@ class IndexFile:
             return key is not None and bool(self._handed.get(number, key) == key)
 
         def keep(connection: apsw.Connection) -> None:
-            with _transaction(connection):
+            with transact(connection):
                 if _read_model(connection) != (model, dims):
                     connection.execute("DELETE FROM vectors")
                     pairs = (("model", model), ("dims", str(dims)))

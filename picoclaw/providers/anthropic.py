@@ -12,7 +12,7 @@ from typing import Any
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD
+from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD, build_chunk, get_dict, get_index
 from picoclaw.providers.retry import get_type_status, make_error
 from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.records import dataclass
@@ -147,14 +147,14 @@ class _Reader:
         self.counts: dict[str, int] = {}
 
     def message_start(self, event: dict[str, Any]) -> Iterator[Any]:
-        message = _get_dict(event.get("message"))
+        message = get_dict(event.get("message"))
         yield {"choices": [], "usage": self._usage(message)}
 
     def block_start(self, event: dict[str, Any]) -> Iterator[Any]:
-        block, index = _get_dict(event.get("content_block")), _get_index(event)
+        block, index = get_dict(event.get("content_block")), get_index(event, "index")
         kind = str(block.get("type"))
         if kind == "text" and block.get("text"):
-            yield _build_chunk({"content": block["text"]})
+            yield build_chunk({"content": block["text"]})
         elif kind == "tool_use":
             self.blocks[index] = _Block(block, block.get("input") or None)
             yield _build_call_chunk(index, id=block.get("id"), function={"name": block.get("name")})
@@ -162,11 +162,11 @@ class _Reader:
             self.blocks[index] = _Block(dict(block))
 
     def block_delta(self, event: dict[str, Any]) -> Iterator[Any]:
-        delta, index = _get_dict(event.get("delta")), _get_index(event)
+        delta, index = get_dict(event.get("delta")), get_index(event, "index")
         block = self.blocks.get(index)
         match delta.get("type"):
             case "text_delta":
-                yield _build_chunk({"content": delta.get("text")})
+                yield build_chunk({"content": delta.get("text")})
             case "input_json_delta" if block and delta.get("partial_json"):  # not those of tools that the server runs
                 block.given = None
                 yield _build_call_chunk(index, function={"arguments": delta["partial_json"]})
@@ -175,15 +175,15 @@ class _Reader:
                 block.content[name] = f"{block.content.get(name) or ''}{delta.get(name) or ''}"
 
     def block_stop(self, event: dict[str, Any]) -> Iterator[Any]:
-        index = _get_index(event)
+        index = get_index(event, "index")
         block = self.blocks.pop(index, None)
         if block and block.given is not None:
             yield _build_call_chunk(index, function={"arguments": block.given})
         elif block and block.content.get("type") in _THINKING_TYPES:
-            yield _build_chunk({THOUGHT_FIELD: block.content})
+            yield build_chunk({THOUGHT_FIELD: block.content})
 
     def message_delta(self, event: dict[str, Any]) -> Iterator[Any]:
-        yield self._end(_get_dict(event.get("delta")), event)
+        yield self._end(get_dict(event.get("delta")), event)
 
     def message_stop(self, _: dict[str, Any]) -> Iterator[Any]:
         yield COMPLETE_CHUNK
@@ -205,7 +205,7 @@ class _Reader:
 
     def _usage(self, told: dict[str, Any]) -> dict[str, Any]:
         """Sum up what has been counted so far; a later count of the same takes the place of the earlier."""
-        counts = _get_dict(told.get("usage"))
+        counts = get_dict(told.get("usage"))
         self.counts |= {name: count for name, count in counts.items() if _is_count(count)}
         prompt = sum(self.counts.get(name, 0) for name in _INPUT_COUNTS)
         cached = {"cached_tokens": self.counts.get("cache_read_input_tokens", 0)}
@@ -226,21 +226,8 @@ _EVENT_READERS: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = 
 """By the type of what comes; others, such as `ping`, say nothing."""
 
 
-def _build_chunk(part: dict[str, Any]) -> dict[str, Any]:
-    return {"choices": [{"delta": part}]}
-
-
 def _build_call_chunk(index: int, **piece: Any) -> dict[str, Any]:
-    return _build_chunk({"tool_calls": [{"index": index, **piece}]})
-
-
-def _get_index(event: dict[str, Any]) -> int:
-    index = event.get("index")
-    return index if isinstance(index, int) else 0
-
-
-def _get_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return build_chunk({"tool_calls": [{"index": index, **piece}]})
 
 
 def _is_count(value: Any) -> bool:

@@ -231,6 +231,20 @@ class _PartialCall:
         return ToolCall(call_id, name, arguments, join_surrogates(broken))
 
 
+def build_chunk(delta: dict[str, Any]) -> dict[str, Any]:
+    """What other formats send, as a chunk of this one."""
+    return {"choices": [{"delta": delta}]}
+
+
+def get_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def get_index(given: dict[str, Any], key: str) -> int:
+    index = given.get(key)
+    return index if isinstance(index, int) else 0
+
+
 class AnswerAssembler:
     """Puts an answer together from chunks; a whole body is one big chunk."""
 

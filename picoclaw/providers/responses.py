@@ -12,7 +12,7 @@ from typing import Any
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Request
-from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD
+from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD, build_chunk, get_dict, get_index
 from picoclaw.providers.retry import make_error
 from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.security.untrusted import wrap_result
@@ -97,28 +97,28 @@ def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:
         if not isinstance(item, dict) or item is COMPLETE_CHUNK:
             yield item  # the AnswerAssembler says what is wrong with it
             continue
-        kind, index = str(item.get("type") or ""), _get_index(item)
+        kind, index = str(item.get("type") or ""), get_index(item, "output_index")
         if kind in {"response.output_text.delta", "response.refusal.delta"}:
             spoken.add(index)
-            yield _build_chunk({"content": item.get("delta")})
-        elif kind == "response.output_item.added" and _get_dict(item.get("item")).get("type") == "function_call":
+            yield build_chunk({"content": item.get("delta")})
+        elif kind == "response.output_item.added" and get_dict(item.get("item")).get("type") == "function_call":
             has_calls = True
             yield _build_call_chunk(index, item["item"], "")
         elif kind == "response.function_call_arguments.delta":
             spoken.add(index)
             yield _build_call_chunk(index, {}, item.get("delta"))
         elif kind == "response.output_item.done":
-            yield from _read_item(index, _get_dict(item.get("item")), begun=has_calls, spoken=index in spoken)
+            yield from _read_item(index, get_dict(item.get("item")), begun=has_calls, spoken=index in spoken)
         elif kind == "error":
             raise _make_error(item)
         elif kind in {"response.completed", "response.incomplete", "response.failed"}:
-            yield from _read_end(_get_dict(item.get("response")), has_calls=has_calls)
+            yield from _read_end(get_dict(item.get("response")), has_calls=has_calls)
             yield COMPLETE_CHUNK
         elif item.get("object") == "response":
             output = item.get("output")
             for place, part in enumerate(output if isinstance(output, list) else []):
-                has_calls = has_calls or _get_dict(part).get("type") == "function_call"
-                yield from _read_item(place, _get_dict(part), begun=False, spoken=False)
+                has_calls = has_calls or get_dict(part).get("type") == "function_call"
+                yield from _read_item(place, get_dict(part), begun=False, spoken=False)
             yield from _read_end(item, has_calls=has_calls)
         elif not kind:
             yield item
@@ -128,21 +128,21 @@ def _read_item(index: int, item: dict[str, Any], *, begun: bool, spoken: bool) -
     """A whole item: a thought, and of the others what no delta has told before."""
     kind = item.get("type")
     if kind == THOUGHTS:
-        yield _build_chunk({THOUGHT_FIELD: {name: item[name] for name in item if name != "status"}})
+        yield build_chunk({THOUGHT_FIELD: {name: item[name] for name in item if name != "status"}})
     elif kind == "function_call" and not spoken:
         yield _build_call_chunk(index, {} if begun else item, item.get("arguments"))
     elif kind == "message" and not spoken:
         content = item.get("content")
-        parts = map(_get_dict, content if isinstance(content, list) else [])
-        yield from (_build_chunk({"content": part.get("text") or part.get("refusal")}) for part in parts)
+        parts = map(get_dict, content if isinstance(content, list) else [])
+        yield from (build_chunk({"content": part.get("text") or part.get("refusal")}) for part in parts)
 
 
 def _read_end(response: dict[str, Any], *, has_calls: bool) -> Iterator[Any]:
     if response.get("status") == "failed" or response.get("error"):
-        raise _make_error(_get_dict(response.get("error")))
-    reason = _get_dict(response.get("incomplete_details")).get("reason")
+        raise _make_error(get_dict(response.get("error")))
+    reason = get_dict(response.get("incomplete_details")).get("reason")
     finish = {"max_output_tokens": "length"}.get(str(reason), reason) if reason else None
-    counts = _get_dict(response.get("usage"))
+    counts = get_dict(response.get("usage"))
     usage = {
         "prompt_tokens": counts.get("input_tokens"),
         "completion_tokens": counts.get("output_tokens"),
@@ -156,23 +156,10 @@ def _make_error(error: dict[str, Any]) -> Exception:
     return make_error(_ERROR_STATUSES.get(str(error.get("code")), 0), {"error": error})
 
 
-def _build_chunk(part: dict[str, Any]) -> dict[str, Any]:
-    return {"choices": [{"delta": part}]}
-
-
 def _build_call_chunk(index: int, call: dict[str, Any], arguments: Any) -> dict[str, Any]:
     known = {"id": call.get("call_id") or call.get("id")} if call else {}
     function = {"name": call.get("name")} if call else {}
-    return _build_chunk({"tool_calls": [{"index": index, **known, "function": function | {"arguments": arguments}}]})
-
-
-def _get_index(item: dict[str, Any]) -> int:
-    index = item.get("output_index")
-    return index if isinstance(index, int) else 0
-
-
-def _get_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    return build_chunk({"tool_calls": [{"index": index, **known, "function": function | {"arguments": arguments}}]})
 
 
 class ResponsesFormat:

@@ -22,6 +22,7 @@ import apsw
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.files import check_regular, create_file, explain_os_error, remove_file, sync_folder
 from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.text import replace_surrogates
 
 _BUSY_TIMEOUT_MS, _CHECKPOINT_TIMEOUT_MS = 5000, 100
 _FILES_PER_DATABASE = 3
@@ -33,11 +34,6 @@ COPIES_FOLDER = "last"
 """The folder beside a database that holds its last good copy."""
 SUSPECT_SUFFIX = ".suspect"
 """The end of the name of an empty file beside a database in which damage was met."""
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which a model may write as escapes and which are no text to SQLite."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def is_valid_row_id(number: int) -> bool:
@@ -121,7 +117,7 @@ class Database:
             if not sync:
                 self.connection.execute("PRAGMA synchronous = NORMAL")
             try:
-                with _transact(self.connection):
+                with transact(self.connection):
                     yield self.connection
             finally:
                 if not sync:
@@ -179,7 +175,8 @@ class Table:
 
 
 @contextlib.contextmanager
-def _transact(connection: apsw.Connection) -> Iterator[None]:
+def transact(connection: apsw.Connection) -> Iterator[None]:
+    """All of the block or none of it, also when it is killed in the middle."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -326,7 +323,7 @@ def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> No
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
     missing = [migration for migration in migrations if migration.__name__ not in done]
     for migration in missing:
-        with _transact(connection):  # another process may have done it meanwhile
+        with transact(connection):  # another process may have done it meanwhile
             if not connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get:
                 migration(connection)
                 connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))

@@ -12,8 +12,9 @@ from typing import get_args
 from picoclaw.messages import Origin, is_guest
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import StoreConnection, Table, replace_surrogates
+from picoclaw.store.database import StoreConnection, Table
 from picoclaw.store.outbox import put_message
+from picoclaw.text import replace_surrogates
 
 RETRIED = -1
 _MAX_ANSWERED = 2000

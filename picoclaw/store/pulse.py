@@ -6,8 +6,8 @@ from typing import Literal
 
 from picoclaw.errors import StoreError
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import StoreConnection, Table, get_mark, replace_surrogates, set_mark
-from picoclaw.text import fold_case, remove_invisible
+from picoclaw.store.database import StoreConnection, Table, get_mark, set_mark
+from picoclaw.text import fold_case, remove_invisible, replace_surrogates
 
 COMPLETED_RETENTION = timedelta(days=30)
 MAX_TEXT_CHARS, MAX_OPEN = 500, 200

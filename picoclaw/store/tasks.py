@@ -10,8 +10,9 @@ from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import PromptMode
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import OPEN_CONDITION, get_process_identity, is_process_alive
-from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table, replace_surrogates
+from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table
 from picoclaw.store.outbox import put_message
+from picoclaw.text import replace_surrogates
 
 TaskStatus = Literal["waiting", "running", "done", "failed", "impossible", "cancelled", "lost"]
 """Impossible: what it needs was not done. Lost: its process ended, and it cannot be gone on with."""

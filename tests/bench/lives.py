@@ -4,7 +4,8 @@
 
 Each is one command in a process of its own, followed by sys.setprofile. The path is the deepest stack of our frames at
 the moment the outside is reached: bytes sent to a socket, a statement executed by SQLite, bytes on a simulated bus.
-Figures are counts, and do not depend on the machine. `--markdown` prints the paths as in CONTRIBUTING.md.
+A message goes through a daemon, and is followed from where its queue hands it out. Figures are counts, and do not
+depend on the machine. `--markdown` prints the paths as in CONTRIBUTING.md.
 """
 
 import argparse
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = '[outputs.lamp]\nkind = "light"\nline = "GPIO17"\nlongest_on_s = 60\nconfirm = false\n'
 
 LIVES = {
-    "a message, to the model's socket": (["chat", "--board", "sim", "-m", "hello there"], "send"),
+    "a message, from the daemon's queue to the model's socket": (["run", "--board", "sim"], "send"),
     "a memory search, to SQLite": (["tool", "memory_search", '{"query": "water"}', "--board", "sim"], "execute"),
     "a reading, to the bus": (["tool", "sensor_read", '{"sensor": "greenhouse"}', "--board", "sim"], "bus"),
     "an output, to its supervisor": (["outputs", "--board", "sim", "set", "lamp", "on", "1"], "send"),
@@ -71,13 +72,17 @@ def follow(arguments, reached):
                 note(frame)
         elif event == "c_call":
             name = getattr(arg, "__name__", "")
-            is_sent = reached == "send" and name in {"send", "sendall", "sendmsg"}
+            is_sent = (
+                reached == "send" and name in {"send", "sendall", "sendmsg"} and (arguments[0] != "run" or answering)
+            )
             if is_sent or (reached == name == "execute" and any("search" in file for file, _ in path_to(frame)[5:])):
                 note(frame)
 
     sys.setprofile(profile)
     code = run(arguments)
     sys.setprofile(None)
+    if arguments[0] == "run":
+        deepest = deepest[[name for _, name in deepest].index("MessageQueue._respond") :]
     files = {str(Path(name).relative_to(ROOT)): sorted(names) for name, names in entered.items()}
     return {
         "code": code,
@@ -101,7 +106,7 @@ def classes():
             if one not in seen:
                 seen.add(one)
                 left.append(one)
-    return sum(one.__module__.partition(".")[0] == "picoclaw" for one in seen)
+    return sum(str(one.__module__).partition(".")[0] == "picoclaw" for one in seen)
 
 
 def made(home, url):
@@ -113,6 +118,16 @@ def made(home, url):
         subprocess.run(command, env=plain, check=True, stdout=subprocess.DEVNULL)
     (home / "outputs.toml").write_text(OUTPUTS)
     return {**plain, "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "m"}
+
+
+def talk_to(daemon, environment):
+    """Say something to a daemon as soon as it listens, and end it."""
+    for line in daemon.stderr:
+        if "ready" in line:
+            break
+    chat = [sys.executable, "-m", "picoclaw", "chat", "-m", "hello"]
+    subprocess.run(chat, env=environment, check=True, stdout=subprocess.DEVNULL)
+    daemon.terminate()
 
 
 def main():
@@ -129,11 +144,14 @@ def main():
         report = Path(folder) / "report"
         for name, (arguments, reached) in LIVES.items():
             command = [sys.executable, __file__, "--follow", json.dumps(arguments), reached]
-            done = subprocess.run(
-                command, env={**environment, "LIVES_REPORT": str(report)}, capture_output=True, text=True, cwd=folder
-            )
-            if done.returncode:
-                sys.exit(f"{name}: {done.stderr}")
+            with subprocess.Popen(
+                command, env={**environment, "LIVES_REPORT": str(report)}, stderr=subprocess.PIPE, text=True, cwd=folder
+            ) as process:
+                if arguments[0] == "run":
+                    talk_to(process, environment)
+                _, said = process.communicate()
+            if process.returncode:
+                sys.exit(f"{name}: {said}")
             life = json.loads(report.read_text())
             functions = sum(len(names) for names in life["files"].values())
             within = [file for file in life["files"] if "/memory/" in file]
