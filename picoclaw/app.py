@@ -158,6 +158,10 @@ def make_tools(
     yield ToolGroup(("rule",), make_rules)
     if config.mqtt.host and config.mqtt.fleet:
         yield ToolGroup(("fleet_list", "fleet_read", "fleet_ask"), make_fleet)
+    if config.mcp:
+        from picoclaw.tools.mcp import list_groups
+
+        yield from list_groups(config)
     yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
     yield ToolGroup(("first_run",), make_first_run)
     yield ToolGroup(("read_result",), lambda: whole)
@@ -239,7 +243,7 @@ class App:
             journal=self.stores.begin_act,
             longest_result=self.room.result,
             secrets=list_secrets(self.config, os.environ),
-            wording=lambda name: self.prompts.get(f"tool_{name}"),
+            wording=lambda name: None if "." in name else self.prompts.get(f"tool_{name}"),
             keep_whole=whole.keep,
         )
         made.ended, made.accepted, made.ask_ahead = self.audit.note_result, self._accept, guard.ask_ahead
@@ -443,6 +447,10 @@ class App:
         """Take apart what was made, in the reverse order; may be called twice."""
         self.wiring.close()
         self.close_own()
+        if self.config.mcp:
+            from picoclaw.tools.mcp import close_servers
+
+            close_servers(self.config.home)
 
     def close_own(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""

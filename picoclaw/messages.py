@@ -9,10 +9,11 @@ from typing import Any, Literal
 from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook"]
+Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook", "mcp"]
 """Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked.
 
-mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board; hook: a webhook.
+mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board; hook: a webhook;
+mcp: another program over MCP.
 """
 
 DEFAULT_SESSION = "terminal"

@@ -14,6 +14,9 @@ PROMPT_MODES: tuple[PromptMode, ...] = get_args(PromptMode)
 BYTES_A_TOKEN = 4.0
 """What a token takes in English with most vocabularies; used until a server's own figures are known."""
 
+MCP_JOINT = "__"
+"""Stands for the dot in the name of a tool of an MCP server where a model is told of it: no server takes a dot."""
+
 _CLOSING_TAG = pattern(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
 MIN_PAGE_CHARS = 64
 """Characters; a piece of a file that is shorter says nothing."""

@@ -42,9 +42,10 @@ def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, .
     """Collect the secrets of a home: what no result, log or answer may show."""
     used = (
         *(config.api_key, config.embedding_key, config.telegram_token, config.matrix_token, config.brave_key),
-        *(config.mqtt_password, config.metrics_token),
+        *(config.mqtt_password, config.metrics_token, config.mcp_token),
         *config.model_keys.values(),
         *config.notify_tokens.values(),
+        *config.mcp_tokens.values(),
         *config.hook_secrets.values(),
         *(one.url.partition("://")[2].partition("/")[2] for one in config.notify.values()),
         *(environment.get(name, "") for name in config.tools.environment),

@@ -28,7 +28,7 @@ FLOORS = [
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
-    {"mqtt"},
+    {"mcp", "mqtt"},
     {"fleet"},
     {"outputs", "security", "stores"},
     {"tools"},

@@ -149,8 +149,8 @@ def test_the_table_in_force_says_what_of_it_is_the_owners(home, capsys):
     (home / "policy.toml").write_text('[effects]\nexec = { guest = "refuse" }\n[tools]\ni2c = { owner = "allow" }\n')
     _, out, _ = said(capsys, "show")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[2:]}
-    assert rows["exec"] == ["allow", "refuse*", "allow", "ask"]
-    assert rows["tool"] == ["i2c", "allow*", "-", "-", "-"]
+    assert rows["exec"] == ["allow", "refuse*", "allow", "ask", "ask"]
+    assert rows["tool"] == ["i2c", "allow*", "-", "-", "-", "-"]
     (home / "policy.toml").write_text('[effects]\nexec = { guest = "refuse", owner = "alow" }\n')
     code, out, err = said(capsys)
     assert (code, "effects.exec.owner must be allow, ask or refuse" in err) == (1, True)

@@ -280,6 +280,7 @@ class ContextBuilder:
             *(Page("what was noted earlier", text) for text in new),
         ]
         taints = (*reports, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
+        taints += self.app.toolset.list_foreign(sorted(prefix.tools))
         problems += unread
         if problem := find_zone(self._fields("USER.md"))[1]:
             problems.append(problem)

@@ -79,6 +79,10 @@ GROUPS = {
         "page": ("say where the web page is, and let a browser in with a code", "picoclaw page code"),
         "mqtt": ("list what is published at the MQTT broker, and offer sensors to add", "picoclaw mqtt discover"),
         "fleet": ("pair boards with each other, read from them, and stop them all", "picoclaw fleet read workshop"),
+        "mcp": (
+            "use the tools of MCP servers",
+            "picoclaw mcp add clock -- uvx mcp-server-time",
+        ),
         "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
         "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
     },

@@ -17,6 +17,8 @@ from picoclaw.config.credentials import (
     read_embedding_key,
     read_hook_secrets,
     read_matrix_token,
+    read_mcp_token,
+    read_mcp_tokens,
     read_metrics_token,
     read_model_keys,
     read_mqtt_password,
@@ -33,6 +35,7 @@ from picoclaw.config.tables import (
     HookConfig,
     LimitsConfig,
     MatrixConfig,
+    McpConfig,
     MemoryConfig,
     ModelConfig,
     MqttConfig,
@@ -89,6 +92,7 @@ class Config:
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
     notify: Mapping[str, NotifyConfig] = field(default_factory=dict, repr=False)
     hooks: Mapping[str, HookConfig] = field(default_factory=dict)
+    mcp: Mapping[str, McpConfig] = field(default_factory=dict)
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
@@ -99,6 +103,8 @@ class Config:
     notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     hook_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics_token: str = field(default="", repr=False)
+    mcp_token: str = field(default="", repr=False)
+    mcp_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def workspace(self) -> Path:
@@ -128,16 +134,15 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
-    webhooks = tables.pop("hooks", {})
+    webhooks, servers = tables.pop("hooks", {}), tables.pop("mcp", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
-            raise ConfigError(
-                f"{path}: unknown table [{name}]{find_nearest(name, _CONFIG_TABLES | dict.fromkeys(('sensors', 'models', 'notify', 'hooks')))}"
-            )
+            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp"))
+            raise ConfigError(f"{path}: unknown table [{name}]{find_nearest(name, known)}")
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
         where = f"{path}: [tools]: extra_folders"
@@ -162,6 +167,9 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
             if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
                 raise ConfigError(f"{path}: [{kind}.{name}]: a name is small letters, digits and _")
             one.check(f"{path}: [{kind}.{name}]")
+    mcp: dict[str, McpConfig] = _make_named_tables(McpConfig, servers, path, "mcp") if servers else {}
+    for name, server in mcp.items():
+        server.check(name, f"{path}: [mcp.{name}]", home)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -174,6 +182,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         models=named,
         notify=notify,
         hooks=hooks,
+        mcp=mcp,
         old_tables=old_tables,
         **settings,
     )
@@ -257,6 +266,8 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         metrics_token=read_metrics_token(config.home, environment),
         notify_tokens=read_notify_tokens(config.home, config.notify, environment),
         hook_secrets=read_hook_secrets(config.home, config.hooks, environment),
+        mcp_token=read_mcp_token(config.home, environment),
+        mcp_tokens=read_mcp_tokens(config.home, config.mcp, environment),
     )
 
 

@@ -19,6 +19,7 @@ _SECRET_KEYS = (
     "brave_key",
     "mqtt_password",
     "metrics_token",
+    "mcp_token",
 )
 _MIN_TOKEN_CHARS = 16
 _VENDOR_VARIABLES = {
@@ -87,15 +88,29 @@ def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
 
 def read_metrics_token(home: Path, environment: Mapping[str, str]) -> str:
     """The token of /metrics, '' for none. Raises ConfigError for one that can be guessed."""
-    token = _check_characters(_read_secret(home, "metrics_token", environment))
+    return _check_length("metrics_token", _read_secret(home, "metrics_token", environment))
+
+
+def read_mcp_token(home: Path, environment: Mapping[str, str]) -> str:
+    """The token of /mcp, '' for none. Raises ConfigError for one that can be guessed."""
+    return _check_length("mcp_token", _read_secret(home, "mcp_token", environment))
+
+
+def _check_length(name: str, given: str) -> str:
+    token = _check_characters(given)
     if token and len(token) < _MIN_TOKEN_CHARS:
-        raise ConfigError(f"metrics_token must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
+        raise ConfigError(f"{name} must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
     return token
 
 
 def read_notify_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The tokens of [notify.NAME]; '' for one that has none. Raises ConfigError."""
     return _read_named_secrets(home, names, environment, "notify", "notify_token")
+
+
+def read_mcp_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The tokens of [mcp.NAME]; '' for one that has none. Raises ConfigError."""
+    return _read_named_secrets(home, names, environment, "mcp", "mcp_token")
 
 
 def read_hook_secrets(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -132,11 +147,13 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
     except OSError:
         there = []
     names = [
-        name for name in there if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_", "hook_secret_"))
+        name
+        for name in there
+        if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_", "hook_secret_", "mcp_token_"))
     ]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
     names_of_tokens = ("TELEGRAM_TOKEN", "MATRIX_TOKEN", "MQTT_PASSWORD", "NOTIFY_TOKEN_", "HOOK_SECRET_", "API_KEY_")
-    variables = tuple(f"PICOCLAW_{name}" for name in names_of_tokens)
+    variables = tuple(f"PICOCLAW_{name}" for name in (*names_of_tokens, "MCP_TOKEN_"))
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,38 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int]) -
     if not is_set:
         raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")
     return changed
+
+
+def add_table(text: str, table: str, values: Mapping[str, Any]) -> str:
+    """Add a table that is not there yet to the end. Raises ConfigError."""
+    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
+    gap = "" if not text or text.endswith("\n") else "\n"
+    changed = f"{text}{gap}\n[{table}]\n{''.join(lines)}"
+    if _get_table(changed, table) != values or _get_table(text, table) is not None:
+        raise ConfigError(f"[{table}] cannot be added, or is there already: write it by hand")
+    return changed
+
+
+def remove_table(text: str, table: str) -> str:
+    """Take a table out, with what is written below its header. Raises ConfigError."""
+    start, end = _find_span(text, table)
+    header = text.rfind("[", 0, max(start, 0))
+    changed = text[: text.rfind("\n", 0, header) + 1] + text[end:] if start >= 0 else text
+    if _get_table(text, table) is None or _get_table(changed, table) is not None:
+        raise ConfigError(f"there is no [{table}], or it is written in a way that only a person should change")
+    return changed
+
+
+def _get_table(text: str, table: str) -> Any:
+    import tomllib
+
+    try:
+        found: Any = tomllib.loads(text)
+        for name in table.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def rename_table(text: str, old: str, new: str) -> str:

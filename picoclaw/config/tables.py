@@ -425,6 +425,62 @@ class SensorConfig:
                 raise ConfigError(f"{where}: {topic[:80]!r} must be one topic, without + and #")
 
 
+_MCP_NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
+_HERE_ONLY = ("folders", "write", "network", "environment")
+
+
+@dataclass(frozen=True)
+class McpConfig:
+    """[mcp.NAME]: an MCP server, whose tools the agent has as NAME.tool once you have agreed to them."""
+
+    command: Annotated[list[str], "the program and its arguments; it runs in the sandbox of commands"] = field(
+        default_factory=list
+    )
+    url: Annotated[str, "instead of command: the address of a server; its token: [keys] mcp_NAME"] = ""
+    tools: Annotated[list[str], "names of the tools that are used; none: all of them"] = field(default_factory=list)
+    descriptions: Annotated[
+        Literal["names", "shown", "trusted"],
+        "what a model is told of a tool: its name and arguments, or the server's own words as well, which count as"
+        " untrusted text unless you trust them",
+    ] = "names"
+    folders: Annotated[list[str], "with command: folders that it may read"] = field(default_factory=list)
+    write: Annotated[list[str], "with command: folders that it may read and change"] = field(default_factory=list)
+    network: Annotated[bool, "with command: whether it may use the network"] = False
+    environment: Annotated[list[str], "with command: names of environment variables that it gets"] = field(
+        default_factory=list
+    )
+    seconds: Annotated[float, Span(1, 3600), "seconds that a call may take"] = 60.0
+    idle_minutes: Annotated[float, Span(0.1, 1440), "minutes without a call after which the server is ended"] = 10.0
+    client_id: Annotated[str, "with url: the OAuth client that you have registered; '': it is registered by itself"] = (
+        ""
+    )
+
+    @property
+    def is_walled(self) -> bool:
+        """Whether whatever it does can change nothing but its own temporary files, because the sandbox says so."""
+        return bool(self.command) and not self.network and not self.write
+
+    def check(self, name: str, where: str, home: Path) -> None:
+        """Raise ConfigError for a server that could not be run or reached, or would see what is picoclaw's own."""
+        if not _MCP_NAME.fullmatch(name):
+            raise ConfigError(f"{where}: a name is small letters, digits and _")
+        if bool(self.command) == bool(self.url):
+            raise ConfigError(f"{where}: takes either command, a list such as ['npx', 'some-server'], or url")
+        if self.url and (given := [key for key in _HERE_ONLY if getattr(self, key)]):
+            raise ConfigError(f"{where}: {' and '.join(given)} belong to a command, not to a url")
+        if self.command and self.client_id:
+            raise ConfigError(f"{where}: client_id belongs to a url, not to a command")
+        if self.url and not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@#]*)?", self.url):
+            raise ConfigError(f"{where}: url must be like https://mcp.example/mcp, without a user and a password")
+        own = home.resolve()
+        for folder in (*self.folders, *self.write):
+            path = Path(folder).expanduser()
+            if not path.is_absolute():
+                raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
+            if own.is_relative_to(path.resolve()) or path.resolve().is_relative_to(own):
+                raise ConfigError(f"{where}: {folder!r} holds what is picoclaw's own; name a folder beside {home}")
+
+
 # The order in which models are asked, as the owner wrote it down: every name has its table.
 
 _NAME = pattern(r"[a-z][a-z0-9_]{0,31}")

@@ -21,6 +21,7 @@ from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
 from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, decide_retry
+from picoclaw.providers.sanitize import encode_tool_names
 from picoclaw.providers.text_calls import get_user_text
 from picoclaw.records import dataclass, replace
 from picoclaw.security.redaction import StreamMask
@@ -118,8 +119,11 @@ class ModelProvider:
                 while True:
                     begun = False
                     try:
-                        for event in self._exchange(client, shown):
+                        sent, names = encode_tool_names(shown)
+                        for event in self._exchange(client, sent):
                             begun = True
+                            if isinstance(event, ToolCall) and event.name in names:
+                                event = replace(event, name=names[event.name])  # noqa: PLW2901
                             if entry:
                                 entry.count(event)
                             yield event

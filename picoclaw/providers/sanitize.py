@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from picoclaw.errors import ContextOverflow
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.prompts import estimate_tokens
+from picoclaw.prompts import MCP_JOINT, estimate_tokens
+from picoclaw.records import replace
 from picoclaw.text import pattern
 from picoclaw.window import NewestResults, choose_dropped, count_request_bytes, count_tool_bytes, split_window
 
@@ -21,6 +23,7 @@ FILLER_TEXT = "…"
 """Stands where a server wants a word and nobody said any."""
 
 
+_MAX_NAME_CHARS = 64
 _SOUND_NAME = pattern(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _ENCODE_STRICTLY = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -138,6 +141,34 @@ def _join_texts(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text.strip())
 
 
+def encode_tool_names(request: Request) -> tuple[Request, dict[str, str]]:
+    """Write the names of MCP servers' tools, which hold a dot, as every server takes them.
+
+    Returns the request, and the names by what they are called there.
+    """
+    called = (call.name for message in request.messages for call in message.calls)
+    dotted = dict.fromkeys(name for name in (*(t["name"] for t in request.tools), *called) if "." in name)
+    if not dotted:
+        return request, {}
+    plain = {name: _encode_name(name) for name in dotted}
+    tools = tuple({**one, "name": plain.get(one["name"], one["name"])} for one in request.tools)
+    messages = tuple(
+        message._replace(calls=tuple(replace(call, name=plain.get(call.name, call.name)) for call in message.calls))
+        if message.calls
+        else message
+        for message in request.messages
+    )
+    return request._replace(tools=tools, messages=messages), {sent: name for name, sent in plain.items()}
+
+
+def _encode_name(name: str) -> str:
+    """Of two names that would be the same or are too long, each has a number of its own."""
+    sent = name.replace(".", MCP_JOINT, 1)
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", sent)
+    is_alone = plain == sent and MCP_JOINT not in name and len(plain) <= _MAX_NAME_CHARS
+    return plain if is_alone else f"{plain[: _MAX_NAME_CHARS - 9]}_{crc32(name.encode()):08x}"
+
+
 def _repair_call(call: ToolCall, number: str) -> ToolCall:
     """Give a call a name and arguments that every server reads; what cannot be sent goes back as an empty object."""
     name = call.name
@@ -151,7 +182,7 @@ def _repair_call(call: ToolCall, number: str) -> ToolCall:
             arguments = json.loads(sound)
     except (ValueError, TypeError, RecursionError):
         arguments = {}
-    return ToolCall(number, name[:64], arguments if isinstance(arguments, dict) else {})
+    return ToolCall(number, name[:_MAX_NAME_CHARS], arguments if isinstance(arguments, dict) else {})
 
 
 # Makes a request fit a smaller window than it was made for: by older turns, then by tools that matter less. Pure.

@@ -103,9 +103,11 @@ class Guard:
     def _outcome(self, asked: CallRequest, caller: Caller, decision: Decision) -> str:
         if decision.verdict != "ask":
             return "allowed" if decision.verdict == "allow" else "refused"
-        if self._ask and is_owner(caller.origin):
-            agreed = caller.agreed.pop(compute_digest(asked), None) if caller.agreed else None
-            return "allowed" if (self._ask(format_call_question(asked)) if agreed is None else agreed) else "no"
+        agreed = caller.agreed.pop(compute_digest(asked), None) if caller.agreed else None
+        if agreed is None and self._ask and is_owner(caller.origin):
+            agreed = self._ask(format_call_question(asked))
+        if agreed is not None:
+            return "allowed" if agreed else "no"
         number = self._keep(asked, caller, decision) if self._keep else 0
         return f"kept as number {number}" if number else "nobody"
 

@@ -26,6 +26,7 @@ Effect = Literal[
     "network",
     "actuate",
     "switch",
+    "mcp_act",
 ]
 """What a call does to the world.
 
@@ -35,11 +36,11 @@ and tasks, which are; erase: a note is deleted for good that the call does not n
 later, unasked; instruct: what tells later turns how to work; exec: a command that may change files; exec_network: a
 command that may use the network; exec_planned: a command is planned, or is due (`unattended`); network: another host is
 asked; actuate: a bus or line is written; switch: an output that its owner declared to need no yes leaves its safe
-level.
+level; mcp_act: a tool of an MCP server is called that may change something, or does not say that it only reads.
 """
 
 Verdict = Literal["allow", "ask", "refuse"]
-Requester = Literal["owner", "guest", "unattended"]
+Requester = Literal["owner", "guest", "unattended", "mcp"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -54,35 +55,43 @@ _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "mqtt": "unattended",
     "remote": "guest",
     "hook": "guest",
+    "mcp": "mcp",
 }
 _REMOTE_EFFECTS: frozenset[Effect] = frozenset({"read", "safe"})
 """All that a question over MQTT may come to, whatever the policy says of guests: nobody knows who asks."""
 
 
 class VerdictRow(NamedTuple):
-    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a tainted turn."""
+    """The verdicts on one effect, by who asks; `tainted` is the least strict one for a tainted turn.
+
+    `mcp` is a program that asks over MCP, for whoever sits in front of it: nothing but looking is done without a yes.
+    """
 
     owner: Verdict
     guest: Verdict
     unattended: Verdict
+    mcp: Verdict
     tainted: Verdict
 
 
 DEFAULTS: Mapping[Effect, VerdictRow] = {
-    "read": VerdictRow("allow", "allow", "allow", "allow"),
-    "private": VerdictRow("allow", "refuse", "allow", "allow"),
-    "safe": VerdictRow("allow", "allow", "allow", "allow"),
-    "write": VerdictRow("allow", "ask", "allow", "allow"),
-    "remember": VerdictRow("allow", "ask", "allow", "ask"),
-    "erase": VerdictRow("ask", "ask", "ask", "ask"),
-    "plan": VerdictRow("allow", "allow", "allow", "ask"),  # the tool lets nobody but the owner plan more than reminders
-    "instruct": VerdictRow("ask", "ask", "ask", "ask"),
-    "exec": VerdictRow("allow", "ask", "allow", "ask"),
-    "exec_network": VerdictRow("ask", "ask", "ask", "ask"),
-    "exec_planned": VerdictRow("ask", "ask", "allow", "ask"),
-    "network": VerdictRow("allow", "ask", "allow", "ask"),
-    "actuate": VerdictRow("ask", "ask", "ask", "ask"),
-    "switch": VerdictRow("allow", "ask", "allow", "ask"),
+    "read": VerdictRow("allow", "allow", "allow", "allow", "allow"),
+    "private": VerdictRow("allow", "refuse", "allow", "allow", "allow"),
+    "safe": VerdictRow("allow", "allow", "allow", "allow", "allow"),
+    "write": VerdictRow("allow", "ask", "allow", "ask", "allow"),
+    "remember": VerdictRow("allow", "ask", "allow", "ask", "ask"),
+    "erase": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "plan": VerdictRow(
+        "allow", "allow", "allow", "ask", "ask"
+    ),  # the tool lets nobody but the owner plan more than reminders
+    "instruct": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "exec": VerdictRow("allow", "ask", "allow", "ask", "ask"),
+    "exec_network": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "exec_planned": VerdictRow("ask", "ask", "allow", "ask", "ask"),
+    "network": VerdictRow("allow", "ask", "allow", "ask", "ask"),
+    "actuate": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "switch": VerdictRow("allow", "ask", "allow", "ask", "ask"),
+    "mcp_act": VerdictRow("ask", "ask", "ask", "ask", "ask"),
 }
 
 
@@ -188,7 +197,7 @@ def join_questions(calls: Iterable[str]) -> str:
 def _name_origin(origin: Origin) -> str:
     names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
     names |= {"mqtt": "somebody at the MQTT broker", "remote": "somebody at the MQTT broker, who may only ask"}
-    names |= {"hook": "a webhook"}
+    names |= {"hook": "a webhook", "mcp": "a program over MCP"}
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")
 
 

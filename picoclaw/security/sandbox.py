@@ -284,7 +284,7 @@ class SandboxLayout(NamedTuple):
     """What a sandbox is built from: picoclaw's home, of which only the workspace is visible, and further folders.
 
     `owner` is the owner's home folder, which is hidden too. `kept()` are files and folders that commands may only read, also
-    in the workspace, because they instruct later turns.
+    in the workspace, because they instruct later turns. `readable` are further folders that nothing may be written in.
     """
 
     home: Path
@@ -292,6 +292,7 @@ class SandboxLayout(NamedTuple):
     owner: Path
     folders: tuple[Path, ...] = ()
     kept: Callable[[], Iterable[Path]] = lambda: ()
+    readable: tuple[Path, ...] = ()
 
     def is_writable(self, path: Path) -> bool:
         """Whether a resolved path lies where a command may be given the right to write."""
@@ -385,13 +386,16 @@ def _build_mount_arguments(command: SandboxCommand, layout: SandboxLayout, seen:
     sockets = (resolver, *_NETWORK_SOCKETS) if resolver.startswith("/run/") else _NETWORK_SOCKETS
     for path in (*_VISIBLE_RUN_PATHS, *(sockets if command.network else ())):
         yield from ("--ro-bind-try", path, path)
+    for folder in layout.readable:
+        yield from ("--ro-bind-try", *[str(folder.resolve())] * 2)
     for folder in layout.folders:
         yield from ("--bind-try" if command.write else "--ro-bind-try", *[str(folder.resolve())] * 2)
     yield from ("--tmpfs", home)
     yield from ("--bind" if command.write else "--ro-bind", workspace, workspace)
     for page in layout.list_read_only():
         yield from ("--ro-bind-try", *[str(page.resolve())] * 2)
-    reopened = [folder.resolve() for folder in layout.folders if folder.resolve() != Path("/")]
+    every = (*layout.folders, *layout.readable)
+    reopened = [folder.resolve() for folder in every if folder.resolve() != Path("/")]
     for path in (*hidden, home):
         if path == home or not any(Path(path).is_relative_to(folder) for folder in reopened):
             yield from ("--remount-ro", path)
@@ -556,9 +560,14 @@ class _ServiceProcess:
 class RunningCommand:
     """A started command. Its methods are for one thread, except `kill` and `close_stdin`."""
 
-    def __init__(self, process: _ChildProcess | _ServiceProcess, pipe: int, feed: int, held: list[Path]) -> None:
-        """`pipe` delivers its output, `feed` is its input (-1 for none); `held` placeholders end with it."""
-        self._sandbox, self._pipe, self.stdin, self._held = process, pipe, feed, held
+    def __init__(
+        self, process: _ChildProcess | _ServiceProcess, pipe: int, feed: int, held: list[Path], errors: int = -1
+    ) -> None:
+        """`pipe` delivers its output, `feed` is its input (-1 for none); `held` placeholders end with it.
+
+        `errors` delivers what it writes to stderr, -1 where that is part of the output.
+        """
+        self._sandbox, self.pipe, self.stdin, self._held, self.errors = process, pipe, feed, held, errors
         self.output, self.exit_code, self._lock = CommandOutput(), 0, threading.Lock()
         self._is_killed = False
         os.set_blocking(pipe, False)
@@ -570,12 +579,12 @@ class RunningCommand:
         """Collect output until the command has ended, even if a child keeps the pipe open; False at the deadline."""
         selector = selectors.DefaultSelector()
         selector.register(self._sandbox.ended, selectors.EVENT_READ)
-        selector.register(self._pipe, selectors.EVENT_READ)
+        selector.register(self.pipe, selectors.EVENT_READ)
         try:
             while (left := deadline - time.monotonic()) > 0:
                 ready = {key.fd for key, _ in selector.select(left)}
-                if self._pipe in ready and not self._drain():
-                    selector.unregister(self._pipe)
+                if self.pipe in ready and not self._drain():
+                    selector.unregister(self.pipe)
                 if self._sandbox.ended in ready:
                     self._drain()
                     return True
@@ -586,7 +595,7 @@ class RunningCommand:
     def _drain(self) -> bool:
         """Read at most one chunk; False at the end of the output."""
         try:
-            data = os.read(self._pipe, _CHUNK_BYTES)
+            data = os.read(self.pipe, _CHUNK_BYTES)
         except BlockingIOError:
             return True
         self.output.add(data)
@@ -604,7 +613,9 @@ class RunningCommand:
         self.exit_code = self._sandbox.reap()
         if self._is_killed and self.exit_code == 128 + signal.SIGKILL:  # bwrap could tell before it was killed too
             self.exit_code = -signal.SIGKILL
-        os.close(self._pipe)
+        os.close(self.pipe)
+        if self.errors >= 0:
+            os.close(self.errors)
         self.close_stdin()
         release_placeholders(self._held)
         return self.exit_code
@@ -623,9 +634,14 @@ def kill_running_commands() -> None:
 
 
 def start_command(
-    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], given: str | None = ""
+    command: SandboxCommand,
+    layout: SandboxLayout,
+    variables: Mapping[str, str],
+    given: str | None = "",
+    *,
+    apart: bool = False,
 ) -> RunningCommand:
-    """Start a command that reads `given`, or with None what is written to its `stdin`.
+    """Start a command that reads `given`, or with None what is written to its `stdin`; `apart` keeps its stderr apart.
 
     Raises SandboxMissing where no sandbox can be made, OSError and ToolError when the command cannot be started.
     """
@@ -633,6 +649,10 @@ def start_command(
         source, feed = _open_stdin(given, stack)
         pipe, out = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, out)
+        errors, err = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if apart else (-1, out)
+        if apart:
+            os.set_blocking(err, True)  # its end, which others share
+            stack.callback(os.close, err)
         held: list[Path] = []
         try:
             held = (
@@ -640,14 +660,13 @@ def start_command(
                 if command.write
                 else []
             )
-            process = _start_process(command, layout, variables, (source, out))
+            process = _start_process(command, layout, variables, (source, out, err))
         except BaseException:
-            os.close(pipe)
-            if feed >= 0:
-                os.close(feed)
+            for file in {pipe, feed, errors} - {-1}:
+                os.close(file)
             release_placeholders(held)
             raise
-    begun = RunningCommand(process, pipe, feed, held)
+    begun = RunningCommand(process, pipe, feed, held, errors)
     begun.has_side_effects = command.write or command.network
     return begun
 
@@ -671,7 +690,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _start_process(
-    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int]
+    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int, int]
 ) -> _ChildProcess | _ServiceProcess:
     filter_ = os.memfd_create("filter")
     try:
@@ -681,7 +700,8 @@ def _start_process(
         _write_all(filter_, program)
         if socket_path := find_service_socket(os.environ):
             words = build_bwrap_arguments(command, layout, variables, filter_fd=FILTER_FD if program else 0)
-            return _start_by_service(socket_path, words, (*streams, filter_))
+            given, out, err = streams
+            return _start_by_service(socket_path, words, (given, out, filter_, *([err] if err != out else [])))
         if missing := find_missing_program():
             raise SandboxMissing(
                 f"{missing} is not installed, and no command is run outside of a sandbox: {INSTALL_COMMAND}"
@@ -692,7 +712,11 @@ def _start_process(
 
 
 def _start_child(
-    command: SandboxCommand, layout: SandboxLayout, variables: Mapping[str, str], streams: tuple[int, int], filter_: int
+    command: SandboxCommand,
+    layout: SandboxLayout,
+    variables: Mapping[str, str],
+    streams: tuple[int, int, int],
+    filter_: int,
 ) -> _ChildProcess:
     """Start a child with a lifeline: a pipe that closes when we end, however that happens.
 
@@ -707,7 +731,7 @@ def _start_child(
             ["choom", "-n", "1000", "--", *words],
             stdin=streams[0],
             stdout=streams[1],
-            stderr=streams[1],
+            stderr=streams[2],
             pass_fds=(filter_, line) if filter_ else (line,),
             start_new_session=True,
             env={"PATH": os.environ.get("PATH", os.defpath)},
@@ -720,7 +744,7 @@ def _start_child(
         os.close(line)
 
 
-def _start_by_service(socket_path: str, words: list[str], fds: tuple[int, int, int]) -> _ServiceProcess:
+def _start_by_service(socket_path: str, words: list[str], fds: tuple[int, ...]) -> _ServiceProcess:
     """Ask the service, passing the descriptors, so that output takes the same way as from a child."""
     import socket
 

@@ -2,7 +2,7 @@
 
 The daemon's unit may create no namespaces. systemd starts this file for each connection in a unit that may, with a bare
 Python, so it imports nothing of picoclaw. Input: eight digits, the length; the arguments of bwrap, each ended by NUL;
-with them the descriptors of stdin, output and the filter. Output: the exit code.
+with them the descriptors of stdin, output and the filter, and of stderr where that is kept apart. Output: the exit code.
 """
 
 import contextlib
@@ -40,11 +40,11 @@ def serve(fd: int) -> int:
     import socket
 
     with socket.socket(fileno=fd) as connection:
-        data, fds, _, _ = socket.recv_fds(connection, _LENGTH_DIGITS, 3)
+        data, fds, _, _ = socket.recv_fds(connection, _LENGTH_DIGITS, 4)
         while len(data) < _LENGTH_DIGITS and (more := connection.recv(_LENGTH_DIGITS - len(data))):
             data += more
         length = int(data) if data.isdigit() else 0
-        if len(fds) != 3 or not 0 < length <= _MAX_BYTES:
+        if len(fds) not in {3, 4} or not 0 < length <= _MAX_BYTES:
             return 1
         text = bytearray()
         while len(text) < length and (more := connection.recv(length - len(text))):
@@ -69,8 +69,8 @@ def _start_bwrap(words: list[bytes], fds: list[int]) -> int:
         high = [os.dup(fd) for fd in fds]  # out of the way of one another
         while min(high) <= FILTER_FD:
             high = [os.dup(fd) for fd in high]
-        given, out, rules = high
-        for source, number in ((given, 0), (out, 1), (out, 2), (rules, FILTER_FD)):
+        given, out, rules, *apart = high
+        for source, number in ((given, 0), (out, 1), (apart[0] if apart else out, 2), (rules, FILTER_FD)):
             os.dup2(source, number)
         os.closerange(FILTER_FD + 1, 1024)
         os.execvp(_PROGRAM, words)  # noqa: S606

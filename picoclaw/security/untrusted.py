@@ -14,9 +14,12 @@ from picoclaw.text import escape_control_tokens, pattern, remove_invisible, trun
 
 UNTRUSTED_TOOLS = frozenset(
     {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status"}
-    | {"web_fetch", "web_search", "subagent", "fleet_list", "fleet_read", "fleet_ask"}
+    | {"web_fetch", "web_search", "subagent", "fleet_list", "fleet_read", "fleet_ask", "mcp_list", "mcp_read"}
 )
-"""The tools that are marked `brings`, also those that this set-up does not have any more."""
+"""The tools that are marked `brings`, also those that this set-up does not have any more.
+
+Those of MCP servers are too: a dot in the name tells them.
+"""
 
 OWN_TEXT_MARK = "\x1e"
 """Stands in a tool's result before words of ours that had to be put there; no text from outside keeps it."""
@@ -236,6 +239,8 @@ def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
 
 def is_untrusted_call(call: ToolCall) -> bool:
     """Whether a call returns text from outside the chat; a skill's instructions are the owner's."""
+    if "." in call.name:  # a tool of an MCP server
+        return True
     skill = call.name == "read_file" and _SKILL_PATH.fullmatch(str(call.arguments.get("path", "")))
     return call.name in UNTRUSTED_TOOLS and not skill
 

@@ -89,6 +89,8 @@ class Tool:
         self.function: Callable[..., str] = getattr(group, name)
         self.description = " ".join((self.function.__doc__ or "").split())
         self.wants_caller = "caller" in self.function.__annotations__
+        self.says_foreign = False
+        """Whether its description is somebody else's words, which a turn that is shown them has read."""
         effect = mark.effect
         self.only_reads = effect == "read" or getattr(effect, "__annotations__", {}).get("return") == Literal["read"]
 
@@ -105,6 +107,11 @@ class Tool:
         private = self.mark.private
         return private(self.group, arguments) if callable(private) else private
 
+    def run(self, arguments: dict[str, Any], caller: Caller) -> str:
+        """Call it, with checked arguments."""
+        extra = {"caller": caller} if self.wants_caller else {}
+        return self.function(**arguments, **extra)
+
     def definition(self) -> dict[str, Any]:
         """Describe the tool to a model."""
         return {
@@ -115,9 +122,19 @@ class Tool:
 
 
 def collect_tools(group: object) -> Iterable[Tool]:
-    """List the tools of an object, in the order of their definition."""
+    """List the tools of an object, in the order of their definition, or those that it brings along itself."""
+    if isinstance(group, ToolSource):
+        return group.list_tools()
     marks = ((name, getattr(method, "picoclaw_tool", None)) for name, method in vars(type(group)).items())
     return (Tool(group, name, mark) for name, mark in marks if mark)
+
+
+class ToolSource:
+    """An object whose tools are not methods of it, but described elsewhere."""
+
+    def list_tools(self) -> Sequence[Tool]:
+        """Describe its tools."""
+        raise NotImplementedError
 
 
 class ToolGroup(NamedTuple):
@@ -206,6 +223,10 @@ class Toolset:
             name for name in self.select_private(self.names) if policy.verdict("private", name, "guest")[0] == "refuse"
         }
 
+    def list_foreign(self, offered: Iterable[str]) -> tuple[str, ...]:
+        """Name the tools of MCP servers that are described to a model in words that nobody vouches for."""
+        return tuple(f"what {name} says of itself" for name in offered if "." in name and self.find(name).says_foreign)
+
     def definitions(
         self, offered: Collection[str] | None = None, most: int | None = None
     ) -> tuple[dict[str, Any], ...]:
@@ -273,8 +294,7 @@ class Toolset:
             if agreed:
                 maker = replace(caller, taints=set())  # what is written is the word of the owner, who has seen it
                 self.accepted(asked)
-            extra = {"caller": maker} if found.wants_caller else {}
-            result, good = found.function(**arguments, **extra), True
+            result, good = found.run(arguments, maker), True
         except PicoclawError as error:
             result = str(error)
         except Exception as error:  # noqa: BLE001 - a tool must not end the turn

@@ -26,6 +26,7 @@ from picoclaw.cli.arguments import Parser  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import (  # noqa: E402
     HookConfig,
+    McpConfig,
     MemoryConfig,
     ModelConfig,
     MqttConfig,
@@ -366,6 +367,7 @@ MORE = {
     "telegram": ("telegram", "Telegram"),
     "matrix": ("matrix", "Matrix"),
     "mqtt": ("mqtt", "the broker of the house"),
+    "mcp.NAME": ("mcp", "MCP, both ways"),
     "notify.NAME": ("notify", "alarms on your phone"),
     "hooks.NAME": ("hooks", "webhooks"),
     "sensors.NAME": ("sensors", "wire a sensor"),
@@ -373,7 +375,7 @@ MORE = {
 """The page about a table of settings, and what it is called."""
 
 
-CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "notify.NAME", "hooks.NAME", "sensors.NAME"}
+CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "mcp.NAME", "notify.NAME", "hooks.NAME", "sensors.NAME"}
 """The tables about what picoclaw is connected to, which are a page of their own."""
 
 
@@ -393,6 +395,7 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
     for name, table in [
         *tables,
+        ("mcp.NAME", McpConfig),
         ("notify.NAME", NotifyConfig),
         ("hooks.NAME", HookConfig),
         ("sensors.NAME", SensorConfig),
@@ -458,6 +461,7 @@ def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
             memory=MemoryConfig(embeddings="off"),
             web=WebConfig(search="duckduckgo"),
             mqtt=MqttConfig(host="127.0.0.1", fleet=True),
+            mcp={"files": McpConfig(command=["a-server"])},
         )
         with closing(App(config, board, rehearses=True)) as app:
             pages = [*make_said(app), *make_commands()]

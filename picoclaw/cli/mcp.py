@@ -1,0 +1,158 @@
+"""`picoclaw mcp`: the MCP servers whose tools the agent has."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.common import print_note, print_safe, print_wrapped, require_terminal
+from picoclaw.config import Config, load_config
+from picoclaw.config.files import add_table, read_regular, remove_table
+from picoclaw.config.tables import McpConfig
+from picoclaw.errors import ConfigError
+from picoclaw.files import write_atomic
+from picoclaw.mcp import pins
+from picoclaw.tools.mcp import McpServers, judge_effect
+from picoclaw.workspace import prepare_home
+
+_ALONE = "a program may not agree to its own tools: type this in a terminal, where a person reads them"
+_EFFECTS = {
+    "read": "runs unasked: the sandbox lets it change nothing and reach nobody",
+    "network": "is asked about once you have read something untrusted: it says that it only reads",
+    "mcp_act": "asks you each time",
+}
+
+
+def options(parser: Parser) -> None:
+    """Declare the verb's words."""
+    words = parser.add_words(
+        {
+            "list": "list the servers, and what you have agreed to (the default)",
+            "add": "write a server into config.toml, look at its tools, and agree to them",
+            "agree": "look at a server's tools as they are now, and agree to them",
+            "remove": "take a server out of config.toml, with what is known of it",
+        }
+    )
+    words["add"].add_argument("name", metavar="NAME", help="what you call it: small letters, digits and _")
+    words["add"].add_argument(
+        "target", nargs="+", metavar="URL or COMMAND", help="its address, or -- and the program with its arguments"
+    )
+    words["add"].add_argument("--tool", repeats=True, metavar="TOOL", help="use this tool alone; can be given again")
+    words["add"].add_argument("--folder", repeats=True, metavar="PATH", help="a folder that it may read")
+    words["add"].add_argument("--write", repeats=True, metavar="PATH", help="a folder that it may read and change")
+    words["add"].add_flag("--network", help="it may use the network")
+    for word in ("agree", "remove"):
+        words[word].add_argument("name", metavar="NAME", help="the server's name in config.toml")
+
+
+def run(given: Options) -> int:
+    """Do it; exit code 1 when a server is not used."""
+    act = given.act or "list"
+    config = load_config()
+    if act == "list":
+        return _list(config)
+    if act == "add":
+        config = _add(config, given)
+    table = config.mcp.get(given.name)
+    if table is None:
+        raise ConfigError(f"there is no [mcp.{given.name}]; there are: {', '.join(config.mcp) or 'none'}")
+    return _remove(config, given.name) if act == "remove" else _agree(config, given.name, table)
+
+
+def _list(config: Config) -> int:
+    for name, table in config.mcp.items():
+        pin, used = pins.load_pin(config.home, name), pins.list_pinned(config.home, name, table)
+        where = table.url or " ".join(table.command)
+        if used:
+            state = f"{len(used)} tools agreed to"
+        elif pin and pin.agreed:
+            state = f"other tools are chosen than you have agreed to: picoclaw mcp agree {name}"
+        else:
+            state = f"not agreed to, so not used: picoclaw mcp agree {name}"
+        print_wrapped(f"{name}: {state}; {where}")
+        for one in used:
+            print_safe(f"  {name}.{one.name}: {_EFFECTS[judge_effect(table, says_it_reads=one.says_it_reads)]}")
+    if not config.mcp:
+        print_wrapped("no MCP server is configured: picoclaw mcp add NAME -- COMMAND, or picoclaw mcp add NAME URL")
+    return 0
+
+
+def _add(config: Config, given: Options) -> Config:
+    """Write the table; returns the settings as they are then."""
+    if given.name in config.mcp:
+        raise ConfigError(f"[mcp.{given.name}] is there already: change it in config.toml, or remove it first")
+    is_url = len(given.target) == 1 and given.target[0].startswith(("http://", "https://"))
+    values: dict[str, Any] = {"url": given.target[0]} if is_url else {"command": given.target}
+    values |= {"tools": given.tool} if given.tool else {}
+    values |= {"folders": _make_absolute(given.folder)} if given.folder else {}
+    values |= {"write": _make_absolute(given.write)} if given.write else {}
+    values |= {"network": True} if given.network else {}
+    path = config.home / "config.toml"
+    McpConfig(**values).check(given.name, f"[mcp.{given.name}]", config.home)
+    prepare_home(config.home)
+    text = add_table(read_regular(path).decode(), f"mcp.{given.name}", values)
+    write_atomic(path.resolve(), text.encode())
+    print_wrapped(f"[mcp.{given.name}] is in {path}")
+    return load_config()
+
+
+def _make_absolute(folders: Sequence[str]) -> list[str]:
+    return [str(Path(folder).expanduser().absolute()) for folder in folders]
+
+
+def _agree(config: Config, name: str, table: McpConfig) -> int:
+    """Show what the server offers now, and take the owner's yes for exactly that."""
+    require_terminal(_ALONE)
+    prepare_home(config.home)
+    with closing(McpServers(config.home, config.mcp, config.mcp_tokens)) as servers:
+        offer = servers.read_offer(name)
+    pin = _load_pin(config.home, name)
+    chosen = pins.select_tools(offer, table.tools)
+    if unknown := set(table.tools) - {str(one.get("name")) for one in chosen}:
+        print_note(f"[mcp.{name}] names tools that it does not have: {', '.join(sorted(unknown))}")
+    print_wrapped(*pins.format_offer(name, offer, table), indent="      ")
+    if pin and pin.agreed and (changes := list(pins.describe_changes(pin.offer, offer, table.tools))):
+        print_wrapped("", "Since you agreed:", *(f"  {one}" for one in changes), indent="    ")
+    print_wrapped("", *_describe_rights(table))
+    digest = pins.compute_offer_digest(offer, table.tools)
+    if input(f"Use these {len(chosen)} tools? [y/N] ").strip().lower() not in {"y", "yes"}:
+        print_wrapped("not agreed: nothing of it is used" if not (pin and pin.agreed) else "left as it was")
+        return 1
+    pins.save_pin(config.home, name, pins.Pin(offer, digest))
+    print_wrapped(
+        f"agreed: {len(pins.list_pinned(config.home, name, table))} tools ({digest[:12]}). If a running picoclaw is to use them: sudo picoclaw restart"
+    )
+    return 0
+
+
+def _load_pin(home: Path, name: str) -> pins.Pin | None:
+    """What was agreed to before, None where that cannot be read: it is written anew."""
+    try:
+        return pins.load_pin(home, name)
+    except ConfigError as error:
+        print_note(str(error))
+        return None
+
+
+def _describe_rights(table: McpConfig) -> list[str]:
+    """Say what the server can do, by its table."""
+    if table.url:
+        return [f"It runs elsewhere, at {table.url}, and gets whatever its tools are called with."]
+    rights = [f"reads {', '.join(table.folders)}"] if table.folders else []
+    rights += [f"changes {', '.join(table.write)}"] if table.write else []
+    rights += ["uses the network, your own included"] if table.network else []
+    rights += [f"gets the variables {', '.join(table.environment)}"] if table.environment else []
+    return [f"It runs in the sandbox, and {'; '.join(rights) or 'neither changes files nor uses the network'}."]
+
+
+def _remove(config: Config, name: str) -> int:
+    import shutil
+
+    path = config.home / "config.toml"
+    text = remove_table(read_regular(path).decode(), f"mcp.{name}")
+    write_atomic(path.resolve(), text.encode())
+    pins.remove_pin(config.home, name)
+    shutil.rmtree(config.home / "mcp" / name, ignore_errors=True)
+    print_wrapped(f"[mcp.{name}] is out of {path}")
+    return 0
