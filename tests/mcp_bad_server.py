@@ -75,7 +75,8 @@ def call(number, params):
     elif MODE == "ansi":
         send({"id": number, "result": text(ANSI)})
     elif MODE == "deep":
-        sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (number, "[" * 100_000 + "]" * 100_000))
+        nested = "[" * 100_000 + "]" * 100_000
+        sys.stdout.write(f'{{"jsonrpc":"2.0","id":{number},"result":{nested}}}\n')
         sys.stdout.flush()
     elif MODE == "no object":
         send({"id": number, "result": 7})
@@ -136,7 +137,11 @@ def look(words):
     if words == "variables":
         return " ".join(sorted(os.environ))
     try:
-        return Path(words).read_text() if Path(words).is_file() else " ".join(sorted(os.listdir(words)))
+        return (
+            Path(words).read_text()
+            if Path(words).is_file()
+            else " ".join(sorted(path.name for path in Path(words).iterdir()))
+        )
     except OSError as error:
         return f"not read: {error.strerror}"
 

@@ -207,7 +207,7 @@ def test_a_damaged_pin_is_said(tmp_path):
     make_config(home)
     agree(home, "bad", table)
     pins.get_pin_path(home, "bad").write_text('{"tools": []')
-    with pytest.raises(ConfigError, match="is damaged .*: picoclaw mcp agree bad"):
+    with pytest.raises(ConfigError, match=r"is damaged .*: picoclaw mcp agree bad"):
         pins.load_pin(home, "bad")
 
 
