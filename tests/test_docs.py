@@ -310,7 +310,7 @@ def test_the_options_of_install_sh_exist():
 
 
 def test_the_table_of_the_policy_is_the_one_in_force():
-    rows = re.findall(r"^\| (\w+) \| [^|]+ \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", POLICY, re.MULTILINE)
+    rows = re.findall(r"^\| (\w+) \| [^|]+ \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", POLICY, re.MULTILINE)
     assert {name: verdicts for name, *verdicts in rows[1:]} == {name: list(row) for name, row in DEFAULTS.items()}
 
 

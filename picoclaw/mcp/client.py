@@ -35,7 +35,7 @@ class NotSent(ServerGone):
 
 
 @dataclass(eq=False)
-class PendingRequest:
+class PendingReply:
     """A request that waits for its answer; `heard_at` is when the server last said how far it is (monotonic)."""
 
     done: threading.Event = field(default_factory=threading.Event)
@@ -54,7 +54,7 @@ class PendingRequest:
 class Transport(Protocol):
     """How messages reach a server. What it says goes to the client's `receive`, its end to `lose`."""
 
-    def send(self, message: Wire, pending: PendingRequest | None, stop: Stop, seconds: float) -> None:
+    def send(self, message: Wire, pending: PendingReply | None, stop: Stop, seconds: float) -> None:
         """Send a message; a request's answer may have come when this returns. Raises McpError, TurnStopped."""
 
     def use_version(self, version: str) -> None:
@@ -72,7 +72,7 @@ class McpClient:
         self._open_transport = open_transport
         self._transport: Transport | None = None
         self.lock = threading.RLock()
-        self._pending: dict[int, PendingRequest] = {}
+        self._pending: dict[int, PendingReply] = {}
         self._numbers = count(1)
         self._asked = 0
         self._is_stateless = False
@@ -168,7 +168,7 @@ class McpClient:
 
     def _exchange(self, method: str, params: Mapping[str, Any], stop: Stop, seconds: float) -> dict[str, Any]:
         transport, number = self._get_transport(), next(self._numbers)
-        pending = self._pending[number] = PendingRequest(may_act=method == "tools/call")
+        pending = self._pending[number] = PendingReply(may_act=method == "tools/call")
         pending.longest_until = pending.heard_at + seconds * _LONGEST_FACTOR
         self.used_at = time.monotonic()
         meta: dict[str, Any] = {"progressToken": number} if pending.may_act else {}
@@ -193,7 +193,7 @@ class McpClient:
             self.used_at = time.monotonic()
 
     def _send_and_wait(
-        self, transport: Transport, message: Wire, pending: PendingRequest, stop: Stop, seconds: float
+        self, transport: Transport, message: Wire, pending: PendingReply, stop: Stop, seconds: float
     ) -> None:
         """Raise McpError or TurnStopped unless the request has an answer."""
         with stop.ends(lambda: pending.settle(problem=McpError("stopped"))):
@@ -205,7 +205,7 @@ class McpClient:
         if pending.problem:
             raise pending.problem
 
-    def _wait(self, pending: PendingRequest, seconds: float) -> None:
+    def _wait(self, pending: PendingReply, seconds: float) -> None:
         """Wait for the answer, longer while the server says how far it is. Raises McpError."""
         while not pending.done.is_set():
             now = time.monotonic()

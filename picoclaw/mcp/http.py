@@ -25,7 +25,7 @@ from picoclaw.http_client import (
     TimeoutException,
 )
 from picoclaw.mcp import wire
-from picoclaw.mcp.client import McpClient, PendingRequest, SessionLost
+from picoclaw.mcp.client import McpClient, PendingReply, SessionLost
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, McpError, ServerGone, Wire, clean_line, get_object
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
@@ -92,7 +92,7 @@ class HttpTransport:
     def _bearer(self) -> str:
         return self._token
 
-    def send(self, message: Wire, pending: PendingRequest | None, stop: Stop, seconds: float) -> None:
+    def send(self, message: Wire, pending: PendingReply | None, stop: Stop, seconds: float) -> None:
         """See Transport; a request has its answer when this returns."""
         if pending is None:
             self._send_aside(message, seconds)
@@ -127,7 +127,7 @@ class HttpTransport:
         except (HTTPError, InvalidURL) as error:
             raise self._explain(error, seconds) from None
 
-    def _ask(self, message: Wire, pending: PendingRequest, stop: Stop, seconds: float) -> None:
+    def _ask(self, message: Wire, pending: PendingReply, stop: Stop, seconds: float) -> None:
         waits, trace = Timeout(seconds, _CONNECT_S), self._connection.trace
         data = wire.encode(message)
         headers = self._headers(message)
@@ -154,7 +154,7 @@ class HttpTransport:
         if not pending.done.is_set():
             raise McpError(f"{self._client.name} ended its answer in the middle; whether it did anything is not known")
 
-    def _check(self, answer: Response, pending: PendingRequest) -> None:
+    def _check(self, answer: Response, pending: PendingReply) -> None:
         """Settle what was refused with the server's own error, if it says one. Raises McpError, SessionLost."""
         code, name = answer.status_code, self._client.name
         if answer.is_success:
@@ -176,7 +176,7 @@ class HttpTransport:
             return
         raise ServerGone(f"{name} answers with status {code}")
 
-    def _read(self, answer: Response, pending: PendingRequest) -> tuple[str, float]:
+    def _read(self, answer: Response, pending: PendingReply) -> tuple[str, float]:
         """Hand on what an answer says; returns the number of the last event, and how long to wait before reading on."""
         if answer.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
             if (message := wire.decode(_read_whole(answer, MAX_MESSAGE_BYTES))) is None:

@@ -16,7 +16,7 @@ from picoclaw.config.tables import McpConfig
 from picoclaw.errors import PicoclawError
 from picoclaw.files import explain_os_error
 from picoclaw.mcp import wire
-from picoclaw.mcp.client import START_S, McpClient, NotSent, PendingRequest
+from picoclaw.mcp.client import START_S, McpClient, NotSent, PendingReply
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, ServerGone, Wire
 from picoclaw.messages import Stop
 from picoclaw.security.sandbox import (
@@ -72,7 +72,7 @@ class StdioTransport:
     def use_version(self, version: str) -> None:
         """Over pipes, nothing depends on it."""
 
-    def send(self, message: Wire, pending: PendingRequest | None, stop: Stop, seconds: float) -> None:  # noqa: ARG002
+    def send(self, message: Wire, pending: PendingReply | None, stop: Stop, seconds: float) -> None:  # noqa: ARG002
         """See Transport; the answer comes later."""
         data = whole = wire.encode(message) + b"\n"
         deadline = time.monotonic() + min(seconds, _WRITE_S)
