@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from picoclaw.errors import PicoclawError
 
@@ -325,8 +325,3 @@ def has_colour() -> bool:
 def bold(text: str) -> str:
     """Set off a heading."""
     return f"\x1b[1m{text}\x1b[0m" if has_colour() else text
-
-
-def fail_usage(text: str) -> NoReturn:
-    """Refuse what was given."""
-    raise UsageError(text)

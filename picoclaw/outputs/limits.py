@@ -211,7 +211,6 @@ _CHECKS: tuple[tuple[str, Callable[[OutputConfig, OutputRequest, LimitContext], 
     ("sensor", _check_sensor),
 )
 """In this order; the sensor last, because it takes the longest to ask."""
-RULE_NAMES = ("stop", "configuration", "unknown output", *(name for name, _ in _CHECKS), "audit")
 
 
 def prune_periods(periods: Sequence[OnPeriod], output: OutputConfig | None, now: float) -> Iterator[OnPeriod]:

@@ -235,10 +235,6 @@ class Approvals(Table):
         """Return one, None when there is none of that number."""
         return next(iter(self._where("id = ?", (number,))), None) if is_valid_row_id(number) else None
 
-    def by_nonce(self, nonce: str) -> Approval | None:
-        """Return the one that a button belongs to."""
-        return next(iter(self._where("nonce = ?", (nonce,))), None)
-
     def waiting(self) -> list[Approval]:
         """List what waits for an answer, the oldest first; what has expired by now is not among it."""
         now = self._wall()

@@ -1,13 +1,19 @@
 """DS18B20: table 1 of its datasheet, its relatives, what must not be believed, and the model with its I2C bridge."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from part_bench import Clock, driver
 from wire_bench import Files, onewire
 
 from picoclaw.hw.handles import I2CPart, OneWirePart, crc8_onewire
 from picoclaw.hw.sim.buses import SimI2C
-from picoclaw.hw.sim.parts.onewire import SimDS18B20, SimDS2482
+from picoclaw.hw.sim.parts.onewire import SimDS18B20
 from picoclaw.hw.sim.scene import Scene
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "lab/guest"))
+from onewire_parts import SimDS2482, WireDS18B20
 
 ds18b20 = driver("ds18b20")
 NAME = "28-00000a1b2c3d"
@@ -228,7 +234,7 @@ def test_the_bridge_refuses_what_it_does_not_know(data):
 
 
 def test_the_bridge_is_busy_while_it_talks():
-    master = Master(SimDS18B20(scene(20)))
+    master = Master(WireDS18B20(scene(20)))
     master.part.write(0xB4)
     assert master.part.read(1)[0] & 1
     with pytest.raises(Exception, match="0x18"):
@@ -246,7 +252,7 @@ def test_an_empty_bus():
 
 @pytest.mark.parametrize("serials", [[1], [1, 2], [5, 0x800000000000, 0xFFFFFFFFFFFF, 6, 7], list(range(100, 130))])
 def test_the_search_finds_every_part(serials):
-    parts = [SimDS18B20(scene(20), serial) for serial in serials]
+    parts = [WireDS18B20(scene(20), serial) for serial in serials]
     found = Master(*parts).search()
     assert sorted(found) == sorted(part.rom for part in parts)
     assert all(crc8_onewire(rom[:7]) == rom[7] and rom[0] == 0x28 for rom in found)
@@ -254,7 +260,7 @@ def test_the_search_finds_every_part(serials):
 
 def test_one_of_several_is_measured_and_read():
     clock = Clock()
-    parts = [SimDS18B20(scene(celsius, clock), n) for n, celsius in enumerate([-20.5, 33.25])]
+    parts = [WireDS18B20(scene(celsius, clock), n) for n, celsius in enumerate([-20.5, 33.25])]
     master = Master(*parts)
     master.clock = clock
     master.chip._clock = clock
@@ -271,7 +277,7 @@ def test_one_of_several_is_measured_and_read():
 @pytest.mark.parametrize(("bits", "seconds", "celsius"), [(9, 0.094, 21.5), (10, 0.188, 21.75), (12, 0.751, 21.8125)])
 def test_resolution_and_conversion_time(bits, seconds, celsius):
     master = Master()
-    part = SimDS18B20(scene(21.8, master.clock))
+    part = WireDS18B20(scene(21.8, master.clock))
     master.chip._parts = [part]
     master.match(part.rom, 0x4E, 0x4B, 0x46, (bits - 9) << 5)
     master.reset()
@@ -284,7 +290,7 @@ def test_resolution_and_conversion_time(bits, seconds, celsius):
 
 
 def test_settings_are_kept_only_when_copied_and_the_power_supply_is_told():
-    part = SimDS18B20(scene(21.8))
+    part = WireDS18B20(scene(21.8))
     master = Master(part)
     for copied in (False, True):
         master.match(part.rom, 0x4E, 1, 2, 0x1F)
@@ -299,17 +305,17 @@ def test_settings_are_kept_only_when_copied_and_the_power_supply_is_told():
 
 
 def test_only_alarming_parts_answer_the_alarm_search():
-    cold, fine, hot = (SimDS18B20(scene(celsius), n) for n, celsius in enumerate([69.9, 72, 75]))
+    cold, fine, hot = (WireDS18B20(scene(celsius), n) for n, celsius in enumerate([69.9, 72, 75]))
     for part in (cold, fine, hot):
         part.files()["temperature"]()
     assert Master(cold, fine, hot).search(alarm=True) == [cold.rom, hot.rom]
 
 
 def test_read_rom_and_a_number_that_is_not_there():
-    part = SimDS18B20(scene(20), 9)
+    part = WireDS18B20(scene(20), 9)
     master = Master(part)
     master.reset()
     master.send(0x33)
     assert master.bytes(8) == part.rom
-    master.match(SimDS18B20(scene(20), 10).rom, 0xBE)
+    master.match(WireDS18B20(scene(20), 10).rom, 0xBE)
     assert master.bytes(9) == b"\xff" * 9

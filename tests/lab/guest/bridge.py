@@ -30,7 +30,7 @@ from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
 SOCKET = "/run/picosim.sock"
 I2C_M_RD = 1
 SPI_LSB_FIRST = 8
-LAB_PARTS = {"loop": "lab_parts.Loop", "memory": "lab_parts.Memory"}
+LAB_PARTS = {"loop": "lab_parts.Loop", "memory": "lab_parts.Memory", "ds2482": "onewire_parts.SimDS2482"}
 
 
 class Buses:

@@ -23,7 +23,7 @@ def thermometer_of_kernel():
 def test_a_1_wire_thermometer(bridge, board, drivers):
     """A DS18B20 behind a DS2482; our driver reads the file that the kernel's driver makes."""
     place = "i2c-1/0x18"
-    bridge.place("onewire.SimDS2482", place, temperature=18.25)
+    bridge.place("ds2482", place, temperature=18.25)
     lab.modprobe("wire", "timeout=1")  # seconds between two searches of the bus
     lab.modprobe("w1_therm")
     lab.modprobe("ds2482")
