@@ -12,7 +12,10 @@ MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 20
 # axe-core 4.12.1 comes in it; nothing else of it is used, and nothing of it ships
 AXE = axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8
 
-.PHONY: chat test quick hostile lint types package docs browser lab soak cuts bench clean
+# a homeserver for the tests of Matrix, in an environment of its own; nothing of it ships
+SYNAPSE = matrix-synapse==1.163.2
+
+.PHONY: chat test quick hostile lint types package docs browser matrix lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -47,6 +50,15 @@ browser: $(VENV)/dev  ## the page in Chromium, with axe-core on each view, on a 
 		AXE=build/axe/axe_playwright_python/axe.min.js $(VENV)/bin/python tests/page_tour.py build/page && \
 		$(VENV)/bin/python -m pytest -q tests/test_page_browser.py $(ARGS); \
 	else echo "browser: skipped, there is no Chromium here"; fi
+
+matrix: $(VENV)/dev .venv-matrix/installed  ## the Matrix channel against Synapse, and 200 faults of a homeserver
+	@$(VENV)/bin/python -m pytest -q tests/test_matrix_synapse.py $(ARGS)
+	@$(VENV)/bin/python tests/bench/matrix_faults.py
+
+.venv-matrix/installed:
+	@$(PYTHON) -m venv .venv-matrix
+	@.venv-matrix/bin/python -m pip --disable-pip-version-check --quiet install $(SYNAPSE)
+	@touch $@
 
 lab: $(VENV)/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)

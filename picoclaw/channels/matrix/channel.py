@@ -81,7 +81,7 @@ HOW_TO_ANSWER = "React with ✅ yes, ❌ no, ♾️ always."
 _EVENT_TYPES = ["m.room.message", "m.sticker", "m.reaction", "m.room.member", "m.room.encrypted", "m.room.encryption"]
 _STATE_TYPES = ["m.room.member", "m.room.encryption"]
 _TIMELINE_LIMIT, _PAGE, _MAX_PAGES = 20, 50, 40
-_MAX_STRANGERS, _MAX_JOINED, _MAX_HANDLED = 20, 200, 500
+_MAX_STRANGERS, _MAX_JOINED, _MAX_HANDLED, _MAX_ORDERS = 20, 200, 500, 50
 _TYPING_S, _TYPING_SHOWN_MS, _MAX_TYPING_S = 20.0, 30_000, 600.0
 _DRAFT_FIRST_S, _DRAFT_S, _MAX_DRAFT_S = 2.5, 5.0, 20.0
 _SHORT_WAIT_S, _JOIN_WAITS, _FETCH_WAITS = 5.0, 3, 6
@@ -441,14 +441,14 @@ class MatrixChannel:
         events, known = as_list(get(body, "timeline", "events")), self._state.last.get(room, "")
         is_known = room in self._state.last
         if not self._is_new:
-            is_cut = get(body, "timeline", "limited") is True or self._is_gap
+            is_cut = get(body, "timeline", "limited") is True
+            if self._is_gap or not is_known:
+                is_cut = not self._is_handled_in(events, known)
             start = get(body, "timeline", "prev_batch")
-            if is_cut and isinstance(start, str) and not self._is_handled_in(events, known):
+            if is_cut and isinstance(start, str):
                 events = self._read_back(room, start, known) + events
-            if is_cut and known:
-                handled = [at for at, raw in enumerate(events) if get(raw, "event_id") == known]
-                events = events[handled[-1] + 1 :] if handled else events
-            elif not is_known and (at := self._find_own_join(events)) is not None:
+            # what stands before a known event may be new: another server may have held it back
+            if not is_known and (at := self._find_own_join(events)) is not None:
                 events = events[at:]
             info = self._get_room(room)
             for raw in events:
@@ -558,25 +558,28 @@ class MatrixChannel:
     def _keep_urgent(self, room: str, events: list[Any]) -> None:
         """Keep at once what may not wait for the events before it, of which one may not be kept.
 
-        Where a moment was forgotten, or a room is new, what was handled is not known yet: there it waits.
+        Of a room that is new it is not known yet what was said before we joined: there it waits.
         """
-        if self._is_new or self._is_gap or room not in self._state.last:
+        if self._is_new or room not in self._state.last:
             return
         for raw in events:
             words = as_text(get(raw, "content", "body")).lower()
             if not any(word in words for word in ("/stop", *self._stops)) or not self._is_heard(raw):
                 continue
             update = parse_event(raw, room, self._get_room(room), self._me)
-            if isinstance(update, MatrixMessage) and self._is_urgent(update) and self._note_handled(update.update):
+            if isinstance(update, MatrixMessage) and self._is_urgent(update) and self._note_handled(update):
                 self._post_message(update, (), [])
 
-    def _note_handled(self, event: str) -> bool:
-        """Remember an event; tells whether it is new to this process. What was kept is known to the inbox as well."""
-        if event in self._handled:
+    def _note_handled(self, message: MatrixMessage) -> bool:
+        """Remember a message; tells whether it is new. What was kept is known to the inbox as well, but for orders."""
+        event = message.update
+        if event in self._handled or event in self._state.orders:
             return False
         self._handled[event] = None
         if len(self._handled) > _MAX_HANDLED:
             del self._handled[next(iter(self._handled))]
+        if self._is_urgent(message):
+            self._state.orders = [*self._state.orders[-_MAX_ORDERS:], event]
         return True
 
     def _is_urgent(self, message: MatrixMessage) -> bool:
@@ -597,9 +600,9 @@ class MatrixChannel:
         elif isinstance(update, MatrixMessage):
             if not self._pairing.allows(update.user):
                 self._greet_stranger(update, info)
-            elif update.update not in self._handled:
+            elif update.update not in self._handled and update.update not in self._state.orders:
                 self._receive_message(update)
-                self._note_handled(update.update)
+                self._note_handled(update)
         elif get(raw, "type") == "m.room.encrypted" and self._is_heard(raw):
             self._say_encrypted(room)
 

@@ -132,10 +132,11 @@ def parse_event(raw: Any, room: str, info: RoomInfo, me: str) -> MatrixMessage |
         return None
     relation = as_dict(content.get("m.relates_to"))
     kind, target = relation.get("rel_type"), as_event(relation.get("event_id"))
-    if raw.get("type") == "m.reaction":
+    name = as_text(raw.get("type"))
+    if name == "m.reaction":
         emoji = as_text(relation.get("key"))[:20].translate(_VARIANTS)
         return Reaction(event, room, user, target, emoji) if kind == "m.annotation" and target and emoji else None
-    if raw.get("type") not in {"m.room.message", "m.sticker"}:
+    if name not in {"m.room.message", "m.sticker"}:
         return None
     replaces = target if kind == "m.replace" else ""
     if replaces:
@@ -143,7 +144,7 @@ def parse_event(raw: Any, room: str, info: RoomInfo, me: str) -> MatrixMessage |
     is_fallback = kind == "m.thread" and relation.get("is_falling_back") is True
     reply_to = "" if is_fallback else as_event(get(relation, "m.in_reply_to", "event_id"))
     text, attached = _read_text(content, is_reply=bool(reply_to)), _list_files(content)
-    if raw["type"] == "m.room.message" and content.get("msgtype") in {None, "m.notice"}:  # a notice is a bot's
+    if name == "m.room.message" and as_text(content.get("msgtype")) in {"", "m.notice"}:  # a notice is a bot's
         return None
     if not (text or attached):
         return None
@@ -187,7 +188,7 @@ def _read_text(content: dict[str, Any], *, is_reply: bool) -> str:
     body = as_text(content.get("body"))
     if content.get("msgtype") == "m.location" and (found := _GEO.fullmatch(as_text(content.get("geo_uri")))):
         return f"latitude {found[1]}, longitude {found[2]}"
-    if content.get("msgtype") in _FILES:  # without another name the body is the file's
+    if as_text(content.get("msgtype")) in _FILES:  # without another name the body is the file's
         return body.strip() if body != as_text(content.get("filename")) and content.get("filename") else ""
     if is_reply and body.startswith("> "):  # older clients put what is answered before the answer
         lines = body.split("\n")

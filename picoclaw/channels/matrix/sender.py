@@ -262,7 +262,7 @@ def render_html(part: RichText) -> str:
     for entity in part.entities:
         close(entity.start)
         write(entity.start)
-        end = min([entity.end, *(end for end, _ in opened)])
+        end = min([entity.end, len(part.text), *(end for end, _ in opened)])
         begin, tag = _make_tags(entity)
         out.append(begin)
         opened.append((end, tag))

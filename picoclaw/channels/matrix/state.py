@@ -5,7 +5,7 @@ import time
 from contextlib import closing
 from typing import Any
 
-from picoclaw.channels.matrix.events import as_dict, as_event, as_text, is_room, is_user, make_pairing
+from picoclaw.channels.matrix.events import as_dict, as_event, as_list, as_text, is_room, is_user, make_pairing
 from picoclaw.channels.pairing import Pairing
 from picoclaw.config import Config
 
@@ -20,13 +20,14 @@ class SyncState:
         """`user` is whose account it is, `since` the server's name of the moment up to which all was read.
 
         `last` has the newest event of each room that was handled, `invites` whose invitations are still to be followed,
-        `drafts` the event of an unfinished answer by its session.
+        `drafts` the event of an unfinished answer by its session, and `orders` the last events that ordered to stop.
         """
         self._pairing, self._saved_at = pairing, 0.0
         self.user = self.since = self.owner_room = ""
         self.last: dict[str, str] = {}
         self.invites: dict[str, str] = {}
         self.drafts: dict[str, str] = {}
+        self.orders: list[str] = []
 
     def load(self) -> None:
         """Read what a former process has left. Raises StoreError."""
@@ -43,6 +44,7 @@ class SyncState:
         self.invites = {
             room: user for room, user in _read_pairs(found.get("invites")) if is_room(room) and is_user(user)
         }
+        self.orders = list(filter(None, map(as_event, as_list(found.get("orders")))))
         self.drafts = {key: event for key, event in _read_pairs(found.get("drafts")) if as_event(event)}
 
     def begin(self, user: str) -> None:
@@ -53,7 +55,7 @@ class SyncState:
 
     def save(self) -> None:
         """Keep it durably. Raises StoreError."""
-        names = ("user", "since", "owner_room", "last", "invites", "drafts")
+        names = ("user", "since", "owner_room", "last", "invites", "drafts", "orders")
         with self._pairing.marks() as marks:
             marks.set(_MARK, json.dumps({name: getattr(self, name) for name in names}))
         self._saved_at = time.monotonic()
