@@ -139,11 +139,12 @@ class FalseBroker:
 class ScriptedBroker:
     """Speaks MQTT 5 as a script has it: `play(nth, kind, body)` gives the answer to a packet, None hangs up.
 
-    `nth` counts connections from 1, `kind` is the packet's type (MQTT 5, 2.1.2), `heard` are all (nth, kind, body).
+    `nth` counts connections from 1, `kind` is the packet's type (MQTT 5, 2.1.2), `heard` are all (nth, kind, body). What
+    `more` gives is sent behind each answer to a CONNECT, until it gives nothing.
     """
 
-    def __init__(self, play):
-        self._play, self.heard = play, []
+    def __init__(self, play, more=bytes):
+        self._play, self._more, self.heard = play, more, []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -163,6 +164,8 @@ class ScriptedBroker:
                     if (answer := self._play(nth, kind, body)) is None:
                         break
                     connection.sendall(answer)
+                    while kind == 1 and answer[3] == 0 and (piece := self._more()):
+                        connection.sendall(piece)
 
     @staticmethod
     def _length(stream):
@@ -186,9 +189,32 @@ def seconds_of_cpu():
     return time.process_time()
 
 
-def certificate(folder: Path, days: int = 2):
+_AUTHORITY = """
+[ca]
+default_ca = own
+[own]
+database = {folder}/index
+new_certs_dir = {folder}
+rand_serial = yes
+default_md = sha256
+policy = any
+x509_extensions = here
+[any]
+commonName = supplied
+[here]
+subjectAltName = IP:127.0.0.1
+"""
+
+
+def certificate(folder: Path, begins="20200101000000Z", ends="20990101000000Z"):
     """Make a self-signed certificate for 127.0.0.1 with openssl; returns its file and that of its key."""
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(days), "-subj", "/CN=127.0.0.1"]
-    words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key"), "-out", str(folder / "cert")]
-    subprocess.run(words, check=True, capture_output=True)
+    folder.mkdir(exist_ok=True)
+    cert, key, request, settings = (str(folder / name) for name in ("cert", "key", "request", "ca.conf"))
+    Path(settings).write_text(_AUTHORITY.format(folder=folder))
+    (folder / "index").touch()
+    words = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", request]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    words = ["ca", "-batch", "-selfsign", "-notext", "-config", settings, "-keyfile", key, "-in", request, "-out", cert]
+    words += ["-startdate", begins, "-enddate", ends]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
     return folder / "cert", folder / "key"

@@ -11,8 +11,9 @@ from page_house import Client
 from person import Person, picoclaw
 from telegram_server import OWNER, TOKEN, TelegramServer
 
+from picoclaw.daemon.background import MAX_WAITING_ALARMS
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.outbox import Outbox, put_message
 
 RULES = """
 [rules.warm]
@@ -144,3 +145,25 @@ class Place:
 
     def __init__(self, port):
         self.port = port
+
+
+def test_no_more_than_so_many_alarms_wait_for_a_way_that_is_gone(tmp_path):
+    """The oldest go, and only those of that way; that is said once."""
+    settings = '[history]\nevery_seconds = 1\n[mqtt]\nhost = "127.0.0.1"\nport = 9\n'
+    folder = furnished(tmp_path, settings)
+    (folder / "rules.toml").write_text(RULES)
+    with closing(Database(folder / "state.db")) as database:
+        outbox = Outbox(database)
+        kept = outbox.put("page:1", "another's", 0.0)
+        with database.transaction() as connection:
+            numbers = [put_message(connection, "mqtt:alarms", str(n), 0.0) for n in range(MAX_WAITING_ALARMS + 20)]
+    with Daemon(tmp_path) as daemon:
+        daemon.says("messages wait for mqtt:alarms")
+        until(lambda: numbers[0] not in untold(folder))
+        assert sum("messages wait" in line["text"] for line in daemon.asked("status")["log"]) == 1
+    left = untold(folder)
+    assert kept in left
+    with closing(Database(folder / "state.db")) as database:
+        mine = [one for one in Outbox(database).waiting() if one.session == "mqtt:alarms"]
+    assert len(mine) == MAX_WAITING_ALARMS
+    assert "It is warm" in mine[-1].text

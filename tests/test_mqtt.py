@@ -2,10 +2,21 @@
 
 import subprocess
 import time
+import tracemalloc
 
 import pytest
 from daemon_kit import Daemon, furnished, until
-from mqtt_broker import MOSQUITTO, Broker, FalseBroker, Other, certificate, free_port, needs_mosquitto, seconds_of_cpu
+from mqtt_broker import (
+    MOSQUITTO,
+    Broker,
+    FalseBroker,
+    Other,
+    ScriptedBroker,
+    certificate,
+    free_port,
+    needs_mosquitto,
+    seconds_of_cpu,
+)
 
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import MqttConfig
@@ -171,6 +182,75 @@ def test_an_encrypted_connection_trusts_only_what_it_was_told_to(tmp_path):
         with Board(broker.port, tls=True, ca=str(tmp_path / "missing")) as board:
             until(lambda: board.log)
             assert not board.up
+
+
+@needs_mosquitto
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("begins", "ends", "words"),
+    [
+        ("20200101000000Z", "20210101000000Z", "certificate has expired; the clock here says 20"),
+        ("20980101000000Z", "20990101000000Z", "certificate is not yet valid; the clock here says 20"),
+    ],
+)
+def test_a_certificate_of_another_time_is_said_with_the_date(tmp_path, begins, ends, words):
+    """Also what a board without a clock sees of a good certificate, as long as it is 1970 there."""
+    cert, key = certificate(tmp_path, begins, ends)
+    settings = f"allow_anonymous true\ncertfile {cert}\nkeyfile {key}"
+    with Broker(tmp_path / "broker", settings) as broker, Board(broker.port, tls=True, ca=str(cert)) as board:
+        until(lambda: words in board.connection.status().error)
+        assert len(board.log) == 1
+
+
+@needs_mosquitto
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_broker_may_ask_for_the_boards_own_certificate(tmp_path):
+    cert, key = certificate(tmp_path / "its")
+    own, own_key = certificate(tmp_path / "own")
+    stranger, strangers_key = certificate(tmp_path / "stranger")
+    settings = f"allow_anonymous true\ncertfile {cert}\nkeyfile {key}\ncafile {own}\nrequire_certificate true"
+    with Broker(tmp_path / "broker", settings) as broker:
+        tls = {"tls": True, "ca": str(cert)}
+        with Board(broker.port, **tls, cert=str(own), key=str(own_key)) as board:
+            until(lambda: board.up)
+        for more in (
+            {},
+            {"cert": str(stranger), "key": str(strangers_key)},
+            {"cert": str(own), "key": str(strangers_key)},
+            {"cert": str(own), "key": str(tmp_path / "missing")},
+        ):
+            with Board(broker.port, **tls, **more) as board:
+                until(lambda board=board: board.log)
+                assert not board.up, more
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_packet_without_measure_takes_no_memory(version):
+    """A broker that speaks 3.1.1, and one that does not keep the limit that it was told."""
+    length = 200_000_000
+    head, size = b"\x00\x03big", []
+    while length or not size:
+        size.append(length & 127 | (128 if length > 127 else 0))
+        length >>= 7
+    connack = {4: b"\x20\x02\x00\x00", 5: CONNACK_5}[version]
+    piece, sent = bytes(1_000_000), []
+
+    def play(_nth, kind, body):
+        if kind != 1:
+            return b""
+        if version == 4 and body[6] == 5:
+            return OLD_BROKER
+        return connack + b"\x30" + bytes(size) + head
+
+    with ScriptedBroker(play, more=lambda: sent.append(1) or piece if len(sent) < 200 else b"") as server:
+        tracemalloc.start()
+        try:
+            with Board(server.port, "big") as board:
+                until(lambda: board.heard, 60)
+            assert board.heard[0].too_long
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
 
 
 @needs_mosquitto

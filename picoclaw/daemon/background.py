@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from picoclaw.daemon.service import DaemonService
 
 _STORE_RETRY_S, _JOIN_TIMEOUT_S = 30.0, 2.0
+MAX_WAITING_ALARMS = 1000
+"""Messages of a chat that may wait on the disk when an alarm is added: a broker may be away for a year."""
 
 
 class BackgroundWorker:
@@ -73,6 +75,7 @@ class BackgroundWorker:
         self._settler = App(app.config, app.board)
         self._stop = Stop()
         self._complaint = ""
+        self._dropping: set[str] = set()
         self._leaving = False
 
     def __enter__(self) -> Self:
@@ -150,7 +153,12 @@ class BackgroundWorker:
             said = f"{text} {app.mark}".rstrip()
             try:
                 chats = host.alarm_chats() if host else [self._session]
-                return format_delivery(outbox.put(chat, said, time.time()) for chat in chats)
+                numbers = [outbox.put(chat, said, time.time()) for chat in chats]
+                for chat in chats:
+                    if outbox.drop_oldest(chat, MAX_WAITING_ALARMS) and chat not in self._dropping:
+                        self._dropping.add(chat)
+                        self._show(f"more than {MAX_WAITING_ALARMS} messages wait for {chat}: the oldest are dropped")
+                return format_delivery(numbers)
             except StoreError:  # a warning that cannot be kept is told all the same
                 self._show(said)
                 if host:

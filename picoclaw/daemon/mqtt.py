@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from picoclaw import __version__
 from picoclaw.app import App
 from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.daemon.status import get_outputs_status
-from picoclaw.errors import ChannelDown, ConfigError, StoreError
+from picoclaw.errors import ChannelDown, ConfigError, PicoclawError
 from picoclaw.hw import health
 from picoclaw.hw.reading import Reading
 from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
@@ -98,6 +99,7 @@ class MqttChannel:
         self._questions: list[float] = []
         self._stopped_at = self._greeted_at = -1e9
         self._reminder = ""
+        self._declared: tuple[tuple[int, ...], Mapping[str, OutputConfig]] = (), {}
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
 
@@ -182,6 +184,9 @@ class MqttChannel:
         return [*self._sensors.topics, *(own if self._names.prefix else []), *fleet]
 
     def _hear(self, heard: Heard) -> None:
+        self._try(partial(self._sort_message, heard))
+
+    def _sort_message(self, heard: Heard) -> None:
         names = self._names
         if names.prefix and heard.topic == f"{names.prefix}/status":
             now = time.monotonic()
@@ -277,17 +282,11 @@ class MqttChannel:
             self._publish_answer(text, f"{most} questions an hour are answered here, and no more now.")
         else:
             self._questions.append(now)
-            self._put(lambda: self._post_question(InboxMessage(_QUESTION_CHAT, text, "mqtt", "remote")))
+            self._put(partial(self._post, InboxMessage(_QUESTION_CHAT, text, "mqtt", "remote")))
 
     def post_question(self, peer: Peer, number: str, text: str) -> None:
         """Put the question of another board to the agent here; the same number again is not asked again."""
-        self._post_question(InboxMessage(f"{_BOARD_CHAT}{peer.number}", text, f"board:{peer.name}", "remote", number))
-
-    def _post_question(self, question: InboxMessage) -> None:
-        try:
-            self._post(question)
-        except StoreError as error:
-            self._note(f"mqtt: a question is not answered: {error}")
+        self._post(InboxMessage(f"{_BOARD_CHAT}{peer.number}", text, f"board:{peer.name}", "remote", number))
 
     def _publish_answer(self, question: str, answer: str) -> bool:
         made = self._ha.make_answer(question, answer)
@@ -418,8 +417,16 @@ class MqttChannel:
         ]
 
     def _load_outputs(self) -> Mapping[str, OutputConfig]:
+        """Read outputs.toml, if it has changed: orders come by the hundred, and reading it takes milliseconds."""
         file = find_outputs_file(self._app.config.home)
-        return load_outputs(file).outputs if file.exists() else {}
+        try:
+            found = file.stat()
+        except FileNotFoundError:
+            return {}
+        mark = found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+        if mark != self._declared[0]:
+            self._declared = mark, load_outputs(file).outputs
+        return self._declared[1]
 
     def _publish_state(self) -> None:
         """Publish how outputs and board are, as often as that is due."""
@@ -442,6 +449,13 @@ class MqttChannel:
                 self._tasks.get_nowait()
                 self._tasks.put_nowait(None)
 
+    def _try(self, task: Task) -> None:
+        """Do something, and say why it failed: a full disk, a file that cannot be read. The thread goes on."""
+        try:
+            task()
+        except (PicoclawError, OSError) as error:
+            self._note_once(str(error))
+
     def _work(self) -> None:
         try:
             while True:
@@ -452,13 +466,13 @@ class MqttChannel:
                     task = _do_nothing
                 if task is None:
                     return
-                task()
+                self._try(task)
                 if self._orders:
                     time.sleep(_SETTLE_S)
-                self._obey_orders()
-                self._publish_state()
+                self._try(self._obey_orders)
+                self._try(self._publish_state)
                 if self._fleet and self.status().up:
-                    self._fleet.say_presence(PRESENCE_INTERVAL_S)
+                    self._try(partial(self._fleet.say_presence, PRESENCE_INTERVAL_S))
         finally:
             if self._own:
                 self._own.wiring.abandon()

@@ -27,10 +27,12 @@ MAX_PAYLOAD_BYTES = 65_536
 MOST_A_SECOND = 500
 """Messages that are taken in a second; the rest waits at the broker, which drops what is too much."""
 _MAX_PACKET_BYTES = MAX_PAYLOAD_BYTES + 70_000  # a topic takes up to 65,535 of them
+_PIECE_BYTES = 16_384
 _SESSION_EXPIRY_S = 7 * 86_400
 _MAX_WAITING = 100
 _MANY_LOSSES = 3
 _MAX_ENDED = 1000
+_NOT_NOW = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 _UNSUPPORTED_VERSION, _SESSION_TAKEN_OVER, _UNKNOWN_NUMBER = 0x84, 0x8E, 0x92
 PEER_ERRORS = (OSError, ValueError, LookupError, struct.error, MQTTException)
 """What paho raises for a server that is not there, or sends what is no MQTT."""
@@ -76,6 +78,16 @@ class _Client(paho.Client):
         super()._messages_reconnect_reset_out()
         for one in begun:
             one.state = MessageState.MQTT_MS_RESEND_PUBREL
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        """Take a piece: paho would ask for all of a packet, and Python set that much memory aside."""
+        return super()._sock_recv(min(bufsize, _PIECE_BYTES))
+
+    def _packet_read(self) -> MQTTErrorCode:
+        """Keep the beginning only of a packet that is too long: MQTT 3.1.1 knows no limit, and who does may not keep it."""
+        code = super()._packet_read()
+        del self._in_packet["packet"][_MAX_PACKET_BYTES:]
+        return code
 
     def _handle_pubrec(self) -> MQTTErrorCode:
         """End a message that the broker has refused (MQTT 5, 3.5.2.1), instead of taking it for received."""
@@ -164,7 +176,8 @@ def _read_message(message: paho.MQTTMessage) -> Heard:
 
 def explain_failure(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
+        clock = f"; the clock here says {time.strftime('%Y-%m-%d')}" if error.verify_code in _NOT_NOW else ""
+        return f"its certificate is not trusted: {error.verify_message}{clock}"
     if isinstance(error, ssl.SSLError):
         return f"no encrypted connection: {error.reason or error}"
     return explain_os_error(error) if isinstance(error, OSError) else f"what it sends is no MQTT: {error}"

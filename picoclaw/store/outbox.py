@@ -43,6 +43,14 @@ class Outbox(Table):
         with self._database.transaction() as connection:
             return put_message(connection, session, text, at)
 
+    def drop_oldest(self, session: str, most: int) -> int:
+        """Keep no more messages of a session than so many; returns how many were dropped."""
+        sql = (
+            "DELETE FROM outbox WHERE session = ?1 AND id <="
+            " (SELECT id FROM outbox WHERE session = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"
+        )
+        return self._database.write(sql, session, most)
+
     def readdress(self, message: OutboxMessage, session: str) -> None:
         """Have a message wait for another chat, by the same number."""
         self._database.write("UPDATE outbox SET session = ?, begun = '' WHERE id = ?", session, message.number)
