@@ -20,7 +20,16 @@ longest_on_s = {longest}
 confirm = false
 mqtt = true
 """
-SETTINGS = '[mqtt]\nhost = "127.0.0.1"\nport = {port}\nname = "shed"\n'
+SETTINGS = """
+[mqtt]
+host = "127.0.0.1"
+port = {port}
+name = "shed"
+[sensors.porch]
+mqtt = "zigbee2mqtt/porch"
+field = "temperature"
+unit = "°C"
+"""
 TOPIC = "picoclaw/shed/output"
 
 
@@ -210,6 +219,20 @@ def test_a_storm_of_orders_switches_no_more_than_once_a_second(tmp_path, broker)
         until(lambda: not house.is_on("fan"))
         switched = house.audit().count("mqtt")
         assert switched <= 3 * (time.monotonic() - began + 2)
+
+
+@needs_mosquitto
+def test_a_stranger_fills_no_log(tmp_path, broker):
+    with House(tmp_path, broker) as house:
+        for number in range(200):
+            house.order("fan", f"nonsense {number}", qos=0)
+            house.other.say("zigbee2mqtt/porch", ('{"temperature": 20}', "NaN")[number % 2], qos=0)
+        house.order("fan", "ON")
+        until(lambda: house.is_on("fan"))
+        house.daemon.asked("quit")
+        lines = list(house.daemon.process.stdout)
+        assert len([line for line in lines if "mqtt: " in line]) <= 32
+        assert any("30 lines an hour" in line for line in lines)
 
 
 @needs_mosquitto

@@ -1,12 +1,18 @@
 """What Home Assistant is told of a board, and what is published of its sensors, outputs and health."""
 
 import json
+from contextlib import closing
 
 import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw
 
+from picoclaw.app import App
+from picoclaw.config import load_config
+from picoclaw.daemon.mqtt import MqttChannel
+from picoclaw.errors import StoreError
+from picoclaw.hw import boards
 from picoclaw.hw.reading import QUANTITIES, Reading
 from picoclaw.mqtt.homeassistant import (
     Names,
@@ -174,6 +180,36 @@ def test_the_daemon_announces_and_publishes(tmp_path):
                 before = len(other.heard)
                 late.say("homeassistant/status", "online")
                 until(lambda: any("health" in heard for heard, *_ in other.heard[before:]))
+
+
+@needs_mosquitto
+def test_what_fails_ends_no_thread_and_is_said_once(tmp_path):
+    """A disk that is full, a file that cannot be read: the next message is taken all the same."""
+    with Broker(tmp_path / "broker") as broker, Other(broker.port, "picoclaw/#") as other:
+        folder = furnished(tmp_path, SETTINGS.format(port=broker.port), PUMP)
+        config, log = load_config({"PICOCLAW_HOME": str(folder)}), []
+        state = {"fails": True, "problems": [], "version": "9"}
+
+        def get_status():
+            if state["fails"]:
+                raise StoreError("the disk is full")
+            return state
+
+        with closing(App(config, boards.choose_board("sim", config))) as app:
+            channel = MqttChannel(app, lambda text, **_: log.append(text), get_status, waits=(0.01, 0.05))
+            channel.start(lambda _: None)
+            until(lambda: log)
+            (folder / "outputs.toml").unlink()
+            (folder / "outputs.toml").mkdir()
+            other.say("picoclaw/shed/output/pump/set", "ON")
+            other.say("picoclaw/shed/stop", "STOP")
+            until(lambda: len(log) > 1)
+            state["fails"] = False
+            (folder / "outputs.toml").rmdir()
+            channel.note_readings([])
+            until(lambda: '"version": "9"' in (other.last("picoclaw/shed/health") or ""))
+            channel.stop()
+        assert sum("the disk is full" in line for line in log) == 1
 
 
 @needs_mosquitto

@@ -44,6 +44,7 @@ _ALARM_TIMEOUT_S = 5.0
 _MAX_WAITING = 16
 PRESENCE_INTERVAL_S = 300.0
 _MAX_READINGS = 200
+_MAX_NOTES_AN_HOUR = 30
 _LIMITS = ("shortest_off_s", "duty_s_per_hour", "toggles_per_hour", "hours", "excludes", "needs")
 Task = Callable[[], None]
 
@@ -72,6 +73,8 @@ class MqttChannel:
         self._app, self._note, self._status, self._since = app, note, status, time.time()
         self._connection: MqttConnection | None = None
         self._fleet: Fleet | None = None
+        self._noted: list[str] = []
+        self._note_times: list[float] = []
         try:
             from picoclaw.mqtt import connection, homeassistant, sensors
         except ImportError:
@@ -79,7 +82,7 @@ class MqttChannel:
             return
         config = app.config.mqtt
         self._ha, self._names = homeassistant, homeassistant.make_names(config)
-        self._sensors = sensors.MqttSensors(app.config.sensors, note)
+        self._sensors = sensors.MqttSensors(app.config.sensors, self._note_some)
         self._connection = connection.MqttConnection(
             config, app.config.mqtt_password, self._hear, note, self._list_topics, self._publish_all, waits
         )
@@ -93,7 +96,6 @@ class MqttChannel:
         self._orders: dict[str, str] = {}
         self._obeyed: dict[str, float] = {}
         self._moments: list[float] = []
-        self._noted: list[str] = []
         self._maybe_sent: set[int] = set()
         self._post: PostMessage = discard_message
         self._questions: list[float] = []
@@ -113,7 +115,7 @@ class MqttChannel:
             self._note(f"fleet: {MISSING_NACL}")
             return None
         try:
-            return Fleet(FleetKeys(self._app.config.home), self._app.config.mqtt, connection, self, self._note)
+            return Fleet(FleetKeys(self._app.config.home), self._app.config.mqtt, connection, self, self._note_some)
         except ConfigError as error:
             self._note(f"fleet: {error}")
             return None
@@ -330,7 +332,19 @@ class MqttChannel:
     def _note_once(self, text: str) -> None:
         if text not in self._noted:
             self._noted = [*self._noted[-20:], text]
-            self._note(f"mqtt: {text}")
+            self._note_some(f"mqtt: {text}")
+
+    def _note_some(self, text: str, **how: bool) -> None:
+        """Log what others make us say, but no more of it than so much: each line is a write to the card."""
+        now = time.monotonic()
+        self._note_times = [at for at in self._note_times if now - at < 3600]
+        if len(self._note_times) < _MAX_NOTES_AN_HOUR:
+            self._note_times.append(now)
+            self._note(text, **how)
+            if len(self._note_times) == _MAX_NOTES_AN_HOUR:
+                self._note(
+                    f"mqtt: what else is wrong with messages is not said: {_MAX_NOTES_AN_HOUR} lines an hour are"
+                )
 
     def _explain_ends(self, rows: list[dict[str, Any]]) -> float:
         """Keep why outputs are as they are; returns the seconds until the first goes off by itself."""
@@ -435,8 +449,8 @@ class MqttChannel:
         self._wait = self._explain_ends(rows := self._list_outputs())
         self._publish(self._ha.make_output_states(self._names, rows, self._whys))
         if time.monotonic() - self._health_at >= _HEALTH_INTERVAL_S or not self._health_at:
-            self._health_at = time.monotonic()
             self._publish(self._ha.make_health(self._names, self._status()))
+            self._health_at = time.monotonic()
 
     # --- its thread ---
 
