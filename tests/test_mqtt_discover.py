@@ -10,8 +10,10 @@ from test_mqtt_sensors import TASMOTA, ZIGBEE
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.hw.loader import format_sensor_table, resolve_part
+from picoclaw.hw.reading import Reading
 from picoclaw.mqtt.connection import Heard
 from picoclaw.mqtt.discover import MAX_TOPICS, Listener, list_offers, list_topics
+from picoclaw.mqtt.homeassistant import Names, make_discovery, make_values
 
 ESPHOME = {
     "name": "Attic temperature",
@@ -42,7 +44,7 @@ def offers(known=None, **published):
     for topic, payload in published.items():
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         heard.hear(Heard(topic, data, False, False))
-    return {one.name: (one.sensor, one.value) for one in list_offers(heard.last, known or {})}
+    return {one.name: (one.sensor, one.value) for one in list_offers(heard.last, known or {}, "picoclaw/shed/")}
 
 
 def test_what_is_announced_for_home_assistant_is_understood():
@@ -67,6 +69,22 @@ def test_what_is_announced_for_home_assistant_is_understood():
     )
     assert found["porch_humidity"][0].field == "humidity"
     assert len(found) == 3
+
+
+def test_another_board_of_picoclaw_is_offered_and_this_one_is_not():
+    reading = Reading("porch", "temperature", 20.0, "bus", at=100.0)
+    published = {}
+    for name in ("shed", "barn"):
+        names = Names(f"picoclaw/{name}", "homeassistant")
+        published |= {names.discovery: json.loads(make_discovery(names, "Pi", [reading], [], 240))}
+        published |= {topic: json.loads(text) for topic, text in make_values(names, [reading], 100.0).items()}
+    topic = "picoclaw/barn/sensor/porch/temperature"
+    found = offers(**published)
+    assert found["barn"] == (
+        SensorConfig(mqtt=topic, field="value", unit="°C", quantity="temperature", availability="picoclaw/barn/status"),
+        "20 °C",
+    )
+    assert not any("shed" in sensor.mqtt for sensor, _ in found.values())
 
 
 def test_what_looks_like_a_sensor_is_offered():

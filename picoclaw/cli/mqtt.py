@@ -39,7 +39,7 @@ def run(given: Options) -> int:
         raise ConfigError(f"{config.mqtt.host}: {problem}")
     rows = list(list_topics(heard.last))
     print_wrapped(*rows)
-    offers = list_offers(heard.last, config.sensors)
+    offers = list_offers(heard.last, config.sensors, f"{config.mqtt.base}/")
     print(f"# {len(rows)} topics{f'; there are more than {MAX_TOPICS}' if heard.missed else ''}")
     if offers:
         print("# To add a sensor, copy its lines into config.toml, and restart picoclaw:")

@@ -63,13 +63,17 @@ class Listener:
             self.missed = True
 
 
-def list_offers(heard: Mapping[str, Heard], known: Mapping[str, SensorConfig]) -> list[Offer]:
-    """List the sensors that could be added: first what is announced for Home Assistant, then what looks like one."""
+def list_offers(heard: Mapping[str, Heard], known: Mapping[str, SensorConfig], own: str) -> list[Offer]:
+    """List the sensors that could be added: first what is announced for Home Assistant, then what looks like one.
+
+    Topics that begin with `own` are what this board publishes itself.
+    """
     taken = {(one.mqtt, one.field) for one in known.values()}
     names = set(known)
     offers: list[Offer] = []
     for hint, sensor in [*_list_announced(heard), *_list_likely(heard)]:
-        if (sensor.mqtt, sensor.field) in taken or len(offers) >= _MAX_OFFERS:
+        is_known = (sensor.mqtt, sensor.field) in taken or sensor.mqtt.startswith(own)
+        if is_known or len(offers) >= _MAX_OFFERS:
             continue
         try:
             sensor.check("")
@@ -142,16 +146,17 @@ def _read_announcement(given: Mapping[str, Any]) -> SensorConfig | None:
     is_plain = not template or re.fullmatch(r"\{\{\s*value\s*(\|[^}]*)?\}\}", template.strip())
     if not state or not unit or not (found or is_plain):
         return None
-    listed = given.get("availability")
-    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
-    online = str(given.get("availability_topic") or _lengthen(first).get("topic") or "")
+    state, listed = state.replace("~", begin), given.get("availability")
+    each = [_lengthen(one) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    online = [str(one.get("topic") or "") for one in [{"topic": given.get("availability_topic")}, *each]]
+    online = [topic for one in online if (topic := one.replace("~", begin)) not in {"", state}]
     kind = _CLASSES.get(kind, kind)
     return SensorConfig(
-        mqtt=state.replace("~", begin),
+        mqtt=state,
         field=_make_path(found[1]) if found else "",
         unit=unit,
         quantity=kind if kind in QUANTITIES else "",
-        availability=online.replace("~", begin),
+        availability=online[0] if online else "",
     )
 
 
