@@ -127,12 +127,12 @@ class Stop:
     def __bool__(self) -> bool:
         return self._flag.is_set()
 
-    def say(self) -> None:
+    def set(self) -> None:
         """Set it, and end what is being waited for."""
         self._flag.set()
         self._hang_up()
 
-    def unsay(self) -> None:
+    def clear(self) -> None:
         """Clear it, for what comes after."""
         self._flag.clear()
 

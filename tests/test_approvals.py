@@ -262,7 +262,7 @@ class House:
         return self.toolset.call(ToolCall("c1", "valve", arguments), who or caller())
 
     def say(self, number=1, *, yes=True, origin="owner", **more):
-        return self.approving.say(ApprovalAnswer(number, yes, OWNER, origin, **more))
+        return self.approving.answer(ApprovalAnswer(number, yes, OWNER, origin, **more))
 
 
 @pytest.fixture

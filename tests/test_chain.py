@@ -378,7 +378,7 @@ def test_nobody_waits_past_the_deadline():
 
 def test_the_word_to_stop_ends_the_wait_for_another_try():
     stop = Stop()
-    stop.say()
+    stop.set()
     bench = Bench(first([Unavailable("slow", retry_after=20)], says("ok")))
     began = time.monotonic()
     list(bench.chain.events(bench.request()._replace(stop=stop)))

@@ -865,7 +865,7 @@ def test_a_stop_ends_it_at_once_and_it_is_done_another_time(tmp_path, where):
         hangs = not met and flushes(body) == (where == "flush")
         if hangs:
             met.append(body)
-            threading.Timer(0.2, stop.say).start()
+            threading.Timer(0.2, stop.set).start()
         return silence() if hangs else reply("NO_REPLY" if flushes(body) else "plants")
 
     met, stop = [], Stop()
@@ -876,7 +876,7 @@ def test_a_stop_ends_it_at_once_and_it_is_done_another_time(tmp_path, where):
         assert app.settle("terminal", stop) == []
         assert time.monotonic() - begun < 1.5
         assert (len(met), home.summary) == (1, None)
-        stop.unsay()
+        stop.clear()
         assert app.settle("terminal", stop) == []
         assert home.summary == "plants"
         asked = [flushes(request.body) for request in home.server.requests]

@@ -124,7 +124,7 @@ class Desk:
             board=SimpleNamespace(simulated=False),
             config=SimpleNamespace(limits=SimpleNamespace(seconds=10)),
         )
-        stopper = SimpleNamespace(turn=lambda: nullcontext(self.stop), say=self.stop.say, shield=nullcontext)
+        stopper = SimpleNamespace(turn=lambda: nullcontext(self.stop), end_turn=self.stop.set, shield=nullcontext)
         self.progress = ThreadDeadlines()
         self.loop = MessageQueue(app, self.boxes, stopper, self.progress, self.notes.append)
         self.loop.show_heard = lambda arrived: self.taken.append(arrived.text)

@@ -676,7 +676,7 @@ def test_without_tasks_nobody_is_asked(home):
 
 def test_whoever_waits_no_longer_hangs_up(home):
     stop = Stop()
-    stop.say()
+    stop.set()
     with pytest.raises(TurnStopped):
         home.memory(says(NEW), stop=stop)
     assert home.page.read_text() == OLD

@@ -52,7 +52,7 @@ class House:
 
     def yes(self, **more):
         (one,) = self.app.stores.approvals.waiting()
-        return self.app.approving.say(ApprovalAnswer(one.number, True, "", "owner", **more))
+        return self.app.approving.answer(ApprovalAnswer(one.number, True, "", "owner", **more))
 
     def question(self):
         (one,) = self.app.stores.approvals.waiting()

@@ -253,10 +253,10 @@ def test_whoever_comes_back_ends_a_dream_that_is_then_dreamt_later(home):
     home.chores.run(EVENING)
     home.note("the fuse of the pump is 3 A", EVENING)
     home.script(says(NEW), says(NEW))
-    home.stop.say()
+    home.stop.set()
     with pytest.raises(TurnStopped):
         home.chores.run(NIGHT)
-    home.stop.unsay()
+    home.stop.clear()
     assert "written anew" in home.chores.run(NIGHT + HOUR / 4)[0]
 
 

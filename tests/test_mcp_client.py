@@ -330,7 +330,7 @@ def test_a_stop_ends_the_wait_and_the_server_is_told(tmp_path):
     servers, stop = McpServers(home, {"bad": table}, {}), Stop()
     client = servers.client("bad")
     client.connect()
-    timer = threading.Timer(0.3, stop.say)
+    timer = threading.Timer(0.3, stop.set)
     timer.start()
     began = time.monotonic()
     with pytest.raises(mcp_client.TurnStopped):

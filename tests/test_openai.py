@@ -354,7 +354,7 @@ def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
         heard.append(event)
         if way == "ctrl-c":
             raise KeyboardInterrupt
-        stop.say()
+        stop.set()
 
     with ModelServer([reply("word " * 1000, pause=0.01), reply("Hello.")]) as server:
         provider = ModelProvider(model_at(server.url))
@@ -926,7 +926,7 @@ def test_the_word_to_stop_ends_a_wait_at_once(script: list[Answer]) -> None:
             while len(server.requests) < seen:
                 time.sleep(0.01)
             time.sleep(0.1)
-            stop.say()
+            stop.set()
 
         speaker = threading.Thread(target=say)
         speaker.start()
@@ -937,14 +937,14 @@ def test_the_word_to_stop_ends_a_wait_at_once(script: list[Answer]) -> None:
         assert time.monotonic() - begun < 3
         speaker.join()
         assert server.connections == 1
-        stop.unsay()
+        stop.clear()
         with pytest.raises(Unavailable, match="no further answer"):  # and the next is asked again
             list(model.events(request_of()._replace(stop=stop)))
 
 
 def test_what_was_stopped_before_is_not_sent() -> None:
     stop = Stop()
-    stop.say()
+    stop.set()
     with ModelServer([reply("21 °C.")]) as server, closing(ModelProvider(model_at(server.url))) as provider:
         with pytest.raises(TurnStopped):
             list(provider.events(request_of()._replace(stop=stop)))
@@ -970,7 +970,7 @@ def test_a_lookup_that_heeds_nobody_is_not_waited_for(monkeypatch: pytest.Monkey
         asked.wait(5)
         time.sleep(0.1)
         if way == "the word":
-            stop.say()
+            stop.set()
         else:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -984,7 +984,7 @@ def test_a_lookup_that_heeds_nobody_is_not_waited_for(monkeypatch: pytest.Monkey
         assert time.monotonic() - begun < 1
         speaker.join()
         over.set()
-        stop.unsay()
+        stop.clear()
         with pytest.raises(Unavailable, match="Name or service not known"):
             list(provider.events(request_of()._replace(stop=stop)))
 

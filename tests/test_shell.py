@@ -352,7 +352,7 @@ def test_no_process_and_no_descriptor_is_left_behind(shell):
 
 def test_the_word_to_stop_ends_it(bench):
     stop = Stop()
-    threading.Timer(0.2, stop.say).start()
+    threading.Timer(0.2, stop.set).start()
     began = time.monotonic()
     caller = CALLER.__class__("test", "owner", CALLER.now, print, stop=stop)
     assert bench.tool("exec", caller, argv=["sleep", "60"]) == "[exit code -9]"

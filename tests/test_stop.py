@@ -120,7 +120,7 @@ def stopped(url: str, ready: Callable[[], bool], *, stream: bool = True, toolbox
             time.sleep(0.005)
         time.sleep(0.15)
         said = time.monotonic()
-        stop.say()
+        stop.set()
 
     model = ModelConfig(base_url=url, name="qwen", stream=stream, idle_seconds=PATIENCE)
     with closing(ModelProvider(model)) as provider:

@@ -561,7 +561,7 @@ def test_the_word_to_stop_reaches_the_subagent_that_a_turn_waits_for(home):
         while not any(is_subagent(received.body) for received in server.requests):
             time.sleep(0.01)
         said_at.append(time.monotonic())
-        stop.say()
+        stop.set()
 
     said_at = []
     with ModelServer(script) as server, closing(app_of(home, server)) as app:

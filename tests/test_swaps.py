@@ -141,7 +141,7 @@ def test_what_has_changed_since_the_question_is_not_done(house, swap, changed):
     assert "number 1" in swap.ask(house)
     if changed:
         swap.change(house)
-    outcome = house.app.approving.say(ApprovalAnswer(1, True, "", "owner"))
+    outcome = house.app.approving.answer(ApprovalAnswer(1, True, "", "owner"))
     assert outcome.good is not changed
     assert ("changed since the question" in outcome.text) is changed
     assert swap.kept(house) is changed
@@ -162,7 +162,7 @@ def test_a_line_for_a_command_reaches_no_later_command_of_its_number(house):
     with closing(house.app):
         house.restart()
     assert "command 1 runs" in house.call("exec", argv=["cat"], write=True, background=True)
-    assert not house.app.approving.say(ApprovalAnswer(1, True, "", "owner")).good
+    assert not house.app.approving.answer(ApprovalAnswer(1, True, "", "owner")).good
     assert "hello" not in house.call("process", action="poll", number=1, wait=0.2)
 
 

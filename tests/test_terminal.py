@@ -259,9 +259,9 @@ def test_the_word_comes_first_and_ctrl_c_where_it_is_not_heard():
 
     def work():
         with ending.turn() as stop:
-            ending.say()
+            ending.end_turn()
             assert stop
-            ending.say()
+            ending.end_turn()
             time.sleep(5)
 
     with pytest.raises(KeyboardInterrupt):
@@ -274,8 +274,8 @@ def test_no_ctrl_c_comes_after_the_turn():
     for _ in range(3):
         with ending.turn() as stop:
             assert not stop
-            ending.say()
-    ending.say()
+            ending.end_turn()
+    ending.end_turn()
     time.sleep(0.1)  # a Ctrl-C would end the test
     with ending.turn() as stop:
         assert not stop

@@ -243,7 +243,7 @@ def test_the_word_to_stop_ends_a_wait():
     stop = Stop()
 
     def silent(handler):
-        threading.Timer(0.05, stop.say).start()
+        threading.Timer(0.05, stop.set).start()
         handler.server.closing.wait(5)
 
     began = time.monotonic()

@@ -130,7 +130,7 @@ def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool
             return CommandResult("\n".join([f"Nothing was done: {why}.", *rows]), good=False)
         number = here[0].listed
     said = ApprovalAnswer(number, yes, chat.who, chat.origin, given[2] if given else None, always, whole=not given)
-    outcome = chat.app.approving.say(said, chat.stop)
+    outcome = chat.app.approving.answer(said, chat.stop)
     return CommandResult(outcome.text, outcome.good, made=outcome.made)
 
 

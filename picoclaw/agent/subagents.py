@@ -215,7 +215,7 @@ class WorkerPool:
         unfinished = {task.number: task for task in tasks.unfinished()}
         for number, (_, stop) in list(self._running.items()):
             if number not in unfinished:
-                stop.say()
+                stop.set()
         while not self._leaving and len(self._running) < self._most and (task := tasks.claim(now, self._wants)):
             stop = Stop()
             thread = threading.Thread(target=self._work, args=(task, stop), name=task.key, daemon=True)
@@ -238,7 +238,7 @@ class WorkerPool:
         until = time.monotonic() + seconds
         running = list(self._running.values())
         for _, stop in running:
-            stop.say()
+            stop.set()
         for thread, _ in running:
             thread.join(max(0.0, until - time.monotonic()))
 

@@ -471,7 +471,7 @@ class HeartbeatThread:
     def stop(self) -> tuple[int, int]:
         """Stop; returns number and tokens of a heartbeat that did not stop in time, 0 for none."""
         self._ending.set()
-        self._stop.say()
+        self._stop.set()
         self._wake.set()
         self._thread.join(_STOP_TIMEOUT_S)
         heart = self._heart if self._thread.is_alive() else None
@@ -480,13 +480,13 @@ class HeartbeatThread:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Stop the running heartbeat, and start none while a person waits for an answer."""
-        self._stop.say()
+        self._stop.set()
         try:
             yield
         finally:
             self._not_before = time_.monotonic() + self._peace_s
             if not self._ending.is_set():
-                self._stop.unsay()
+                self._stop.clear()
             self._wake.set()
 
     def _run(self) -> None:

@@ -85,7 +85,7 @@ class BackgroundWorker:
     def __exit__(self, *_: object) -> None:
         """End; a job that still runs is ended, and said to have been cut off, one that has not begun is failed."""
         self._leaving = True
-        self._stop.say()
+        self._stop.set()
         self._waiting.put(None)
         kill_running_commands()
         if self._worker:
@@ -307,7 +307,7 @@ class IdleThread:
     def stop(self) -> None:
         """End, and wait a moment for a job to be put down."""
         self._ending.set()
-        self._stop.say()
+        self._stop.set()
         self._wake.set()
         self._thread.join(2)
 
@@ -315,7 +315,7 @@ class IdleThread:
     def turn(self, session: str = "") -> Iterator[None]:
         """Keep the model free while a person waits for an answer; `session` is settled after it, if one is named."""
         self._busy = True
-        self._stop.say()
+        self._stop.set()
         try:
             yield
         finally:
@@ -336,7 +336,7 @@ class IdleThread:
     def _step(self, jobs: MaintenanceJobs) -> float | None:
         """Do what is due; returns how long to sleep in seconds, None for until the turn ends."""
         if not self._busy:
-            self._stop.unsay()  # whoever it was meant for has heeded it by now
+            self._stop.clear()  # whoever it was meant for has heeded it by now
         if self._busy or self._ending.is_set():
             return None
         try:

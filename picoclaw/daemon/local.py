@@ -171,7 +171,7 @@ class LocalDaemon(MessageQueue):
 
     def end(self) -> None:
         """End the turn that runs; from any thread."""
-        self.stopper.say()
+        self.stopper.end_turn()
 
     def heed(self, answer: str) -> None:
         """Stop the outputs if that is what was typed in answer to a question."""

@@ -198,12 +198,12 @@ class MessageQueue:
         if waiting and self._boxes:
             self.writes.write(partial(self._boxes.inbox.done, waiting))
         elif is_running:
-            self.stopper.say()
+            self.stopper.end_turn()
 
     def leave(self) -> None:
         """Stop the running turn, then the loop; from any thread."""
         self.is_leaving = True
-        self.stopper.say()
+        self.stopper.end_turn()
         self._wake.set()
 
     def drain(self) -> None:
@@ -226,7 +226,7 @@ class MessageQueue:
         """End the turn of a chat; tells whether there is one."""
         if self.running != key:
             return False
-        self.stopper.say()
+        self.stopper.end_turn()
         return True
 
     def _keep(self, arrived: InboxMessage) -> InboxMessage | None:
@@ -312,7 +312,7 @@ class MessageQueue:
                     stack.enter_context(pause(arrived.key))
                 stop = stack.enter_context(self.stopper.turn())
                 if self.is_leaving:
-                    stop.say()
+                    stop.set()
                 say = partial(self._say, arrived, hooks)
                 hooks = replace(hooks, say=say, typed=self._take_typed, stop=stop, shield=self.stopper.shield)
                 turn = self.app.dispatcher.answer(inbound, hooks)

@@ -238,7 +238,7 @@ class DaemonService(MessageQueue):
         os.set_blocking(write, False)
 
         def interrupt(_number: int, _frame: FrameType | None) -> None:
-            if self.stopper.said:
+            if self.stopper.is_ending:
                 raise KeyboardInterrupt
 
         def wait() -> None:

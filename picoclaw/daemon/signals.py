@@ -32,7 +32,7 @@ class TurnStopper:
 
     @contextmanager
     def turn(self) -> "Iterator[Stop]":
-        """Give the Stop of one turn; calls of `say` before and after it have no effect."""
+        """Give the Stop of one turn; calls of `end_turn` before and after it have no effect."""
         from picoclaw.messages import Stop  # not before: a chat with a daemon that runs takes only the handlers
 
         self._stop = stop = Stop()
@@ -52,11 +52,11 @@ class TurnStopper:
         return block_signals(self._signals)
 
     @property
-    def said(self) -> bool:
+    def is_ending(self) -> bool:
         """Whether the running turn has been told to end."""
         return self._late is not None
 
-    def say(self) -> None:
+    def end_turn(self) -> None:
         """End the turn that runs, if one does; from any thread."""
         with self._lock:
             if not self._running or self._late is not None or self._stop is None:
@@ -64,7 +64,7 @@ class TurnStopper:
             self._late = threading.Timer(self._delay, self._interrupt)
             self._late.daemon = True
             self._late.start()
-        self._stop.say()
+        self._stop.set()
 
     def _interrupt(self) -> None:
         with self._lock:

@@ -121,7 +121,7 @@ class ApprovalManager:
         if asked := (approvals or self.approvals).ask(numbers, self.now().tzinfo):
             self.changed(asked)
 
-    def say(self, said: ApprovalAnswer, stop: Stop | None = None) -> ApprovalOutcome:
+    def answer(self, said: ApprovalAnswer, stop: Stop | None = None) -> ApprovalOutcome:
         """Take an answer and run the call if it is a yes; `stop` interrupts that. Raises StoreError."""
         if not is_owner(said.origin):
             return ApprovalOutcome("Only the owner can answer that, in person.", good=False)

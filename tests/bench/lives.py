@@ -4,8 +4,8 @@
 
 Each is one command in a process of its own, followed by sys.setprofile. The path is the deepest stack of our frames at
 the moment the outside is reached: bytes sent to a socket, a statement executed by SQLite, bytes on a simulated bus.
-A message goes through a daemon, and is followed from where its queue hands it out. Figures are counts, and do not
-depend on the machine. `--markdown` prints the paths as in CONTRIBUTING.md.
+A message goes through a daemon, and is followed from its queue on, a tool's call from the registry. Figures are counts,
+and do not depend on the machine. `--markdown` prints the paths as in CONTRIBUTING.md.
 """
 
 import argparse
@@ -25,10 +25,18 @@ OUTPUTS = '[outputs.lamp]\nkind = "light"\nline = "GPIO17"\nlongest_on_s = 60\nc
 
 LIVES = {
     "a message, from the daemon's queue to the model's socket": (["run", "--board", "sim"], "send"),
-    "a memory search, to SQLite": (["tool", "memory_search", '{"query": "water"}', "--board", "sim"], "execute"),
-    "a reading, to the bus": (["tool", "sensor_read", '{"sensor": "greenhouse"}', "--board", "sim"], "bus"),
+    "a memory search, from the tool's call to SQLite": (
+        ["tool", "memory_search", '{"query": "water"}', "--board", "sim"],
+        "execute",
+    ),
+    "a reading, from the tool's call to the bus": (
+        ["tool", "sensor_read", '{"sensor": "greenhouse"}', "--board", "sim"],
+        "bus",
+    ),
     "an output, to its supervisor": (["outputs", "--board", "sim", "set", "lamp", "on", "1"], "send"),
 }
+BEGINNINGS = {"MessageQueue._respond", "Toolset.run"}
+"""Where a message is taken out of the queue, and where a tool is called: what stands above is how one came there."""
 
 
 def follow(arguments, reached):
@@ -81,8 +89,8 @@ def follow(arguments, reached):
     sys.setprofile(profile)
     code = run(arguments)
     sys.setprofile(None)
-    if arguments[0] == "run":
-        deepest = deepest[[name for _, name in deepest].index("MessageQueue._respond") :]
+    names = [name for _, name in deepest]
+    deepest = deepest[max([0, *(names.index(name) for name in BEGINNINGS if name in names)]) :]
     files = {str(Path(name).relative_to(ROOT)): sorted(names) for name, names in entered.items()}
     return {
         "code": code,
@@ -113,7 +121,7 @@ def made(home, url):
     """A home with a note, an output and a model on loopback."""
     plain = {**os.environ, "PICOCLAW_HOME": str(home), "PYTHONPATH": str(ROOT)}
     note = [sys.executable, "-m", "picoclaw", "chat", "--board", "sim", "-m", "note that the rain water tank is blue"]
-    search = [sys.executable, "-m", "picoclaw", *LIVES["a memory search, to SQLite"][0]]
+    search = [sys.executable, "-m", "picoclaw", *LIVES["a memory search, from the tool's call to SQLite"][0]]
     for command in (note, search):  # a second search finds the index as it is
         subprocess.run(command, env=plain, check=True, stdout=subprocess.DEVNULL)
     (home / "outputs.toml").write_text(OUTPUTS)

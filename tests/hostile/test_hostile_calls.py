@@ -244,7 +244,7 @@ def test_what_no_eye_sees_in_a_skill_is_not_told(house, record_property):
 
 
 def pressed(house, number, **more):
-    return house.app.approving.say(
+    return house.app.approving.answer(
         ApprovalAnswer(number, yes=True, **({"who": "telegram:1", "origin": "owner"} | more))
     )
 
