@@ -14,8 +14,9 @@ from person import picoclaw
 from rights import ordinary_user
 from telegram_server import TOKEN, TelegramServer
 
+from picoclaw.channels.dashboard.tokens import ProgramTokens
 from picoclaw.config import Config
-from picoclaw.config.tables import ModelConfig, PageConfig, TelegramConfig
+from picoclaw.config.tables import HookConfig, ModelConfig, PageConfig, TelegramConfig
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance import doctor, service
@@ -247,6 +248,26 @@ def test_the_real_kernels_table_is_understood():
 def test_a_page_that_the_network_sees_is_noted(tmp_path, page, marks):
     rows = list(doctor.examine_channels(Config(home=tmp_path, page=page), offline=True))
     assert [row.status for row in rows if row.name == "page"] == marks
+
+
+HOOKS = {"shed": HookConfig("{text}")}
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens", "rows"),
+    [
+        ({"hooks": HOOKS}, {}, [("bad", "hooks"), ("bad", "hooks")]),
+        ({"hooks": HOOKS, "page": PageConfig(enabled=True), "hook_secrets": {"shed": "x" * 16}}, {}, []),
+        ({"page": PageConfig(enabled=True, openai=True)}, {}, [("note", "openai")]),
+        ({"page": PageConfig(enabled=True, openai=True)}, {"hall": False}, [("good", "openai")]),
+        ({"page": PageConfig(enabled=True, openai=True)}, {"hall": False, "ada": True}, [("note", "openai")]),
+    ],
+)
+def test_what_programs_may_ask_is_looked_at(tmp_path, config, tokens, rows):
+    for name, owner in tokens.items():
+        ProgramTokens(tmp_path).add(name, owner=owner)
+    found = doctor.examine_channels(Config(home=tmp_path, **config), offline=True)
+    assert [(row.status, row.name) for row in found if row.name in {"hooks", "openai"}] == rows
 
 
 # --- secrets ---

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import format_minute, print_wrapped, read_secret, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig
@@ -30,8 +31,12 @@ def add_page_options(parser: Parser) -> None:
         "code": "print a code that lets one browser in within ten minutes",
         "status": "where the page is, and which browsers have been let in (the default)",
         "logout": "forget every browser",
+        "token": "list the tokens by which programs use the board as an OpenAI model; make one, or end it",
     }
-    parser.add_words(purposes)
+    words = parser.add_words(purposes)
+    words["token"].add_argument("what", nargs="?", choices=("list", "add", "revoke"), default="list")
+    words["token"].add_argument("name", nargs="?", default="", metavar="NAME", help="whose it is, such as ada or hall")
+    words["token"].add_flag("--owner", help="who has it counts as you in person, and may say /yes")
 
 
 def run_page(given: Options) -> int:
@@ -39,6 +44,8 @@ def run_page(given: Options) -> int:
     from picoclaw.channels.dashboard.login import CODE_LIFETIME_S, Logins, make_code
 
     home = get_home(os.environ)
+    if given.act == "token":
+        return _run_token(given, home)
     if given.act == "logout":
         print(f"forgotten: {Logins(home).forget()}")
         return 0
@@ -58,6 +65,38 @@ def run_page(given: Options) -> int:
     for login in Logins(home).listed():
         since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
         print_wrapped(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
+    return 0
+
+
+def _run_token(given: Options, home: Path) -> int:
+    from picoclaw.channels.dashboard.tokens import ProgramTokens
+
+    tokens, page = ProgramTokens(home), load_config().page
+    if given.what == "list":
+        for token in tokens.listed():
+            print_wrapped(
+                f"{token.name}, {'the owner' if token.owner else 'a guest'}, since {format_minute(home, token.at)}"
+            )
+        if not tokens.listed():
+            print("no program has a token: `picoclaw page token add NAME` makes one")
+        return 0
+    if not given.name:
+        raise UsageError(f"NAME is missing: picoclaw page token {given.what} NAME")
+    if given.what == "revoke":
+        if not tokens.revoke(given.name):
+            raise ConfigError(f"there is no token {given.name!r}; `picoclaw page token` lists them")
+        print(f"the token {given.name!r} counts no more")
+        return 0
+    require_terminal("a token is only given to a person at a terminal; over ssh, `ssh -t` makes one")
+    if not home.is_dir():
+        raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
+    print(tokens.add(given.name, owner=given.owner))
+    print_wrapped("It is shown this once. A program takes it as its API key, and the model's name is picoclaw.")
+    urls = " or ".join(f"{url}v1" for url in _list_urls(page)) if page.enabled else ""
+    if not (page.enabled and page.openai):
+        print_wrapped("Programs are not heard yet: write enabled = true and openai = true under [page], and restart.")
+    elif urls:
+        print_wrapped(f"The base URL is {urls}")
     return 0
 
 

@@ -253,6 +253,7 @@ class PageConfig:
     proxies: Annotated[list[str], "addresses of these proxies, which are believed when they say who is asking"] = field(
         default_factory=list
     )
+    openai: Annotated[bool, "whether programs with a token of yours may use the board as an OpenAI model"] = False
 
     def check(self, where: str) -> None:
         """Raise ConfigError for an origin that no request could ever match."""

@@ -161,7 +161,7 @@ class DaemonService(MessageQueue):
             page = app.config.page
             backend = DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, self.status)
             stack.callback(backend.close)
-            if app.config.hooks:
+            if app.config.hooks or page.openai:
                 from picoclaw.channels.dashboard.programs import Programs
 
                 template = app.prompts["untrusted"]

@@ -163,7 +163,7 @@ def _recreate_index(path: Path) -> Sequence[str]:
 
 _PRIVATE_FILES = (
     *("secrets.toml", "state.db", "history.db", "memory.db", "last/state.db"),
-    *("audit.log", "audit.head", "outputs.audit", "page_logins.json"),
+    *("audit.log", "audit.head", "outputs.audit", "page_logins.json", "page_tokens.json"),
 )
 _TEMPORARY_NAME = pattern(r"\.[^/]*\.(\d+)\.\d+(-wal|-shm|-journal)?|\.backup-.*")
 _MIN_LEFTOVER_AGE_S = 3600.0

@@ -332,6 +332,7 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     yield from _examine_daemon(config.home)
     if config.page.enabled:
         yield _examine_dashboard(config.page.host, config.page.port)
+    yield from _examine_programs(config)
     if config.mqtt.host and not offline:
         yield _examine_broker(config)
     if config.matrix.homeserver and config.matrix_token:
@@ -377,6 +378,27 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         return good("page", f"on this machine alone, at {host}:{port}")
     detail = f"it listens at {host}:{port}: the network sees its door, and can read what goes through"
     return note("page", detail, 'host = "127.0.0.1" under [page] keeps it to this machine')
+
+
+def _examine_programs(config: Config) -> _Rows:
+    """Look at what programs may ask at the page's port: webhooks, and the board as a model."""
+    if config.hooks and not config.page.enabled:
+        yield bad("hooks", "the page is off, and webhooks use its port", "enabled = true under [page]")
+    for name in config.hooks:
+        if not config.hook_secrets.get(name):
+            fix = f'hook_{name} = "..." below [keys] in secrets.toml: openssl rand -hex 16'
+            yield bad("hooks", f"{name} has no secret, so it takes nothing", fix)
+    if config.page.openai:
+        from picoclaw.channels.dashboard.tokens import ProgramTokens
+
+        tokens = ProgramTokens(config.home).listed()
+        if not tokens:
+            yield note("openai", "no program has a token", "picoclaw page token add NAME")
+        elif owners := ", ".join(token.name for token in tokens if token.owner):
+            detail = f"whoever has the token of {owners} counts as you in person"
+            yield note("openai", detail, "picoclaw page token revoke NAME ends one")
+        else:
+            yield good("openai", f"{len(tokens)} programs have a token, none of them the owner's")
 
 
 def _examine_broker(config: Config) -> CheckResult:

@@ -55,9 +55,9 @@ _COPY_INTERVAL_S, _MAX_BYTES_PER_DAY = 20 * 3600.0, 10_000_000
 
 COPIED_FILES = (
     *("config.toml", "sensors.toml", "rules.toml", "outputs.toml", "policy.toml"),
-    *("seeds.json", "memory-feedback.json", "page_logins.json", "page_letters.json"),
+    *("seeds.json", "memory-feedback.json", "page_logins.json", "page_letters.json", "page_tokens.json"),
 )
-_NEVER_COPIED = {"page_logins.json", "page_letters.json"}
+_NEVER_COPIED = {"page_logins.json", "page_letters.json", "page_tokens.json"}
 """Of those that are looked after; who was let in may be shut out again."""
 
 

@@ -34,7 +34,7 @@ _SavedLogins = dict[str, dict[str, Any]]
 def make_code(home: Path) -> str:
     """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_CHARS))
-    _save(home / CODE_FILE, {"code": _hash_secret(code), "boot": read_boot_id(), "at": boottime()})
+    save_object(home / CODE_FILE, {"code": hash_secret(code), "boot": read_boot_id(), "at": boottime()})
     return f"{code[:4]}-{code[4:]}"
 
 
@@ -54,9 +54,9 @@ class Logins:
             remove_file(self._home / CODE_FILE)
             secret, now = secrets.token_urlsafe(32), self._wall()
             shown = agent.encode("ascii", "replace").decode()[:_MAX_AGENT_CHARS]
-            known = self._read() | {_hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
+            known = self._read() | {hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MAX_LOGINS:]
-            _save(self._path, {digest: known[digest] for digest in newest})
+            save_object(self._path, {digest: known[digest] for digest in newest})
             AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
             return secret
 
@@ -65,28 +65,28 @@ class Logins:
         if not secret:
             return False
         with self._lock:
-            known, digest, now = self._read(), _hash_secret(secret), self._wall()
+            known, digest, now = self._read(), hash_secret(secret), self._wall()
             login = known.get(digest)
             if login is None or now - float(login["seen"]) > LOGIN_LIFETIME_S:
                 return False
             if now - float(login["seen"]) > _DAY_S:
                 try:
-                    _save(self._path, known | {digest: login | {"seen": now}})
+                    save_object(self._path, known | {digest: login | {"seen": now}})
                 except ChannelError:
                     login["seen"] = now  # a full disk keeps nobody out
             return True
 
     def name(self, secret: str) -> str:
         """Name a browser for others, as the audit log does; the same until it is forgotten."""
-        return f"page:{_hash_secret(secret)[:8]}"
+        return f"page:{hash_secret(secret)[:8]}"
 
     def forget(self, secret: str = "") -> int:
         """Forget one browser, or all; returns how many. Raises ChannelError."""
         with self._lock:
             known = self._read()
-            left = {digest: login for digest, login in known.items() if secret and digest != _hash_secret(secret)}
+            left = {digest: login for digest, login in known.items() if secret and digest != hash_secret(secret)}
             if left != known:
-                _save(self._path, left)
+                save_object(self._path, left)
                 AuditLog(self._home).mention("logout", on="page", browsers=len(known) - len(left))
             return len(known) - len(left)
 
@@ -96,10 +96,10 @@ class Logins:
             return list(self._read().values())
 
     def _fits(self, code: str) -> bool:
-        kept = _load(self._home / CODE_FILE)
+        kept = load_object(self._home / CODE_FILE)
         try:
             alive = kept["boot"] == read_boot_id() and 0 <= boottime() - float(kept["at"]) <= CODE_LIFETIME_S
-            return hmac.compare_digest(str(kept["code"]), _hash_secret(code.upper().translate(_LOOKALIKES))) and alive
+            return hmac.compare_digest(str(kept["code"]), hash_secret(code.upper().translate(_LOOKALIKES))) and alive
         except (KeyError, TypeError, ValueError):
             return False
 
@@ -111,17 +111,17 @@ class Logins:
             self._known, self._mark = {}, (-1, -1)
             return self._known
         if (mark := (found.st_mtime_ns, found.st_ino)) != self._mark:
-            logins = {digest: login for digest, login in _load(self._path).items() if isinstance(login, dict)}
+            logins = {digest: login for digest, login in load_object(self._path).items() if isinstance(login, dict)}
             self._known = {digest: one for digest, one in logins.items() if isinstance(one.get("seen"), int | float)}
             self._mark = mark
         return self._known
 
 
-def _hash_secret(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_object(path: Path) -> dict[str, Any]:
     """Read a file of ours; one that is torn or strange says nothing."""
     try:
         kept = json.loads(read_file(path))
@@ -130,7 +130,7 @@ def _load(path: Path) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _save(path: Path, data: Any) -> None:
+def save_object(path: Path, data: Any) -> None:
     try:
         write_atomic(path, json.dumps(data).encode())
     except OSError as error:

@@ -55,6 +55,8 @@ class ProgramRequest:
     def end(self, turn: Turn | None, reply: str, *, is_fine: bool) -> None:
         """Tell the end; without a turn, picoclaw itself ends. What of the reply was not said yet is said now."""
         with self._changed:
+            if self.is_over:
+                return
             told, reply = self._last.strip(), reply.strip()
             rest = reply.removeprefix(told)
             if rest and self._said and not (told and reply.startswith(told)):
@@ -93,7 +95,7 @@ class Programs:
         `withdraw` takes back a message by session and number when nobody waits for its answer any more, and
         `count_waiting` tells how many of somebody's are not answered yet.
         """
-        self.hooks, self.secrets, self.openai = config.hooks, config.hook_secrets, False
+        self.hooks, self.secrets, self.openai = config.hooks, config.hook_secrets, config.page.openai
         self.home, self.untrusted, self.withdraw, self.count_waiting = config.home, untrusted, withdraw, count_waiting
         self._note, self._lock = note, threading.Lock()
         self._open: list[ProgramRequest] = []

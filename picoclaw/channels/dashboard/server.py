@@ -35,7 +35,7 @@ REQUEST_S, IDLE_S = 15, 60
 _CLEANUP_INTERVAL_S = 5
 _POLL_TIMEOUT_S = 60
 _SHUTDOWN_TIMEOUT_S = 0.8
-_TOO_LARGE = 413
+_TOO_LARGE, _ANSWERED_LATE = 413, "/v1/chat/completions"
 _IP_FREEBIND = 15
 """ip(7); Python has no name for it."""
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -78,7 +78,7 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
     def readable(self) -> bool:
         """Read on while a program waits for its answer, which is how its hanging up is noticed."""
         waiting = list(self.requests)
-        if len(waiting) == 1 and self._is_from_program(waiting[0]) and waiting[0].path.startswith("/v1/"):
+        if len(waiting) == 1 and getattr(waiting[0], "path", "") == _ANSWERED_LATE and self.server.programs:
             return not (self.will_close or self.close_when_flushed or self.total_outbufs_len)
         return bool(super().readable())
 

@@ -181,6 +181,14 @@ class Site:
 
             receiver = HookReceiver(programs, self._backend, channel.post_from_program, find_address)
             self._app.route("/hooks/<name>", "POST", receiver.receive)
+        if programs.openai:
+            from picoclaw.channels.dashboard.completions import ModelDoor
+
+            door = ModelDoor(programs, self._backend, channel.post_from_program, find_address)
+            self._app.route("/v1/models", "GET", door.list_models)
+            self._app.route("/v1/models/<name>", "GET", door.show_model)
+            self._app.route("/v1/chat/completions", "POST", door.complete)
+            self._app.route("/v1/<path:path>", ("GET", "POST"), door.refuse_path)
         return programs.paths
 
     def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
