@@ -16,6 +16,7 @@ class PaperHouse:
 
     name = "shed"
     mark = ""
+    zone = "Europe/Berlin"
 
     def __init__(self):
         self.away = {"pump": 90.0}
@@ -26,6 +27,7 @@ class PaperHouse:
         self.torn = False
         self.asked = []
         self.dated, self.posted, self.begun = True, [], []
+        self.followed = [ListRow("hot", "when it is hot: tell you", command="/rule", paused=True)]
 
     def readings(self):
         return [SensorValue("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
@@ -61,7 +63,7 @@ class PaperHouse:
         return [ListRow("1.", "10:22 water the tomatoes", command="/job")]
 
     def rules(self):
-        return [ListRow("hot", "when it is hot: tell you", command="/rule", paused=True)]
+        return self.followed
 
     def errors(self):
         return []

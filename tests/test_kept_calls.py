@@ -132,7 +132,7 @@ def test_what_is_no_longer_open_takes_no_answer(bench, state):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ({"state": "done", "answered_by": "page:ab"}, "Number 3: done (answered by page:ab)."),
+        ({"state": "done", "answered_by": "page:ab"}, "Number 3: done (answered on the page)."),
         ({"state": "expired"}, "Number 3: not done, because nobody answered in time."),
         ({"state": "unknown"}, "Number 3: cut off; whether it was done is not known."),
     ],
@@ -238,10 +238,10 @@ def test_asked_on_telegram_answered_from_the_page_after_a_restart_and_done_once(
         server.presses(OWNER, asked.keys[0]["callback_data"])
         until(lambda: ended(folder))
         server.wait(
-            lambda: any(not one.keys and "Number 1: done (answered by page:" in one.text for one in server.sent)
+            lambda: any(not one.keys and "Number 1: done (answered on the page" in one.text for one in server.sent)
         )
         (card,) = browser.told("/api/state")["questions"]
-        assert card["outcome"].startswith("Number 1: done (answered by page:")
+        assert card["outcome"].startswith("Number 1: done (answered on the page")
     assert [one.state for one in ended(folder)] == ["done"]
     assert switched(folder) == 1
 
@@ -366,7 +366,7 @@ def test_one_button_answers_all_that_is_listed_on_telegram_or_the_page(tmp_path,
             server.wait(
                 lambda: any(
                     not one.keys
-                    and "Number 1: done (answered by telegram" in one.text
+                    and "Number 1: done (answered on Telegram" in one.text
                     and "\nNumber 2: done" in one.text
                     for one in server.sent
                 )

@@ -395,7 +395,7 @@ def test_leave_is_given_by_the_person_for_exactly_that(client, word):
         ended = KEPT._replace(state="done", answered_by="telegram:7")
         client.house.asked = [make_question(ended)]
         client.page.changed(ended)
-        assert heard("question")[1]["outcome"] == "Number 3: done (answered by telegram:7)."
+        assert heard("question")[1]["outcome"] == "Number 3: done (answered on Telegram)."
         assert client.ask("/api/answer", {"id": question["id"], "word": word})[0] == 409
 
 

@@ -7,7 +7,7 @@ import pytest
 from browser import Browser
 from page_house import PaperHouse
 
-from picoclaw.channels.dashboard.backend import ChatEntry, make_question
+from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.login import make_code
 from picoclaw.messages import Notice, ToolCall, Turn, Usage
@@ -119,6 +119,31 @@ def test_a_question_that_was_answered_stands_in_the_conversation_and_comes_up_no
         browser.do("Page.reload")
         browser.until(LIVE)
     assert browser.js("document.querySelectorAll('.outcome').length") == 1
+
+
+def test_a_question_is_asked_in_plain_words_and_what_it_changes_is_shown_at_once(board):
+    browser = board.browser
+    asked = KEPT._replace(means="hot: when the greenhouse is above 35 °C: tell you", chat="terminal")
+    board.house.asked = [make_question(asked)]
+    board.page.changed(asked)
+    browser.until("document.querySelector('.question p')?.textContent.startsWith('exec · hot: when')")
+    assert not browser.js("document.querySelector('.question pre').checkVisibility()")
+    assert "asked in a terminal" in browser.js("document.querySelector('.question').textContent")
+    board.house.followed = [ListRow("new", "when the greenhouse is above 35 °C", command="/rule")]
+    done = asked._replace(state="done", answered_by="terminal 520b4f7d.3")
+    board.house.asked = []
+    board.page.changed(done)
+    browser.until("document.querySelector('.outcome')?.textContent.includes('done (answered at a terminal)')")
+    browser.until("document.querySelector('#rules').textContent.includes('new')", 3)
+
+
+def test_enter_sends_also_where_there_is_no_mouse(board):
+    browser = board.browser
+    assert not browser.js("matchMedia('(pointer: fine)').matches")
+    browser.js("document.querySelector('#text').focus()")
+    browser.write("how warm is it?")
+    browser.press("Enter", 13)
+    until(lambda: board.texts() == ["how warm is it?"])
 
 
 def test_an_output_is_switched_for_a_time_as_a_command_of_the_chat_and_never_later(board):

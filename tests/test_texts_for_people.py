@@ -45,7 +45,10 @@ def say(home, *lines):
 def test_a_call_that_waits_is_said_to_wait_and_not_to_have_failed(home):
     add = "add the sensor at 0x76 as porch"
     waits, no, again = say(home, add, "/no 1", add)
-    assert waits == "Shall I add the sensor porch?\nIt waits for your approval: /yes 1 does it, /no 1 leaves it."
+    assert (
+        waits
+        == "Shall I add the sensor porch? porch: i2c-1 0x76\nIt waits for your approval: /yes 1 does it, /no 1 leaves it."
+    )
     assert no == "Number 1 is not done."
     assert again == (
         "That did not work: the answer to exactly this was no a moment ago (number 1),"

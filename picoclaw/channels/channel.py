@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from picoclaw.errors import WAITING_FOR_APPROVAL
 from picoclaw.messages import Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
 from picoclaw.records import NamedTuple
 from picoclaw.window import remove_hints
@@ -52,8 +53,20 @@ def describe_outcome(approval: Approval) -> str:
         ended = [] if approval.state in {"waiting", "running"} else map(describe_outcome, approval.several)
         return "\n".join(ended)
     words = _OUTCOMES.get(approval.state, "")
-    by = f" (answered by {approval.answered_by})" if words and approval.answered_by else ""
+    where = _describe_place(approval.answered_by)
+    by = f" (answered {where})" if words and where else ""
     return f"Number {approval.number}: {words}{by}." if words else ""
+
+
+def waits_for_approval(turn: Turn) -> bool:
+    """Whether a turn ended with a call that waits for the owner's yes."""
+    return bool(turn.tools) and WAITING_FOR_APPROVAL in turn.tools[-1].result
+
+
+def _describe_place(who: str) -> str:
+    """Say where somebody has answered, as a channel names them: "page:71845fa9", "terminal 520b4f7d.3"."""
+    channel = who.replace(" ", ":").partition(":")[0]
+    return {"page": "on the page", "terminal": "at a terminal", "": ""}.get(channel, f"on {channel.capitalize()}")
 
 
 _OUTCOMES = {

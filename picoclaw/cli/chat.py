@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -111,8 +112,12 @@ def _ask_once(daemon: "Daemon", given: Options) -> int:
 
     end = daemon.ask(given.message, show, once=True)
     for question in questions:  # an answer that asks it itself is enough
-        if f"/yes {question['number']} " not in end["reply"]:
+        number = question["number"]
+        if f"/yes {number} " not in end["reply"]:
             _show_plain(said.append if given.json else print_safe, {"question": question})
+        elif not given.json:  # it is read at a shell
+            for part, word in product(("reply", "notice"), ("yes", "no")):
+                end[part] = end[part].replace(f"/{word} {number} ", f"`picoclaw approvals {word} {number}` ")
 
     def print_json(reports: list[str]) -> None:
         reply = "\n\n".join(filter(None, [*said, end["reply"], end["mark"]]))

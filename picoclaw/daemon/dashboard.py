@@ -87,6 +87,10 @@ class DaemonBackend:
         self._readings: list[SensorValue] = []
         self._read_at = -_READINGS_MAX_AGE_S
 
+    @property
+    def zone(self) -> str:
+        return str(self._zone() or "")
+
     def readings(self) -> list[SensorValue]:
         """See House.readings; while one thread measures, the others take what was measured before."""
         if not self._bus.acquire(blocking=not self._readings):
@@ -185,8 +189,10 @@ class DaemonBackend:
         return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
 
     def facts(self) -> list[ListRow]:
-        told = (line.partition(": ") for line in status_text.format_status(self._status(), time.time()))
-        rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text and name != "log"]
+        """See House.facts; outputs, plans and the log have parts of the page of their own."""
+        apart: StatusDict = {"next_jobs": [], "output_lines": [], "log": []}
+        told = (line.partition(": ") for line in status_text.format_status(self._status() | apart, time.time()))
+        rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text]
         known = {row.name for row in rows}
         board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
         return rows + [ListRow(row.name, row.detail, row.status != "bad") for row in board if row.name not in known]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
-from picoclaw.channels.channel import Channel
+from picoclaw.channels.channel import Channel, waits_for_approval
 from picoclaw.channels.socket import SocketChannel
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
@@ -358,7 +358,7 @@ class DaemonService(MessageQueue):
 
     def log_turn(self, session: str, turn: Turn) -> None:
         """See MessageQueue."""
-        if not self._models.note_turn(turn) and turn.notice.failed:
+        if not self._models.note_turn(turn) and turn.notice.failed and not waits_for_approval(turn):
             self.note(f"{session}: {turn.notice.text}")
 
     # --- what terminals may ask for beside a chat ---

@@ -5,6 +5,7 @@ from typing import Any
 
 from picoclaw.times import format_duration
 
+_CHANNEL_NAMES = {"socket": "terminals"}
 StatusMapping = Mapping[str, Any]
 
 
@@ -15,16 +16,15 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
     elif status["running"]:
         age = format_duration(max(0, now - status["since"]))
         yield f"picoclaw {status['version']} runs on {status['board']}, for {age} (process {status['pid']})"
-        used = f"{status['memory_mb']:g} of at most {status['memory_limit_mb']} MB"
-        held = f"; {status['files']} files, {status['threads']} threads" if "files" in status else ""
+        used = f"{status['memory_mb']:.0f} of at most {status['memory_limit_mb']} MB"
         turn = f"answering {status['turn']}" if status.get("turn") else "idle"
         waiting = f", {status['queue']} waiting" if status.get("queue") else ""
-        yield f"agent: {turn}{waiting}; memory: {used}{held}"
+        yield f"agent: {turn}{waiting}; {used} of memory"
         for name, one in status["channels"].items():
             heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
             how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
-            yield f"{name}: {how}{heard}"
-        yield f"model: {status['model']['name']}{_format_model(status['model'], now)}"
+            yield f"{_CHANNEL_NAMES.get(name, name)}: {how}{heard}"
+        yield f"model: {_format_model(status['model'], now)}"
         yield from _format_model_chain(status["model"], now)
     else:
         yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
@@ -50,13 +50,17 @@ def _format_offline_status(status: StatusMapping, now: float) -> Iterator[str]:
             yield f"costs: {costs['tokens']:,} tokens today{money}{reached}"
     yield f"clock: {status['clock']['text']}"
     if "disk_free_mb" in status:
-        yield f"disk: {status['disk_free_mb']} of {status['disk_total_mb']} MB free"
+        free, total = (status[name] * 1.048576e-3 for name in ("disk_free_mb", "disk_total_mb"))
+        yield f"disk: {free:.1f} of {total:.1f} GB free"
 
 
 def _format_model(model: StatusMapping, now: float) -> str:
+    if model["name"] == "intents":  # as providers.BUILT_IN_PROVIDER, which would be an import
+        return "none; the built-in matcher answers"
     if model.get("rests"):
-        return f", resting: {model['error']}"
-    return f", not answering ({_format_ago(model['at'], now)}: {model['error']})" if model.get("error") else ""
+        return f"{model['name']}, resting: {model['error']}"
+    error = f", not answering ({_format_ago(model['at'], now)}: {model['error']})" if model.get("error") else ""
+    return f"{model['name']}{error}"
 
 
 def _format_model_chain(model: StatusMapping, now: float) -> Iterator[str]:

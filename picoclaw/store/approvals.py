@@ -15,6 +15,7 @@ from picoclaw.errors import Denied
 from picoclaw.messages import Caller, Origin, ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
+from picoclaw.security.untrusted import strip_invisible
 from picoclaw.store import outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
@@ -109,8 +110,13 @@ class Approval(NamedTuple):
 
     @property
     def shortly(self) -> str:
-        """The beginning of the question, in one line."""
-        return truncate(" ".join(self.question.split()), _MAX_SUMMARY_CHARS)
+        """What the call would do, in one line: its plain meaning, else the beginning of the question."""
+        return truncate(" ".join((self.plainly or self.question).split()), _MAX_SUMMARY_CHARS)
+
+    @property
+    def plainly(self) -> str:
+        """What the call means, "output · pump: on, 10 min", '' where only the call itself says it."""
+        return f"{self.call.name.replace('_', ' ')} · {strip_invisible(self.means)}" if self.means else ""
 
     @property
     def home(self) -> str:

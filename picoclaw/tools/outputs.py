@@ -14,6 +14,7 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.schema import Span
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
+from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
 
@@ -65,7 +66,13 @@ class OutputTool:
         names = {arguments["name"], self._client.meant(arguments["name"])} if is_on else ()
         return any(orders.is_ordered_output(name, arguments["seconds"], caller) for name in names)
 
-    @tool(effect=_effect, is_requested=_is_requested)
+    def _explain(self, arguments: Mapping[str, Any]) -> str:
+        if arguments["action"] != "set":
+            return ""
+        length = f", {format_duration(arguments['seconds'])}" if arguments["seconds"] else ""
+        return f"{self._client.meant(arguments['name'])}: {arguments['level']}{length}"
+
+    @tool(effect=_effect, means=_explain, is_requested=_is_requested)
     def output(
         self,
         action: Literal["list", "set", "off", "stop"],

@@ -242,7 +242,13 @@ class SensorAddTool:
         self._board, self._wired, self._drivers, self._where = board, wired, drivers, where
         self._save, self._owned, self._wake = keep, owned, ring
 
-    @tool(effect="actuate")
+    def _explain_adding(self, arguments: Mapping[str, Any]) -> str:
+        bus, address = arguments["bus"], arguments["address"]
+        where = arguments["port"] or (f"i2c-{1 if bus is None else bus} 0x{address:02x}" if address else "")
+        known = ", ".join(filter(None, [arguments["part"], where]))
+        return f"{arguments['name']}: {known}" if known else ""
+
+    @tool(effect="actuate", means=_explain_adding)
     def sensor_add(
         self,
         name: Annotated[str, "a new name, such as porch"],

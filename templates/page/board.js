@@ -1,11 +1,11 @@
 // The dashboard: sensors with their course, outputs with their leases, plans and troubles.
-import { chart } from "/chart.js";
+import { chart, when } from "/chart.js";
 
 const find = (id) => document.getElementById(id);
 const series = new Map();
 const courses = new Map();
 const shownIn = new WeakMap();
-let looked = null, ahead = 0;
+let looked = null, ahead = 0, isStopped = false;
 const STALE_S = 180, LENGTHS_S = [30, 60, 300, 600, 1800, 3600, 7200, 14400, 28800];
 
 export function element(tag, words = {}, ...inside) {
@@ -73,7 +73,7 @@ function output(row, call) {
   } else {
     const to = row.level === "on" ? "off" : "on";
     head.append(element("button", { "data-key": `on ${row.name}`, "aria-label": `Switch ${row.name} ${to} for a while`,
-      "aria-haspopup": "dialog", onclick: () => ask(row, to, call) }, to === "on" ? "On…" : "Off…"));
+      "aria-haspopup": "dialog", ...(isStopped ? { disabled: "" } : {}), onclick: () => ask(row, to, call) }, to === "on" ? "On…" : "Off…"));
   }
   const item = element("li", {}, head, element("div", { class: "note" }, `${row.kind}, ${row.place}`));
   if (row.trouble) item.append(element("div", { class: "bad" }, row.trouble));
@@ -102,9 +102,8 @@ function ask(row, to, call) {
 const problem = (text) => element("li", { class: "bad" }, text);
 
 function plain(row, call) {
-  const when = row.at ? new Date(row.at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : "";
   const item = element("li", {}, element("strong", {}, row.name), " ", element("span", { class: row.good ? "" : "bad" }, row.text));
-  if (when) item.append(" ", element("span", { class: "note" }, when));
+  if (row.at) item.append(" ", element("span", { class: "note" }, when(row.at)));
   if (!row.command) return item;
   const name = row.name.replace(/\.$/, ""), what = `${row.command === "/job" ? "number" : "rule"} ${name}`;
   const button = (does, says) => element("button", { "data-key": `${does} ${what}`, "aria-label": `${says} ${what}`,
@@ -125,6 +124,7 @@ export function show(news, call) {
   if (news.outputs) {
     const known = news.outputs.length || news.output_problems.length || news.stopped;
     find("outputs-part").hidden = find("stop").hidden = !known;
+    isStopped = Boolean(news.stopped);
     fill(find("outputs"), [...news.output_problems.map(problem), ...news.outputs.map((row) => output(row, call))]);
     stopped(news.stopped, call);
     choose("then", [["tell me", "tell me"], ...news.outputs.filter((row) => row.for_rules).map((row) => [`turn on the ${row.name.replaceAll("_", " ")}`, `switch ${row.name} on`])]);
@@ -183,7 +183,7 @@ function stopped(who, call) {
   const old = document.querySelector(".stopped");
   if (!who) return old?.remove();
   if (old) return;
-  const text = element("span", {}, element("strong", {}, "Everything is stopped."), ` Nothing can be switched on (${who}).`);
+  const text = element("span", {}, element("strong", {}, "Everything is stopped."), ` Nothing can be switched on until you resume.`);
   const resume = () => confirm("End the stop? Rules and plans may switch outputs on again.") && call("resume", {});
   find("notices").append(element("div", { class: "notice stopped" }, text, element("button", { onclick: resume }, "Resume")));
 }

@@ -1,5 +1,22 @@
 // Draws a series as an SVG picture. Points are [moment in seconds, lowest, mean, highest].
+const zone = {};
 const SVG = "http://www.w3.org/2000/svg";
+
+// A moment by the owner's clock, as it is written everywhere else: 2026-11-25 23:21, or the time alone for today.
+export function when(at) {
+  const text = (seconds) => new Date(seconds * 1000).toLocaleString("sv", { dateStyle: "short", timeStyle: "short", ...zone });
+  const [day, time] = text(at).split(" ");
+  return text(Date.now() / 1000).startsWith(day) ? time : `${day} ${time}`;
+}
+
+// The owner's time zone; one that the browser does not know leaves its own.
+export function setZone(name) {
+  delete zone.timeZone;
+  try {
+    new Intl.DateTimeFormat("sv", { timeZone: name });
+    zone.timeZone = name;
+  } catch { /* its own */ }
+}
 
 function part(name, attributes, ...inside) {
   const node = document.createElementNS(SVG, name);
@@ -36,7 +53,6 @@ function moments(begin, end, wide) {
   const hours = (end - begin) / 3600;
   const most = Math.max(2, Math.min(5, Math.floor(wide / 90)));
   const apart = HOURS.find((step) => hours / step <= most) ?? hours / most;
-  const options = apart >= 24 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" };
   const day = new Date(begin * 1000);
   day.setHours(0, 0, 0, 0);
   const found = [];
@@ -45,7 +61,7 @@ function moments(begin, end, wide) {
     moment.setMinutes(n * apart * 60);
     const at = moment / 1000;
     if (at > end - 0.05 * (end - begin)) break;
-    if (at >= begin + 0.02 * (end - begin)) found.push([at, moment.toLocaleString([], options)]);
+    if (at >= begin + 0.02 * (end - begin)) found.push([at, apart >= 24 ? moment.toLocaleDateString([], { month: "short", day: "numeric" }) : moment.toLocaleTimeString("sv", { timeStyle: "short" })]);
   }
   return found;
 }

@@ -1,6 +1,6 @@
 // The conversation: what was said, what is being said, what picoclaw asks leave for.
 import { element } from "/board.js";
-import { chart } from "/chart.js";
+import { chart, when } from "/chart.js";
 
 const find = (id) => document.getElementById(id);
 const box = find("said"), text = find("text");
@@ -37,7 +37,7 @@ function drawn(text) {
 }
 
 // Code in backticks is shown as such; everything else stays text, and nothing of it is ever read as HTML.
-function words(said) {
+export function words(said) {
   return said.split(/(```[\s\S]*?```|`[^`\n]+`|\*\*[^*\n]+\*\*)/).map((piece) => {
     if (/^```[\s\S]*```$/.test(piece)) {
       const inside = piece.slice(3, -3).replace(/^\w*\n/, "").trimEnd();
@@ -49,15 +49,10 @@ function words(said) {
   });
 }
 
-function clock(at) {
-  const moment = new Date(at * 1000), today = moment.toDateString() === new Date().toDateString();
-  return moment.toLocaleString([], today ? { timeStyle: "short" } : { dateStyle: "short", timeStyle: "short" });
-}
-
 function line(role, said, at, ...classes) {
   const node = element("div", { class: ["line-of", role, ...classes].join(" ") },
     element("span", { class: "unseen" }, role === "user" ? "You: " : "picoclaw: "), ...(role === "outcome" ? [said] : words(said)));
-  if (at) node.append(element("time", {}, clock(at)));
+  if (at) node.append(element("time", {}, when(at)));
   return node;
 }
 
@@ -106,13 +101,15 @@ function ask(question) {
   const shown = find("questions"), name = `question-${question.number}`, old = find(name);
   if (question.outcome) {
     old?.remove();
-    add(line("outcome", `${question.call.split("\n").join(" ").slice(0, 100)}\n${question.outcome}`, Date.now() / 1000));
+    add(line("outcome", `${question.summary}\n${question.outcome}`, Date.now() / 1000));
     return;
   }
+  const whole = element("pre", { tabindex: "0" }, question.call), [chat, person] = question.chat.split(":");
+  const asked = question.chat === "page:home" ? "here" : `in ${chat === "terminal" ? "a terminal" : `${chat} ${person ?? ""}`.trim()}`;
   const card = element("div", { class: "card question", id: name },
     element("h3", {}, "May picoclaw do this?"),
-    element("pre", { tabindex: "0" }, question.call),
-    element("p", { class: "none" }, `Number ${question.number}, asked ${question.chat === "page:home" ? "here" : `in ${question.chat}`}; until ${clock(question.until)}`),
+    ...(question.means ? [element("p", {}, question.means), element("details", {}, element("summary", {}, "Exactly"), whole)] : [whole]),
+    element("p", { class: "none" }, `Number ${question.number}, asked ${asked}; until ${when(question.until)}`),
     element("p", { class: "pair" }, ...[["yes", "Yes, exactly this"], ["no", "No"], ["always", "Always this"]].map(([word, says]) =>
       element("button", { type: "button", class: word === "yes" ? "main" : "plain", onclick: () => answer(question, word, card) }, says))));
   if (old) old.replaceWith(card);
@@ -227,7 +224,7 @@ export function begins(call) {
   });
   text.addEventListener("input", fit);
   text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing && matchMedia("(pointer: fine)").matches) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !matchMedia("(pointer: coarse)").matches) {
       event.preventDefault();
       find("ask").requestSubmit();
     }

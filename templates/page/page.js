@@ -1,14 +1,15 @@
 // Puts the page together: the door, the line to the board, and the views.
 import * as board from "/board.js";
+import { setZone, when } from "/chart.js";
 import * as chat from "/chat.js";
 
 const find = (id) => document.getElementById(id);
 const PATIENCE_MS = 15000, COURSES_MS = 300000, AGE_MS = 15000;
 const KNOWN = "picoclaw.name";
-let line = null, since = 0, ordered = false;
+let line = null, since = 0, ordered = false, looking = 0;
 
 function notice(text, kind = "bad") {
-  const node = board.element("div", { class: `notice ${kind}` }, text);
+  const node = board.element("div", { class: `notice ${kind}` }, ...chat.words(text));
   find("notices").append(node);
   setTimeout(() => node.remove(), 8000);
 }
@@ -16,7 +17,7 @@ function notice(text, kind = "bad") {
 function up(good) {
   const shown = find("line");
   since = good ? 0 : since || Date.now();
-  const text = good ? "live" : `no connection since ${new Date(since).toLocaleTimeString([], { timeStyle: "short" })}`;
+  const text = good ? "live" : `no connection since ${when(since / 1000)}`;
   shown.className = `line ${good ? "up" : "down"}`;
   document.body.toggleAttribute("data-away", !good);
   if (shown.textContent !== text) shown.textContent = text;
@@ -97,6 +98,7 @@ async function enter() {
   find("door").hidden = true;
   find("house").hidden = false;
   find("name").textContent = state.name;
+  setZone(state.zone);
   document.title = `${state.name} · picoclaw`;
   try { localStorage.setItem(KNOWN, state.name); } catch { /* the page works without */ }
   find("notices").querySelector(".mark")?.remove();
@@ -124,14 +126,19 @@ function listen(seen) {
     shown.textContent = "paused: five others follow";
   });
   line.addEventListener("board", (event) => board.show(JSON.parse(event.data), call));
-  line.addEventListener("ended", async (event) => {
-    answered(JSON.parse(event.data));
-    for (const name of ["board", "plans"]) board.show(await call(name) ?? {}, call);
-  });
+  line.addEventListener("ended", (event) => answered(JSON.parse(event.data)));
   for (const [kind, hear] of Object.entries(chat.heard)) line.addEventListener(kind, (event) => hear(JSON.parse(event.data)));
+  for (const kind of ["ended", "said", "question"]) line.addEventListener(kind, () => look());
+}
+
+// Look again at what a turn, a rule or an answer may have changed; once for all that comes within a second.
+function look() {
+  clearTimeout(looking);
+  looking = setTimeout(async () => { for (const name of ["board", "plans"]) board.show(await call(name) ?? {}, call); }, 300);
 }
 
 function go(view) {
+  if (view === "plans" && line) look();
   document.body.dataset.view = view;
   for (const button of document.querySelectorAll("[data-go]")) {
     if (button.dataset.go === view) button.setAttribute("aria-current", "page");
@@ -156,7 +163,7 @@ find("login").addEventListener("submit", async (event) => {
     return;
   }
   const said = await answer?.json().catch(() => ({}));
-  find("login-problem").textContent = said?.error || "The board cannot be reached.";
+  find("login-problem").replaceChildren(...chat.words(said?.error || "The board cannot be reached."));
 });
 
 find("stop").addEventListener("click", () => call("stop", {}));

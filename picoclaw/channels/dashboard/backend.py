@@ -88,7 +88,8 @@ class ChatEntry(NamedTuple):
 class PageQuestion(NamedTuple):
     """A call that needs a yes: `id` is the sign of exactly this one, `call` the whole text, `chat` where it was asked.
 
-    It ends unanswered at `until`, in seconds since 1970; `outcome` says how it has ended, '' while it is open.
+    `means` says in plain words what it would do, '' where only the call does, and `summary` in a line of either. It
+    ends unanswered at `until`, in seconds since 1970; `outcome` says how it has ended, '' while it is open.
     """
 
     number: int
@@ -96,12 +97,18 @@ class PageQuestion(NamedTuple):
     call: str
     chat: str
     until: float
+    means: str
+    summary: str
     outcome: str = ""
 
 
 def make_question(approval: Approval) -> PageQuestion:
+    each = approval.each
     return PageQuestion(
-        approval.number, approval.nonce, approval.shown, approval.chat, approval.expires, describe_outcome(approval)
+        *(approval.number, approval.nonce, approval.shown, approval.chat, approval.expires),
+        means="\n".join(one.plainly for one in each) if all(one.means for one in each) else "",
+        summary="\n".join(one.shortly for one in each),
+        outcome=describe_outcome(approval),
     )
 
 
@@ -115,6 +122,10 @@ class DashboardBackend(Protocol):
     @property
     def mark(self) -> str:
         """What is said with the values of a simulated board, '' for a real one."""
+
+    @property
+    def zone(self) -> str:
+        """The owner's time zone, such as "Europe/Berlin", '' when it is not known."""
 
     def readings(self) -> list[SensorValue]:
         """Give what the sensors say; measures anew when the last time was more than a few seconds ago."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from picoclaw.channels.channel import ChannelStatus, PostMessage
+from picoclaw.channels.channel import ChannelStatus, PostMessage, waits_for_approval
 from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, make_question
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn, PageOutbox
 from picoclaw.channels.dashboard.login import Logins
@@ -22,8 +22,6 @@ from picoclaw.store.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
-
-_WAITS = "it waits for the owner's yes"
 
 
 class DashboardChannel:
@@ -119,7 +117,7 @@ class DashboardChannel:
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:
         """See Channel.answered. What the conversation does not keep is kept here; a pressed button has its outcome."""
-        failed = turn.notice.failed and not turn.notice.text.startswith(_WAITS)  # which has its card
+        failed = turn.notice.failed and not waits_for_approval(turn)  # which has its card
         seen = self.live_turn.end(reply, turn.unsaid_notice if failed else "") > 0
         if seen and (not turn.steps or turn.stopped == "error") and not arrived.external.startswith("answer "):
             now = time.time()

@@ -289,7 +289,7 @@ class Site:
             "said": lines,
             "problem": problem,
         }
-        own |= {"seen": mark, "now": time.time()}
+        own |= {"seen": mark, "now": time.time(), "zone": self._backend.zone}
         asked = _collect_parts(questions=self._backend.questions)
         return own | asked | self._channel.live_turn.now() | self._board() | self._plans()
 
