@@ -28,6 +28,8 @@ MOST_A_SECOND = 500
 """Messages that are taken in a second; the rest waits at the broker, which drops what is too much."""
 _MAX_PACKET_BYTES = MAX_PAYLOAD_BYTES + 70_000  # a topic takes up to 65,535 of them
 _PIECE_BYTES = 16_384
+_FLOODS_TO_RENEW = 5
+"""Seconds of a flood after which the connection is made anew: what has gathered would take minutes, and is old."""
 _SESSION_EXPIRY_S = 7 * 86_400
 _MAX_WAITING = 100
 _MANY_LOSSES = 3
@@ -215,7 +217,8 @@ class MqttConnection:
         self._up, self._since, self._contact = False, time.time(), 0.0
         self._error, self._told, self._refusal = "not connected yet", "", ""
         self._count, self._second, self._losses = 0, 0.0, 0
-        self._is_refused = False
+        self._is_refused = self._is_renewed = False
+        self._floods = 0
         self.flooded_at: float | None = None
         """When more came than is taken, in seconds of time.monotonic."""
 
@@ -311,7 +314,8 @@ class MqttConnection:
                 error = self._refusal or self._explain_loss()
             except PEER_ERRORS as failure:
                 error = explain_failure(failure)
-            if self._protocol != before:
+            if self._protocol != before or self._is_renewed:
+                self._is_renewed = False
                 continue
             self._set_down(error)
             if time.monotonic() - began > most:
@@ -338,8 +342,12 @@ class MqttConnection:
         elif self._count >= MOST_A_SECOND:
             if self.flooded_at is None:
                 self._note(f"mqtt: more than {MOST_A_SECOND} messages a second arrive; it takes no more than that")
+            self._floods = self._floods + 1 if self._second - (self.flooded_at or 0) < 2 else 1
             self.flooded_at = now
             self._ended.wait(self._second + 1 - now)
+            if self._floods >= _FLOODS_TO_RENEW and self._client:
+                self._floods, self._is_renewed = 0, True
+                self._client.disconnect()
 
     def _set_down(self, error: str) -> None:
         self._error = "it has ended" if self._ended.is_set() else error

@@ -3,8 +3,8 @@
     .venv/bin/python tests/bench/daemon.py [--seconds 60] [--settle 20] [KIND ...]
 
 A real `picoclaw run` in a home of its own, started for the second time, for each kind: `socket` (nothing configured),
-`page`, `telegram`, `both`, `all` (with a model server as well, which is asked nothing), and `bare`, the same with
-the simulated sensors measured once an hour instead of once a minute. Figures are the kernel's:
+`page`, `telegram`, `both`, `all` (with a model server as well, which is asked nothing), `bare`, the same with
+the simulated sensors measured once an hour instead of once a minute, and `mqtt` and `fleet`, connected to a mosquitto. Figures are the kernel's:
 proc(5) for memory, switches and CPU of each thread; what is synced is counted in another such time, where strace(1) is
 there. Resident memory is told at the beginning and at the end. A wake-up is a switch that the thread did itself: one
 that waits for another thread of the process is counted as well.
@@ -34,7 +34,7 @@ from model_server import ModelServer
 from person import PICOCLAW, environment
 from telegram_server import TOKEN, TelegramServer
 
-KINDS = ("socket", "page", "telegram", "both", "all", "bare")
+KINDS = ("socket", "page", "telegram", "both", "all", "bare", "mqtt", "fleet")
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 # The kernel shows a thread by the name that it was given there, which Python does not do by itself before 3.14.
 NAMES = """
@@ -85,6 +85,12 @@ def settled(home, kind, stack):
         (home / "secrets.toml").chmod(0o600)
     if kind == "bare":
         text += "[history]\nevery_seconds = 3600\n"
+    if kind in {"mqtt", "fleet"}:
+        from mqtt_broker import Broker
+
+        broker = stack.enter_context(Broker(home.parent / "broker"))
+        text += f'[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
+        text += "fleet = true\n" if kind == "fleet" else ""
     if kind in {"all", "bare"}:
         text += f'[model]\nbase_url = "{stack.enter_context(ModelServer(lambda _: None)).url}"\nname = "a-model"\n'
     (home / "config.toml").write_text(text)
