@@ -304,6 +304,46 @@ def test_what_comes_after_a_flood_does_not_wait_for_all_of_it(broker):
     assert [line for line in board.log if "messages a second" in line] == board.log
 
 
+@needs_mosquitto
+def test_what_an_earlier_process_has_subscribed_to_is_not_heard(broker):
+    with Other(broker.port) as other:
+        with Board(broker.port, "a", "old") as board:
+            until(lambda: board.connects)
+            other.say("old", "1")
+            until(lambda: board.heard)
+        with Board(broker.port, "a") as board:
+            until(lambda: board.connects)
+            for topic in ("old", "a"):
+                other.say(topic, "2")
+            until(lambda: board.heard)
+            assert [one.topic for one in board.heard] == ["a"]
+
+
+@needs_mosquitto
+def test_what_a_broker_does_not_allow_is_said(tmp_path):
+    rights = tmp_path / "rights"
+    rights.write_text("topic read #\n")
+    with (
+        Broker(tmp_path / "broker", f"allow_anonymous true\nacl_file {rights}") as broker,
+        Board(broker.port, "a") as board,
+    ):
+        until(lambda: board.log)
+        assert "it refuses what is published: not authorized" in board.log[0]
+
+
+def test_topics_that_may_not_be_listened_to_are_named_once():
+    codes = {1: b"\x00\x87", 2: b"\x87\x00"}
+
+    def play(nth, kind, body):
+        if kind == 8:
+            return None if nth == 2 else b"\x90\x05" + body[:2] + b"\x00" + codes[min(nth, 2)]
+        return CONNACK_5 if kind == 1 else b""
+
+    with ScriptedBroker(play) as server, Board(server.port, "mine", "theirs") as board:
+        until(lambda: any("does not let this board listen to theirs" in line for line in board.log))
+        assert "mine" not in board.log[-1]
+
+
 # --- servers that are no broker, and none ---
 
 CONNACK_5, CONNACK_3 = b"\x20\x03\x00\x00\x00", b"\x20\x02\x00\x00"

@@ -217,7 +217,9 @@ class MqttConnection:
         self._up, self._since, self._contact = False, time.time(), 0.0
         self._error, self._told, self._refusal = "not connected yet", "", ""
         self._count, self._second, self._losses = 0, 0.0, 0
-        self._is_refused = self._is_renewed = False
+        self._is_refused = self._is_renewed = self._has_session = False
+        self._asked: dict[int, list[str]] = {}
+        self._unheard: list[str] = []
         self._floods = 0
         self.flooded_at: float | None = None
         """When more came than is taken, in seconds of time.monotonic."""
@@ -279,8 +281,10 @@ class MqttConnection:
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Listen to further topics, until the connection is lost."""
-        if self._client and (wanted := [(topic, 0) for topic in topics]):
-            self._client.subscribe(wanted)
+        if self._client and (wanted := list(topics)):
+            _, number = self._client.subscribe([(topic, 0) for topic in wanted])
+            if number is not None:
+                self._asked[number] = wanted
 
     def _make_client(self) -> _Client:
         client = make_client(self._config, self._password, self._config.base.replace("/", "-"), self._protocol)
@@ -288,6 +292,7 @@ class MqttConnection:
         client.max_queued_messages_set(_MAX_WAITING)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_message, client.on_publish = self._on_message, self._on_publish
+        client.on_subscribe = self._on_subscribe
         client.on_socket_register_write = lambda *_: None  # so that none but the connection's thread writes
         return client
 
@@ -298,7 +303,8 @@ class MqttConnection:
         if self._protocol == MQTTProtocolVersion.MQTTv5:
             wanted = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             wanted.SessionExpiryInterval, wanted.MaximumPacketSize = _SESSION_EXPIRY_S, _MAX_PACKET_BYTES
-            options = {"clean_start": False, "properties": wanted}
+            # What another process has subscribed to is nothing to us, and what it has sent it alone could take up.
+            options = {"clean_start": not self._has_session, "properties": wanted}
         self._client.connect(*self._config.address, self._config.keep_alive_seconds, **options)
         return self._client
 
@@ -368,6 +374,7 @@ class MqttConnection:
                     self._note(f"mqtt: {self._config.host}: connected again", trouble=False)
                 self._told = ""
             self._up, self._since, self._error, self._is_refused = True, time.time(), "", False
+            self._has_session = True
             for mid in set() if flags.session_present else client.forget_received():
                 self._end_message(mid, "lost")
             client.publish(self.status_topic, "online", 1, retain=True)
@@ -377,6 +384,13 @@ class MqttConnection:
     def _on_disconnect(self, _client: paho.Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
         if code.value == _SESSION_TAKEN_OVER:
             self._refusal = self._same_name
+
+    def _on_subscribe(self, _client: paho.Client, _data: Any, mid: int, codes: Any, _properties: Any) -> None:
+        topics = self._asked.pop(mid, [])
+        refused = [topic for topic, code in zip(topics, codes, strict=False) if code.is_failure]
+        if refused and refused != self._unheard:
+            self._note(f"mqtt: {self._config.host}: it does not let this board listen to {', '.join(refused[:5])}")
+        self._unheard = refused or self._unheard
 
     def _on_publish(self, _client: paho.Client, _data: Any, mid: int, code: Any, _properties: Any) -> None:
         is_refused = code.is_failure and code.value != _UNKNOWN_NUMBER  # which is said of what was ended before
