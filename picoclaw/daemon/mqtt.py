@@ -101,6 +101,7 @@ class MqttChannel:
         self._questions: list[float] = []
         self._stopped_at = self._greeted_at = -1e9
         self._reminder = ""
+        self._jobs_mark: list[int] = []
         self._declared: tuple[tuple[int, ...], Mapping[str, OutputConfig]] = (), {}
         self._whys: dict[str, str] = {}
         self._dues: dict[str, float] = {}
@@ -393,9 +394,13 @@ class MqttChannel:
             self._announced = text
 
     def note_jobs(self) -> None:
-        """Hear that reminders may have changed, in any thread."""
+        """Hear that reminders may have changed, in any thread; wakes no other as long as nothing was written."""
         if self._connection and self._names.prefix:
-            self._put(self._publish_reminder)
+            files = [self._app.config.home / name for name in ("state.db", "state.db-wal")]
+            mark = [file.stat().st_mtime_ns for file in files if file.exists()]
+            if mark != self._jobs_mark:
+                self._jobs_mark = mark
+                self._put(self._publish_reminder)
 
     def _publish_reminder(self) -> None:
         """Publish when the next reminder comes, if that is news."""

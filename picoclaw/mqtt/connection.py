@@ -103,6 +103,10 @@ class _Client(paho.Client):
             is_ours = number in self._out_messages
             return self._do_on_publish(number, why, nothing) if is_ours else MQTTErrorCode.MQTT_ERR_SUCCESS
 
+    def close(self) -> None:
+        """Close its sockets, which paho leaves to the garbage collector."""
+        self._reset_sockets()
+
     def forget_received(self) -> set[int]:
         """Drop messages that a broker had received which knows nothing of that any more; returns their numbers."""
         with self._out_message_mutex:
@@ -309,12 +313,21 @@ class MqttConnection:
         return self._client
 
     def _run(self) -> None:
+        try:
+            self._stay_connected()
+        finally:
+            if self._client:
+                self._client.close()
+
+    def _stay_connected(self) -> None:
         first, most = self._waits
         wait = first
         while not self._ended.is_set():
             before, self._refusal, began = self._protocol, "", time.monotonic()
             try:
                 client = self._connect()
+                if self._ended.is_set():  # meanwhile
+                    client.disconnect()
                 while client.loop(self._config.keep_alive_seconds / 4) == paho.MQTT_ERR_SUCCESS:
                     self._slow_down()
                 error = self._refusal or self._explain_loss()
