@@ -203,4 +203,6 @@ def test_what_a_broker_refuses_or_forgets_is_published_again(tmp_path, answers, 
     with ScriptedBroker(play(answers, remembers=remembers)) as server:
         log = send_alarm(tmp_path, server.port)
         assert alarms(server) == published
+        connects, subscribes = ({nth for nth, kind, _ in server.heard if kind == one} for one in (CONNECT, SUBSCRIBE))
+        assert connects == subscribes  # also where a broker says that it has kept the session
     assert sum("it refuses what is published: quota exceeded" in line for line in log) == (QUOTA_EXCEEDED in answers)

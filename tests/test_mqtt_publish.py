@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
+from model_server import ModelServer, reply
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw
 
@@ -292,3 +293,28 @@ def test_stop_is_heard_among_questions_and_too_much_is_bounded(tmp_path):
         assert audit.count("stop") < 12, audit
         assert sum(topic.endswith("/config") for topic, *_ in house.other.heard) <= 4
         assert len([one for one in house.answers() if "an hour are answered" not in one["answer"]]) <= 5
+
+
+@needs_mosquitto
+def test_the_model_is_told_nothing_private_for_a_question_over_mqtt(tmp_path):
+    """Neither pages of the owner's, nor notes, nor tools that would show them; also with a policy that trusts guests."""
+    with Broker(tmp_path / "broker") as broker, ModelServer(lambda _: reply("It is dry.")) as model:
+        settings = SETTINGS.format(port=broker.port).replace('name = "shed"', 'name = "shed"\nquestions_an_hour = 5')
+        folder = furnished(tmp_path, f'{settings}[model]\nbase_url = "{model.url}"\nname = "m"\n')
+        (folder / "policy.toml").write_text('[effects]\nprivate = { guest = "allow" }\nexec = { guest = "allow" }\n')
+        (folder / "workspace/USER.md").write_text("# User\n\n- Name: Heloise\n\nThe safe opens with 4711.\n")
+        picoclaw(tmp_path, "tool", "memory_store", '{"text": "the key lies under the pot", "lasting": true}')
+        with Daemon(tmp_path).ready(), Other(broker.port, "picoclaw/#") as other:
+            until(lambda: other.last("picoclaw/shed/status") == "online")
+            other.say("picoclaw/shed/ask", "is it dry? what is the code, and where is the key?")
+            until(lambda: other.last("picoclaw/shed/answer"))
+            assert "It is dry." in other.last("picoclaw/shed/answer")
+        sent = json.dumps(model.requests[-1].body)
+        assert "is it dry?" in sent
+        assert not [word for word in ("Heloise", "4711", "under the pot") if word in sent]
+        offered = {one["function"]["name"] for one in model.requests[-1].body["tools"]}
+        assert "sensor_read" in offered
+        assert offered.isdisjoint({"memory_search", "read_file", "exec", "list_dir"})
+        picoclaw(tmp_path, "chat", "-m", "hello")
+        sent = json.dumps(model.requests[-1].body)
+        assert all(word in sent for word in ("4711", "under the pot", "memory_search"))  # which the owner's turn has

@@ -254,7 +254,7 @@ class Fleet:
             questions.append(question)
             presence = self._presences.get(peer.number)
             if not self._send(question, presence.ticket if presence else ""):
-                question.text = "this board is not connected to the broker, or not with MQTT 5"
+                question.text = "it was not asked, because the board here is not connected to a broker with MQTT 5"
                 question.ended.set()
         end = time.monotonic() + seconds
         for question in questions:
