@@ -30,7 +30,7 @@ from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
+from picoclaw.workspace import list_intent_files, list_languages, prepare_person, read_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
+    from picoclaw.people import People
     from picoclaw.providers.chain import Chain, ModelLink
     from picoclaw.skills.library import SkillLibrary
     from picoclaw.skills.skill import SkillContext
@@ -52,6 +53,8 @@ def make_tools(
     app: App, whole: ResultTool, zone: Callable[[], tzinfo | None], do: Callable[[Task, Stop], Task] | None
 ) -> Iterator[ToolGroup]:
     """Name the tools, in the order in which a model is shown them; those of absent hardware are left out.
+
+    A member of the household has those that reach nothing of the owner's.
 
     `whole` keeps long results, `zone` is the owner's, and `do` has a sub-agent's task done, None without a model.
     """
@@ -126,7 +129,8 @@ def make_tools(
     def make_first_run() -> object:
         from picoclaw.tools.onboarding import FirstRunTool
 
-        return FirstRunTool(home, jobs=lambda: stores.jobs)
+        jobs = None if is_member else lambda: stores.jobs  # a member's are in their own zone from the beginning
+        return FirstRunTool(config.folder, jobs=jobs, is_member=is_member)
 
     def make_exec() -> object:
         from picoclaw.tools.exec import ExecTools
@@ -142,39 +146,44 @@ def make_tools(
             foreign=lambda: stores.foreign_files.all() if (home / "state.db").exists() else (),
         )
 
+    is_member = bool(config.person)
     yield ToolGroup(("sensor_list", "sensor_read", "board_status"), app.wiring.sensors)
     yield ToolGroup(("read_file", "write_file", "edit_file", "list_dir"), make_files)
     memory = ("store", "search", "get", "update", "forget", "rank")
     yield ToolGroup(tuple(f"memory_{name}" for name in memory), make_memory)
     yield ToolGroup(("cron",), make_cron)
-    yield ToolGroup(("pulse",), make_pulse)
+    if not is_member:
+        yield ToolGroup(("pulse",), make_pulse)
     yield ToolGroup(("message",), MessageTool)
-    yield ToolGroup(("spawn", "spawn_status"), make_subagents)
+    if not is_member:
+        yield ToolGroup(("spawn", "spawn_status"), make_subagents)
     if config.web.enabled:
         yield ToolGroup(("web_fetch",), make_web)
         if config.web.search != "off":
             yield ToolGroup(("web_search",), make_search)
     yield ToolGroup(("sensor_history",), make_history)
-    yield ToolGroup(("rule",), make_rules)
-    if config.mqtt.host and config.mqtt.fleet:
+    if not is_member:
+        yield ToolGroup(("rule",), make_rules)
+    if not is_member and config.mqtt.host and config.mqtt.fleet:
         yield ToolGroup(("fleet_list", "fleet_read", "fleet_ask"), make_fleet)
-    if config.mcp:
+    if config.mcp and not is_member:
         from picoclaw.tools.mcp import list_groups
 
         yield from list_groups(config)
-    yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
+    if not is_member:
+        yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
     yield ToolGroup(("first_run",), make_first_run)
     yield ToolGroup(("read_result",), lambda: whole)
-    if config.tools.exec != "off":
+    if config.tools.exec != "off" and not is_member:
         yield ToolGroup(("exec", "process"), make_exec)
-    yield from app.wiring.buses()
+    yield from (group for group in app.wiring.buses() if not is_member or group.names == ("output",))
 
 
 def _list_instruction_files(config: Config) -> tuple[Path, ...]:
     """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
     from picoclaw.skills.library import list_home_tiers
 
-    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.home) else ()
+    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.folder) else ()
     tiers = [folder for _, folder in list_home_tiers(config.home)]
     return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
 
@@ -212,7 +221,7 @@ class App:
 
     @cached_property
     def prompts(self) -> Prompts:
-        return Prompts(self.config.workspace)
+        return Prompts(self.config.home / "workspace")
 
     @cached_property
     def stores(self) -> Stores:
@@ -271,7 +280,13 @@ class App:
     def approving(self) -> ApprovalManager:
         stores, minutes = self.stores, self.config.approvals.minutes
         return ApprovalManager(
-            stores, lambda: self.toolset, self.rights.policy, self.now, minutes, self._changed, self.audit.note
+            stores,
+            lambda who: self.find_view(who).toolset,
+            self.rights.policy,
+            self.now,
+            minutes,
+            self._changed,
+            self.audit.note,
         )
 
     def _changed(self, approval: Approval) -> None:
@@ -317,7 +332,7 @@ class App:
         return (
             bool(self.config.model.base_url)
             and (self.config.model.is_small or is_onboarding_dropped(turns))
-            and is_shipped_onboarding(self.config.home)
+            and is_shipped_onboarding(self.config.folder)
         )
 
     def make_matcher(self) -> IntentProvider:
@@ -382,7 +397,32 @@ class App:
 
     @cached_property
     def context_builder(self) -> ContextBuilder:
-        return ContextBuilder(self, self.config, Pages(self.config.home))
+        shared = Pages(self.config.home) if self.config.person else None
+        return ContextBuilder(self, self.config, Pages(self.config.folder, shared=shared))
+
+    @cached_property
+    def people(self) -> People:
+        from picoclaw.people import People
+
+        return People(self.config.people, self.stores.database)
+
+    @cached_property
+    def _views(self) -> dict[str, App]:
+        return {}
+
+    def find_view(self, who: str) -> App:
+        """The app as a person has it, by what a channel calls them: a member's own workspace and notes, or this one.
+
+        Raises StoreError, and ConfigError when a member's workspace cannot be made.
+        """
+        if not self.config.people or self.config.person or self.people.role(who) != "member":
+            return self
+        name = self.people.find(who)
+        if name not in self._views:
+            config = replace(self.config, person=name, memory=replace(self.config.memory, messages=False))
+            prepare_person(config.folder)
+            self._views[name] = App(config, self.board, self.ask, self.rehearses, self.changed)
+        return self._views[name]
 
     @cached_property
     def subagent_tasks(self) -> Tasks:
@@ -454,6 +494,8 @@ class App:
 
     def close_own(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""
+        for view in self.__dict__.get("_views", {}).values():
+            view.close_own()
         for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
             if part:
                 part.close()

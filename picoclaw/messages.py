@@ -9,8 +9,11 @@ from typing import Any, Literal
 from picoclaw.records import NamedTuple, dataclass, field
 
 Role = Literal["user", "assistant", "tool"]
-Origin = Literal["owner", "web", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook", "mcp"]
-"""Who asks for a turn: the owner in person or on the page, another person who may chat, and what asks unasked.
+Origin = Literal[
+    "owner", "web", "member", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook", "mcp"
+]
+"""Who asks for a turn: the owner in person or on the page, a member of the household, another person who may chat, and
+what asks unasked.
 
 mqtt: an order for an output, over the broker; remote: a question of Home Assistant or of another board; hook: a webhook;
 mcp: another program over MCP.
@@ -24,6 +27,16 @@ ERROR_PREFIX = "error: "
 def is_owner(origin: str) -> bool:
     """Tell whether the owner asks, in person: at a terminal, over a channel of theirs, or on the page."""
     return origin in {"owner", "web"}
+
+
+def is_resident(origin: str) -> bool:
+    """Tell whether somebody asks in person whose own workspace the turn has: the owner, or a member of the household."""
+    return is_owner(origin) or origin == "member"
+
+
+def is_other_person(origin: str) -> bool:
+    """Tell whether somebody asks who is not the owner."""
+    return is_guest(origin) or origin == "member"
 
 
 def is_guest(origin: str) -> bool:

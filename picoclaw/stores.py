@@ -13,7 +13,17 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, has_reader, is_guest, is_owner
+from picoclaw.messages import (
+    Caller,
+    Inbound,
+    Message,
+    Origin,
+    ToolCall,
+    Turn,
+    has_reader,
+    is_other_person,
+    is_owner,
+)
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
@@ -153,7 +163,7 @@ class Stores:
 
         past = (lambda: list_past_turns(self.history)) if self.config.memory.messages else tuple
         config = self.config
-        return MemoryIndex(config.home, config.workspace, self._embedder, past, config.memory.min_score)
+        return MemoryIndex(config.folder, config.workspace, self._embedder, past, config.memory.min_score)
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""
@@ -205,11 +215,11 @@ class Stores:
             found = self.history.heard(session) | self.write_behind.heard(session)
         except (StoreError, ValueError):
             return frozenset({"what could not be read again"})
-        return frozenset(name for name in found if not is_guest(origin) or not name.startswith(GUEST_PREFIX))
+        return frozenset(name for name in found if not is_other_person(origin) or not name.startswith(GUEST_PREFIX))
 
     def redact_turn(self, turn: Turn, taints: Iterable[str], inbound: Inbound) -> Turn:
         """Take the secrets out of a turn that is to be kept and told, and name what it rests on."""
-        others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if is_guest(inbound.origin) else []
+        others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if is_other_person(inbound.origin) else []
         messages = []
         for message in turn.messages:  # thoughts and pictures belong to the turn alone
             text = self.redact.redact_message(message.text) if message.role == "user" else self.redact(message.text)

@@ -244,7 +244,7 @@ class House:
         self.valve, self.journal = Valve(folder / "script"), []
         self.approving = ApprovalManager(
             kept,
-            lambda: self.toolset,
+            lambda _: self.toolset,
             lambda: self.rules,
             lambda: NOW,
             15,

@@ -20,7 +20,7 @@ from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
-from picoclaw.security.policy import DEFAULTS, parse_policy
+from picoclaw.security.policy import DEFAULTS, VerdictRow, parse_policy
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 HW = [find_shipped("tools/hw")]
@@ -310,7 +310,8 @@ def test_the_options_of_install_sh_exist():
 
 
 def test_the_table_of_the_policy_is_the_one_in_force():
-    rows = re.findall(r"^\| (\w+) \| [^|]+ \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", POLICY, re.MULTILINE)
+    columns = r" (\w+) \|" * len(VerdictRow._fields)
+    rows = re.findall(rf"^\| (\w+) \| [^|]+ \|{columns}$", POLICY, re.MULTILINE)
     assert {name: verdicts for name, *verdicts in rows[1:]} == {name: list(row) for name, row in DEFAULTS.items()}
 
 

@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_read_has_everything_asked_and_is_heeded_once_mend
     file.chmod(0o600)
     assert str(file) in rights.problem()
     assert "until it is corrected, everything that changes something is asked about" in rights.problem()
-    assert verdicts(rights.policy()) == ASK
+    assert verdicts(rights.policy()) == {**ASK, "member": "refuse"}
     file.write_text('effects = { exec = "refuse" }')
     assert (rights.problem(), set(verdicts(rights.policy()).values())) == ("", {"refuse"})
     file.chmod(0o622)
@@ -117,8 +117,9 @@ def test_settings_make_the_rules_stricter_and_never_laxer(tmp_path):
     file.write_text('[effects]\nexec = { guest = "refuse", owner = "allow" }\n')
     file.chmod(0o600)
     asks = PolicyLoader(file, lambda: None, "ask").policy()
-    assert verdicts(asks) == {**ASK, "guest": "refuse"}
-    assert verdicts(asks, "exec", "cron") == {**ASK, "guest": "refuse"}, "a command that is planned is one"
+    never = {"member": "refuse", "guest": "refuse"}
+    assert verdicts(asks) == {**ASK, **never}
+    assert verdicts(asks, "exec", "cron") == {**ASK, **never}, "a command that is planned is one"
     assert verdicts(PolicyLoader(file, lambda: None, rehearses=lambda: True).policy(), "actuate") == dict.fromkeys(
         VerdictRow._fields, "allow"
     )
@@ -149,8 +150,8 @@ def test_the_table_in_force_says_what_of_it_is_the_owners(home, capsys):
     (home / "policy.toml").write_text('[effects]\nexec = { guest = "refuse" }\n[tools]\ni2c = { owner = "allow" }\n')
     _, out, _ = said(capsys, "show")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()[2:]}
-    assert rows["exec"] == ["allow", "refuse*", "allow", "ask", "ask"]
-    assert rows["tool"] == ["i2c", "allow*", "-", "-", "-", "-"]
+    assert rows["exec"] == ["allow", "refuse", "refuse*", "allow", "ask", "ask"]
+    assert rows["tool"] == ["i2c", "allow*", "-", "-", "-", "-", "-"]
     (home / "policy.toml").write_text('[effects]\nexec = { guest = "refuse", owner = "alow" }\n')
     code, out, err = said(capsys)
     assert (code, "effects.exec.owner must be allow, ask or refuse" in err) == (1, True)
@@ -163,6 +164,8 @@ EXPLAINED = [
     (["web_search", '{"query": "x"}', "--tainted", "web_fetch x"], "allow: rule network.owner = allow"),
     (["board_status", "{}", "--origin", "guest", "--tainted", "x"], "allow: rule read.guest = allow"),
     (["read_file", '{"path": "a"}', "--origin", "guest"], "refuse: rule private.guest = refuse"),
+    (["write_file", '{"path": "a", "content": "b"}', "--origin", "member"], "allow: rule write.member = allow"),
+    (["exec", '{"argv": ["touch", "x"], "write": true}', "--origin", "member"], "refuse: rule exec.member = refuse"),
 ]
 
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_guest, is_owner
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_guest, is_owner, is_resident
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
-from picoclaw.times import find_zone
+from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.registry import ON_REQUEST
 from picoclaw.window import count_tool_bytes
 from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
@@ -132,6 +132,7 @@ class AgentApp(Protocol):
     @property
     def light_agent(self) -> Agent: ...
     def skill_context(self) -> SkillContext: ...
+    def find_view(self, who: str) -> AgentApp: ...
     def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool: ...
     def now(self) -> datetime: ...
     def close_own(self) -> None: ...
@@ -174,8 +175,14 @@ class ContextBuilder:
         return window.split_window(self.config.model.context_tokens, self.config.model.answer_tokens)
 
     def zone(self) -> tzinfo | None:
-        """The owner's time zone, None for the board's own."""
-        return find_zone(self._fields("USER.md"))[0]
+        """The time zone of whoever has this view, None for the board's own; a member may leave it to the owner."""
+        person = self.config.people.get(self.config.person)
+        if person and person.time_zone:
+            return parse_zone(person.time_zone)
+        zone = find_zone(self._fields("USER.md"))[0]
+        if zone is None and self.pages.shared:
+            zone = find_zone(read_fields("\n".join(page.text for page in self.pages.shared.pages(["USER.md"]))))[0]
+        return zone
 
     def build(
         self,
@@ -204,14 +211,15 @@ class ContextBuilder:
         allowed = self.guest_tools(origin)
         reserved = allowed is not None
         meeting = ""
-        if is_full and is_owner(origin):
+        if is_full and is_resident(origin):
             meeting = self.pages.read_onboarding(tidy=self.tidy)
             if once and not self.config.model.base_url:
                 meeting = ""
         usable = [
             skill
             for skill in app.library.skills.values()
-            if not describe_unmet_needs(skill, here) and (not reserved or skill.tier == BUILT_IN)
+            if not describe_unmet_needs(skill, here)
+            and (not (reserved or self.config.person) or skill.tier == BUILT_IN)
         ]
         shown_meeting = meeting and not app.is_onboarding_led(earlier)  # what the matcher leads, no model need know
         listed = [skill for skill in usable if skill.listed and not (shown_meeting or reserved)]  # one thing at a time
@@ -219,7 +227,7 @@ class ContextBuilder:
         offered = here.tools if meeting else here.tools - {"first_run"}
         if not self.limits:  # what a sub-agent may use was decided when it was given its task
             offered -= ON_REQUEST - {*self.config.tools.offer, *self._list_asked(usable)}
-        if is_full and is_owner(origin):
+        if is_full and is_resident(origin):
             offered -= {"message"}  # the answer itself is told there
         if meeting or not is_full:
             offered -= {"pulse"}
@@ -257,7 +265,7 @@ class ContextBuilder:
         new += reports.values()
         for block in [
             *self._changes(prefix, sections),
-            *([] if reserved else self._open_tasks(mode, earlier)),
+            *([] if reserved or self.config.person else self._open_tasks(mode, earlier)),
             *skills,
         ]:
             (held if _is_in_history(block, earlier) else new).append(block)
@@ -308,7 +316,7 @@ class ContextBuilder:
         """Build what the built-in matcher needs, which reads no prompt: the message, and the names of the tools."""
         names = self.app.toolset.names
         allowed = self.guest_tools(inbound.origin)
-        meeting = self.pages.read_onboarding(tidy=self.tidy) if is_owner(inbound.origin) and not once else ""
+        meeting = self.pages.read_onboarding(tidy=self.tidy) if is_resident(inbound.origin) and not once else ""
         offered = names - {"skill_create", "skill_update", "pulse"} if meeting else names - {"first_run"}
         header = prompts.format_header(self.prompts["moment"], now, (), ())
         text = prompts.add_header(header, inbound.text)

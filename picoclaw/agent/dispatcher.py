@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.errors import StoreError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.messages import (
     HEARTBEAT_OK,
     HOOK_SESSIONS,
@@ -19,6 +20,7 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
     is_check,
+    is_other_person,
     is_owner,
 )
 from picoclaw.prompts import fill_template
@@ -53,6 +55,8 @@ CHAT_COMMANDS = {
     "help": ("", "this list"),
 }
 """The words behind a /: what may follow each, and what it does."""
+_MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "help", "stop"})
+"""Those of a member of the household: what concerns their own conversations."""
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
@@ -73,9 +77,20 @@ class Dispatcher:
             return _make_turn(inbound, *stopped, by="stop")
         if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
-        if is_owner(inbound.origin) and not inbound.foreign and inbound.text.lstrip().startswith("/"):
+        may_command = is_owner(inbound.origin) or (inbound.origin == "member" and is_member_command(inbound.text))
+        if may_command and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
         return self._run_turn(inbound, hooks)
+
+    def _find_view(self, inbound: Inbound) -> tuple[AgentApp, Inbound]:
+        """The app as whoever asks has it. A member who cannot be told by name is a guest: the home is not theirs."""
+        if inbound.origin != "member":
+            return self.app, inbound
+        with suppress(StoreError, ConfigError):
+            view = self.app.find_view(inbound.who)
+            if view is not self.app:
+                return view, inbound
+        return self.app, inbound._replace(origin="guest")
 
     def _get_model(self, session: str) -> str:
         try:
@@ -118,7 +133,7 @@ class Dispatcher:
         if self.app.config.model.base_url:
             numbers = " and ".join(str(one.number) for one in made.each)
             text = fill_template(self.app.prompts["approved"], {"number": numbers}, "number")
-            origin = made.origin if made.origin in {"web", "guest"} else "owner"
+            origin = made.origin if made.origin in {"web", "member", "guest"} else "owner"
             asked = Inbound(made.home, text, origin, inbox=inbound.inbox if here else 0, who=made.asked_by)
             turn = self._run_turn(asked, hooks if here else TurnHooks(stop=hooks.stop, shield=hooks.shield), made)
             if here:
@@ -131,14 +146,15 @@ class Dispatcher:
     def _run_turn(self, inbound: Inbound, hooks: TurnHooks, made: Approval | None = None) -> Turn:
         from picoclaw.tools.registry import list_texts
 
-        app, stores, now = self.app, self.app.stores, self.app.now()
+        app, inbound = self._find_view(inbound)
+        stores, now = app.stores, app.now()
         has_model, is_unasked = bool(app.config.model.base_url), inbound.origin == "heartbeat" or _is_hook(inbound)
         agent = app.light_agent if is_unasked and (has_model or not _is_hook(inbound)) else app.agent
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
         if is_unasked:
             earlier, summary = [], ""
         if (
-            inbound.origin == "guest"
+            is_other_person(inbound.origin)
             and ":-" in inbound.session
             and app.context_builder.guest_tools("guest") is not None
         ):
@@ -245,6 +261,12 @@ class Dispatcher:
         new = [note for note in dict.fromkeys(notes) if note and note not in self._reported]
         self._reported.update(new)
         return new
+
+
+def is_member_command(text: str) -> bool:
+    """Whether a text begins with a command that members of the household have."""
+    word = text.split(maxsplit=1)[:1]
+    return bool(word) and word[0].removeprefix("/") in _MEMBER_COMMANDS
 
 
 def _is_hook(inbound: Inbound) -> bool:

@@ -4,7 +4,7 @@ import time
 from calendar import timegm
 from collections.abc import Sequence
 
-from picoclaw.messages import Origin
+from picoclaw.messages import Origin, is_other_person
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
@@ -53,7 +53,7 @@ def format_arrival(
 
 def describe_sender(origin: Origin, who: str) -> list[str]:
     """Name whoever is not the owner."""
-    return [f"from {who}"] if origin == "guest" else []
+    return [f"from {who}"] if is_other_person(origin) else []
 
 
 def is_stop_order(text: str, stops: frozenset[str]) -> bool:

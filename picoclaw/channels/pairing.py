@@ -9,13 +9,16 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import StoreError
+from picoclaw.messages import Origin
+from picoclaw.people import People
 from picoclaw.security.audit import AuditLog
 from picoclaw.store.database import Database, Marks
 from picoclaw.text import pattern
@@ -30,11 +33,25 @@ _NOBODY = "0"
 class Pairing:
     """The people of one home; the database is opened when it is first needed, and may be used from any thread."""
 
-    def __init__(self, channel: str, home: Path, allow: Sequence[str] = (), owner: str = "") -> None:
-        """`allow` are the people of config.toml, `owner` is the owner there, '' for none. Opens nothing yet."""
+    def __init__(
+        self,
+        channel: str,
+        home: Path,
+        allow: Sequence[str] = (),
+        owner: str = "",
+        household: Mapping[str, PersonConfig] | None = None,
+    ) -> None:
+        """`allow` are the people of config.toml, `owner` is the owner there, '' for none. Opens nothing yet.
+
+        Those of the `household` whom config.toml gives a name on this channel are allowed as well.
+        """
         self.channel, self._path = channel, home / "state.db"
-        self._named = owner
-        self._allow = tuple(dict.fromkeys(filter(None, (owner, *allow))))
+        self._named, self._household = owner, household or {}
+        ways = [(way, person.role) for person in self._household.values() for way in person.ways]
+        known = [(way.removeprefix(f"{channel}:"), role) for way, role in ways if way.startswith(f"{channel}:")]
+        owners = [user for user, role in known if role == "owner"]
+        self._first = next((user for user in (owner, *owners, *allow) if user and (user, "member") not in known), "")
+        self._allow = tuple(dict.fromkeys(filter(None, (owner, *allow, *(user for user, _ in known)))))
         self._offer, self._pairs, self._owns = f"{channel}.code", f"{channel}.paired", f"{channel}.owner"
         self._guard = threading.Lock()
         self._database: Database | None = None
@@ -50,6 +67,17 @@ class Pairing:
     def allows(self, user: str) -> bool:
         return user in self._allow or user in self.people()
 
+    def origin(self, user: str) -> Origin:
+        """As whom somebody asks who may talk to us. Raises StoreError."""
+        if user == self.owner():
+            return "owner"
+        if not self._household:
+            return "guest"
+        with self._guard:
+            self._marks()  # opens the database
+            assert self._database is not None
+            return People(self._household, self._database).role(f"{self.channel}:{user}") or "guest"
+
     def owner(self) -> str:
         """Give the one who is the owner, '' when nobody is: all others are guests. Raises StoreError.
 
@@ -62,7 +90,7 @@ class Pairing:
             return self._owner()
 
     def _owner(self) -> str:
-        first = next(iter(self._allow), "")
+        first = self._first
         if self._named or (self._database is None and not self._path.exists()):
             return self._named or first
         marked = self._marks().get(self._owns)
@@ -77,12 +105,16 @@ class Pairing:
         with self._guard:
             yield self._marks()
 
-    def offer(self) -> str:
-        """Make a code, which takes the place of an earlier one. Raises StoreError."""
+    def offer(self, person: str = "") -> str:
+        """Make a code, which takes the place of an earlier one. Raises StoreError.
+
+        Whoever redeems it is that `person` of the household.
+        """
         code = "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(64) if byte < 248)[:8]
         with self._guard:
             self._marks().set(
-                self._offer, json.dumps([self._hash(code), read_boot_id(), boottime() + CODE_MINUTES * 60, _MAX_TRIES])
+                self._offer,
+                json.dumps([self._hash(code), read_boot_id(), boottime() + CODE_MINUTES * 60, _MAX_TRIES, person]),
             )
         return code
 
@@ -103,12 +135,15 @@ class Pairing:
             offer = self._parse(marks.get(self._offer))
             if not _is_valid_offer(offer):
                 return False
-            digest, boot, until, tries = offer
+            digest, boot, until, tries, *person = offer
             if not hmac.compare_digest(digest, self._hash(f"{found[1]}{found[2]}".upper())):
-                marks.set(self._offer, json.dumps([digest, boot, until, tries - 1]) if tries > 1 else "")
+                marks.set(self._offer, json.dumps([digest, boot, until, tries - 1, *person]) if tries > 1 else "")
                 return False
-            if not self._owner():
-                marks.set(self._owns, user)
+            name = str(person[0]) if person else ""
+            if name and self._database:
+                People(self._household, self._database).pair(f"{self.channel}:{user}", name)
+            if not self._owner():  # the first is the owner, but no member or guest of the household
+                marks.set(self._owns, user if not name or self._household[name].role == "owner" else _NOBODY)
             marks.set(self._pairs, json.dumps(self._paired() | {user: who}))
             marks.set(self._offer, "")
             AuditLog(self._path.parent).mention("paired", who=f"{self.channel}:{user}", name=who)
@@ -159,6 +194,6 @@ class Pairing:
 
 def _is_valid_offer(offer: Any) -> bool:
     """Whether a code was given out and still counts: in this boot, because the date may be wrong."""
-    if not (isinstance(offer, list) and len(offer) == 4):
+    if not (isinstance(offer, list) and len(offer) in {4, 5}):
         return False
     return offer[1] == read_boot_id() and isinstance(offer[2], float | int) and boottime() < offer[2]

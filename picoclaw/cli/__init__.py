@@ -83,6 +83,10 @@ GROUPS = {
             "use the tools of MCP servers",
             "picoclaw mcp add clock -- uvx mcp-server-time",
         ),
+        "people": (
+            "name the people of the household, and say what each may do",
+            "picoclaw people add ada --role member",
+        ),
         "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
         "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
     },
@@ -104,7 +108,7 @@ VERBS = {name: entry for group in GROUPS.values() for name, entry in group.items
 
 _SHARED_MODULES = {
     **dict.fromkeys(("cron", "heartbeat", "rules"), "automation"),
-    **dict.fromkeys(("page", "telegram", "matrix"), "channels"),
+    **dict.fromkeys(("page", "people", "telegram", "matrix"), "channels"),
     **dict.fromkeys(("approvals", "policy"), "policy"),
     **dict.fromkeys(("check", "doctor"), "doctor"),
     **dict.fromkeys(("backup", "restore"), "backup"),

@@ -1,17 +1,18 @@
-"""`picoclaw page`, `telegram` and `matrix`: who is let in, by a browser or in a chat, and where it can be reached."""
+"""`picoclaw page`, `telegram`, `matrix` and `people`: who is let in, where, and as whom."""
 
 import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import format_minute, print_wrapped, read_secret, require_terminal
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import PageConfig
+from picoclaw.config.tables import PageConfig, Role
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.resources import get_home
+from picoclaw.schema import find_nearest
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ _NO_BOT_TEXT = (
     "no Telegram bot is set up: ask @BotFather in Telegram for one, give its token to `picoclaw init`,"
     " then start or restart picoclaw"
 )
+_ROLE_WORDS = {
+    "owner": "an owner: may do what you may, and say yes",
+    "member": "a member: reads the sensors, has own notes and reminders, switches what an output allows to members",
+    "guest": "a guest: reads the sensors and has own reminders",
+}
 _PAGE_OFF = "the page is off; `picoclaw init --page network` opens it to your network, --page local to this machine"
 
 
@@ -111,6 +117,69 @@ def _list_urls(page: PageConfig) -> Iterator[str]:
     yield from (f"http://{address}:{page.port}/" for address in health.list_addresses())
 
 
+def add_people_options(parser: Parser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "list": "list the people, what each may do, and where they write from (the default)",
+        "add": "add a person, or change one",
+        "remove": "forget a person; their notes are kept",
+    }
+    words = parser.add_words(purposes)
+    words["list"].add_flag("--json", help="print JSON")
+    for word in ("add", "remove"):
+        words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as ada")
+    words["add"].add_argument("--role", choices=get_args(Role), default="", help="default: member")
+    words["add"].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
+    words["add"].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
+    words["add"].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
+
+
+def run_people(given: Options) -> int:
+    """Do it."""
+    from picoclaw.maintenance.setup import change_person
+    from picoclaw.people import People
+    from picoclaw.records import replace
+    from picoclaw.store.database import Database
+    from picoclaw.workspace import prepare_home
+
+    config = load_config()
+    if given.act == "add":
+        prepare_home(config.home)
+        fields = {"telegram": given.telegram, "matrix": given.matrix, "time_zone": given.zone}
+        known = config.people.get(given.name)
+        role = given.role or (known.role if known else "member")
+        change_person(config.home, given.name, {"role": role} | {key: value for key, value in fields.items() if value})
+        print_wrapped(f"{given.name} is {_ROLE_WORDS[role]}")
+        print_wrapped(
+            f"`picoclaw telegram pair --as {given.name}` prints a code for them; a running service takes it after a restart."
+        )
+        return 0
+    if given.act == "remove":
+        _check_person(config, given.name)
+        change_person(config.home, given.name, None)
+    with closing(Database(config.home / "state.db")) as database:
+        people = People(config.people, database)
+        if given.act == "remove":
+            gone = people.unpair(given.name)
+            folder = replace(config, person=given.name).folder
+            print_wrapped(
+                f"{given.name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}"
+            )
+            for way in gone:
+                channel, _, user = way.partition(":")
+                print_wrapped(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
+            return 0
+        listed = {name: (person.role, people.list_ways(name)) for name, person in config.people.items()}
+    if given.json:
+        print(format_json([{"name": name, "role": role, "ways": ways} for name, (role, ways) in listed.items()]))
+        return 0
+    for name, (role, ways) in listed.items():
+        print_wrapped(f"{name}  {role}, {', '.join(ways) or f'not paired yet: `picoclaw telegram pair --as {name}`'}")
+    if not listed:
+        print_wrapped("nobody but you, the owner: `picoclaw people add NAME` adds a person")
+    return 0
+
+
 def add_telegram_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
@@ -121,6 +190,9 @@ def add_telegram_options(parser: Parser) -> None:
     }
     words = parser.add_words(purposes, required=True)
     words["status"].add_flag("--json", help="print JSON")
+    words["pair"].add_argument(
+        "--as", dest="person", metavar="NAME", default="", help="who will send it: a name of `picoclaw people`"
+    )
     words["forget"].add_argument("number", type=int, metavar="NUMBER", help="as status prints it")
 
 
@@ -145,7 +217,7 @@ def run_telegram(given: Options) -> int:
         name, error = _identify_bot(config)
     with closing(make_pairing(config)) as pairing:
         if given.act == "pair":
-            return _pair(config, pairing)
+            return _pair(config, pairing, _check_person(config, given.person))
         if given.act == "forget":
             if pairing.forget(str(given.number)):
                 print(f"{given.number} may no longer talk to the bot")
@@ -178,22 +250,34 @@ def _identify_bot(config: Config) -> tuple[str, str]:
         return "", str(error)
 
 
-def _pair(config: Config, pairing: "Pairing") -> int:
+def _check_person(config: Config, name: str) -> str:
+    """Raise ConfigError for a name that nobody of the household has."""
+    if name and name not in config.people:
+        near = find_nearest(name, config.people).rstrip("?")
+        raise ConfigError(f"nobody is called {name!r}{near}; `picoclaw people` lists them, `people add` adds one")
+    return name
+
+
+def _pair(config: Config, pairing: "Pairing", person: str = "") -> int:
     """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
     name, error = _identify_bot(config)
-    _print_code(pairing, f"Send this to {f'@{name} (https://t.me/{name})' if name else 'your bot'}", error)
+    _print_code(
+        config, pairing, f"Send this to {f'@{name} (https://t.me/{name})' if name else 'your bot'}", error, person
+    )
     return 0
 
 
-def _print_code(pairing: "Pairing", how: str, error: str) -> None:
+def _print_code(config: Config, pairing: "Pairing", how: str, error: str, person: str) -> None:
     from picoclaw.channels.pairing import CODE_MINUTES
 
-    code, owner = pairing.offer(), pairing.owner()
+    code, owner = pairing.offer(person), pairing.owner()
     if error:
         print_wrapped(f"({error})")
     shown = f"{code[:4]}-{code[4:]}"
     print_wrapped(f"{how} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
+    if person:
+        what = f"is {person}, {_ROLE_WORDS[config.people[person].role]}"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
 
 
@@ -206,6 +290,9 @@ def add_matrix_options(parser: Parser) -> None:
         "forget": "let somebody talk to it no more",
     }
     words = parser.add_words(purposes, required=True)
+    words["pair"].add_argument(
+        "--as", dest="person", metavar="NAME", default="", help="who will send it: a name of `picoclaw people`"
+    )
     words["login"].add_argument("user", metavar="USER", help="the board's account: @pico:example.org")
     words["login"].add_argument(
         "--server", metavar="URL", default="", help="its homeserver, if the domain does not say"
@@ -234,7 +321,8 @@ def run_matrix(given: Options) -> int:
     with closing(make_pairing(config)) as pairing:
         if given.act == "pair":
             where = account or "the board's account"
-            _print_code(pairing, f"Start a direct chat, without encryption, with {where} and send this", error)
+            how = f"Start a direct chat, without encryption, with {where} and send this"
+            _print_code(config, pairing, how, error, _check_person(config, given.person))
             return 0
         if given.act == "forget":
             if pairing.forget(given.user):

@@ -41,6 +41,7 @@ from picoclaw.config.tables import (
     MqttConfig,
     NotifyConfig,
     PageConfig,
+    PersonConfig,
     PromptConfig,
     SensorConfig,
     SessionsConfig,
@@ -49,6 +50,7 @@ from picoclaw.config.tables import (
     ToolsConfig,
     WebConfig,
     check_model_order,
+    check_people,
     redact_url,
 )
 from picoclaw.errors import ConfigError
@@ -58,6 +60,9 @@ from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read
 from picoclaw.schema import Parameter as Parameter
 from picoclaw.times import parse_hour_span
 
+PEOPLE_FOLDER = "people"
+"""Below it in the home, each member of the household has a folder by their name."""
+
 
 @dataclass(frozen=True)
 class Config:
@@ -65,7 +70,7 @@ class Config:
 
     `added` names the sensors that come from sensors.toml, which is written for the owner in conversation. `models` are
     the further ones, by the names of their tables, and `model_keys` theirs. `old_tables` are those of config.toml that
-    have another name now.
+    have another name now. `person` is the member of the household whose view of the home this is, '' for the owner's.
     """
 
     home: Path
@@ -93,6 +98,8 @@ class Config:
     notify: Mapping[str, NotifyConfig] = field(default_factory=dict, repr=False)
     hooks: Mapping[str, HookConfig] = field(default_factory=dict)
     mcp: Mapping[str, McpConfig] = field(default_factory=dict)
+    people: Mapping[str, PersonConfig] = field(default_factory=dict, repr=False)
+    person: str = ""
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
@@ -107,8 +114,13 @@ class Config:
     mcp_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
+    def folder(self) -> Path:
+        """Where the workspace is, and the index of its notes: the home, or a member's part of it."""
+        return self.home / PEOPLE_FOLDER / self.person if self.person else self.home
+
+    @property
     def workspace(self) -> Path:
-        return self.home / "workspace"
+        return self.folder / "workspace"
 
 
 _CONFIG_TABLES: dict[str, type[Any]] = {
@@ -135,13 +147,14 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
     webhooks, servers = tables.pop("hooks", {}), tables.pop("mcp", {})
+    household = tables.pop("people", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
-            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp"))
+            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp", "people"))
             raise ConfigError(f"{path}: unknown table [{name}]{find_nearest(name, known)}")
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
@@ -170,6 +183,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     mcp: dict[str, McpConfig] = _make_named_tables(McpConfig, servers, path, "mcp") if servers else {}
     for name, server in mcp.items():
         server.check(name, f"{path}: [mcp.{name}]", home)
+    people: dict[str, PersonConfig] = _make_named_tables(PersonConfig, household, path, "people")
+    check_people(people, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -183,6 +198,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         notify=notify,
         hooks=hooks,
         mcp=mcp,
+        people=people,
         old_tables=old_tables,
         **settings,
     )
@@ -202,7 +218,9 @@ def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
 
 def _make_named_tables(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
     if not isinstance(tables, dict):
-        raise ConfigError(f"{path}: [{what}] must hold one table for each {what[:-1]}, such as [{what}.NAME]")
+        raise ConfigError(
+            f"{path}: [{what}] must hold one table for each {'person' if what == 'people' else what[:-1]}, such as [{what}.NAME]"
+        )
     return {name: make_dataclass(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
 
 

@@ -11,9 +11,10 @@ from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
-from picoclaw.times import parse_hour_span
+from picoclaw.times import parse_hour_span, parse_zone
 
 MILLION = 1_000_000
+_NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 
 
 class Price(NamedTuple):
@@ -293,6 +294,43 @@ class MatrixConfig:
                 raise ConfigError(f"{where}: {user!r} is not a Matrix user: write it as @name:example.org")
 
 
+Role = Literal["owner", "member", "guest"]
+
+
+@dataclass(frozen=True)
+class PersonConfig:
+    """[people.NAME]: somebody of the household, where they write from, and what they may have done."""
+
+    role: Annotated[Role, "owner: as you; member: with notes and reminders of their own; guest: who may only ask"] = (
+        "member"
+    )
+    telegram: Annotated[int, Span(0, 2**52), "their number at Telegram; 0: none, or paired"] = 0
+    matrix: Annotated[str, "their name at Matrix, such as @ada:example.org"] = ""
+    time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': what they have told"] = ""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What a channel calls them, such as telegram:12345."""
+        return tuple(f"{way}:{name}" for way, name in (("telegram", self.telegram), ("matrix", self.matrix)) if name)
+
+
+def check_people(people: Mapping[str, PersonConfig], path: Path) -> None:
+    """Hold the tables of people against each other; raises ConfigError."""
+    by_way: dict[str, str] = {}
+    for name, person in people.items():
+        where = f"{path}: [people.{name}]"
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{where}: a name is small letters, digits and _, such as [people.ada]")
+        if person.time_zone:
+            try:
+                parse_zone(person.time_zone)
+            except ValueError as error:
+                raise ConfigError(f"{where}: time_zone: {error}") from None
+        for way in person.ways:
+            if (other := by_way.setdefault(way, name)) != name:
+                raise ConfigError(f"{where}: {way} is {other} already; a person has one table")
+
+
 @dataclass(frozen=True)
 class NotifyConfig:
     """[notify.NAME]: a further way for alarms to reach you: ntfy, or a webhook."""
@@ -484,7 +522,6 @@ class McpConfig:
 
 # The order in which models are asked, as the owner wrote it down: every name has its table.
 
-_NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 _RESERVED_NAMES = {"default", "intents", "model"}
 """What is said to go back to [model], the built-in matcher, and [model] itself."""
 

@@ -29,7 +29,7 @@ _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why
 _MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
 _MAX_QUOTED_CHARS = 200
 _START_TIMEOUT_S, _SETTLE_TIMEOUT_S = 30.0, 60.0
-_PERSONAL_ORIGINS = frozenset({"owner", "web", "guest", "remote"})
+_PERSONAL_ORIGINS = frozenset({"owner", "web", "member", "guest", "remote"})
 """Those who type a message themselves: each of them may stop the outputs at once."""
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from getpass import getpass
@@ -12,7 +12,7 @@ from typing import Any
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
 from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
-from picoclaw.config.files import read_regular, rename_table, set_value
+from picoclaw.config.files import read_regular, remove_table, rename_table, set_value
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
@@ -73,6 +73,17 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
         with closing(Stores(load_config())) as stores:
             yield from move_jobs_to_zone(stores.jobs, None, read_zone(read_regular(page)), datetime.now(UTC))
         wake_all(home)
+
+
+def change_person(home: Path, name: str, values: Mapping[str, str | float] | None) -> None:
+    """Set values of a person's table in config.toml, or take the table out (None). Raises ConfigError."""
+    path, table = home / "config.toml", f"people.{name}"
+    text = read_regular(path).decode(errors="replace")
+    if values is None:
+        text = remove_table(text, table)
+    for key, value in (values or {}).items():
+        text = set_value(text, table, key, value)
+    _write_files({path: text.encode()})
 
 
 def migrate_settings(config: Config) -> Iterator[str]:

@@ -26,7 +26,7 @@ _NAME = pattern(r"[a-z][a-z0-9_-]{0,30}")
 _HOURS = pattern(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _PWM = pattern(r"pwmchip\d+/\d+")
 
-Who = Literal["owner", "user", "cron", "heartbeat", "rule", "subagent", "mqtt", "mcp"]
+Who = Literal["owner", "member", "user", "cron", "heartbeat", "rule", "subagent", "mqtt", "mcp"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from picoclaw import times
-from picoclaw.messages import Caller, is_owner
+from picoclaw.messages import Caller, is_resident
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
@@ -499,7 +499,7 @@ def classify_sentences(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _get_newest_message(caller: Caller) -> str:
-    return caller.user_texts[-1].replace("`", " ") if caller.user_texts and is_owner(caller.origin) else ""
+    return caller.user_texts[-1].replace("`", " ") if caller.user_texts and is_resident(caller.origin) else ""
 
 
 def _split_words(text: str) -> list[str]:

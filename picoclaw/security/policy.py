@@ -40,13 +40,14 @@ level; mcp_act: a tool of an MCP server is called that may change something, or 
 """
 
 Verdict = Literal["allow", "ask", "refuse"]
-Requester = Literal["owner", "guest", "unattended", "mcp"]
+Requester = Literal["owner", "member", "guest", "unattended", "mcp"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _WHO_BY_ORIGIN: Mapping[Origin, Requester] = {
     "owner": "owner",
     "web": "owner",
+    "member": "member",
     "guest": "guest",
     "cron": "unattended",
     "heartbeat": "unattended",
@@ -68,6 +69,7 @@ class VerdictRow(NamedTuple):
     """
 
     owner: Verdict
+    member: Verdict
     guest: Verdict
     unattended: Verdict
     mcp: Verdict
@@ -75,23 +77,23 @@ class VerdictRow(NamedTuple):
 
 
 DEFAULTS: Mapping[Effect, VerdictRow] = {
-    "read": VerdictRow("allow", "allow", "allow", "allow", "allow"),
-    "private": VerdictRow("allow", "refuse", "allow", "allow", "allow"),
-    "safe": VerdictRow("allow", "allow", "allow", "allow", "allow"),
-    "write": VerdictRow("allow", "ask", "allow", "ask", "allow"),
-    "remember": VerdictRow("allow", "ask", "allow", "ask", "ask"),
-    "erase": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "read": VerdictRow("allow", "allow", "allow", "allow", "allow", "allow"),
+    "private": VerdictRow("allow", "allow", "refuse", "allow", "allow", "allow"),
+    "safe": VerdictRow("allow", "allow", "allow", "allow", "allow", "allow"),
+    "write": VerdictRow("allow", "allow", "ask", "allow", "ask", "allow"),
+    "remember": VerdictRow("allow", "allow", "ask", "allow", "ask", "ask"),
+    "erase": VerdictRow("ask", "ask", "ask", "ask", "ask", "ask"),
     "plan": VerdictRow(
-        "allow", "allow", "allow", "ask", "ask"
+        "allow", "allow", "allow", "allow", "ask", "ask"
     ),  # the tool lets nobody but the owner plan more than reminders
-    "instruct": VerdictRow("ask", "ask", "ask", "ask", "ask"),
-    "exec": VerdictRow("allow", "ask", "allow", "ask", "ask"),
-    "exec_network": VerdictRow("ask", "ask", "ask", "ask", "ask"),
-    "exec_planned": VerdictRow("ask", "ask", "allow", "ask", "ask"),
-    "network": VerdictRow("allow", "ask", "allow", "ask", "ask"),
-    "actuate": VerdictRow("ask", "ask", "ask", "ask", "ask"),
-    "switch": VerdictRow("allow", "ask", "allow", "ask", "ask"),
-    "mcp_act": VerdictRow("ask", "ask", "ask", "ask", "ask"),
+    "instruct": VerdictRow("ask", "refuse", "ask", "ask", "ask", "ask"),
+    "exec": VerdictRow("allow", "refuse", "ask", "allow", "ask", "ask"),
+    "exec_network": VerdictRow("ask", "refuse", "ask", "ask", "ask", "ask"),
+    "exec_planned": VerdictRow("ask", "refuse", "ask", "allow", "ask", "ask"),
+    "network": VerdictRow("allow", "ask", "ask", "allow", "ask", "ask"),
+    "actuate": VerdictRow("ask", "ask", "ask", "ask", "ask", "ask"),
+    "switch": VerdictRow("allow", "allow", "ask", "allow", "ask", "ask"),
+    "mcp_act": VerdictRow("ask", "ask", "ask", "ask", "ask", "ask"),
 }
 
 
@@ -195,7 +197,12 @@ def join_questions(calls: Iterable[str]) -> str:
 
 
 def _name_origin(origin: Origin) -> str:
-    names = {"owner": "the owner", "web": "the owner on the page", "guest": "another person who may chat"}
+    names = {
+        "owner": "the owner",
+        "web": "the owner on the page",
+        "member": "a member of the household",
+        "guest": "another person who may chat",
+    }
     names |= {"mqtt": "somebody at the MQTT broker", "remote": "somebody at the MQTT broker, who may only ask"}
     names |= {"hook": "a webhook", "mcp": "a program over MCP"}
     return names.get(origin, f"a {origin}" if origin != "cron" else "a job")

@@ -121,7 +121,7 @@ class Approval(NamedTuple):
     @property
     def home(self) -> str:
         """The conversation that hears what became of it: nobody reads that of a job, a heartbeat or a sub-agent."""
-        return self.session if self.origin in {"owner", "web", "guest"} else self.chat
+        return self.session if self.origin in {"owner", "web", "member", "guest"} else self.chat
 
     @property
     def asked(self) -> CallRequest:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
-from picoclaw.messages import Origin, is_guest
+from picoclaw.messages import Origin, is_other_person
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import StoreConnection, Table
@@ -85,7 +85,7 @@ class Inbox(Table):
                 return None
             number = connection.last_insert_rowid()
             connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _MAX_ANSWERED,))
-            if arrived.foreign or is_guest(arrived.origin):
+            if arrived.foreign or is_other_person(arrived.origin):
                 workspace = self._database.path.parent.resolve() / "workspace"
                 heard = f"a message by {arrived.who}", *arrived.foreign
                 for name in arrived.attachments:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from picoclaw import occurrences, times
 from picoclaw.automation.clock import boottime, is_plausible, read_boot_id
 from picoclaw.errors import ToolError
-from picoclaw.messages import Caller, ToolCall, is_guest, is_owner
+from picoclaw.messages import Caller, ToolCall, is_other_person, is_owner
 from picoclaw.occurrences import JobTime, Plan, describe_plan
 from picoclaw.schema import Span
 from picoclaw.security import orders
@@ -361,7 +361,7 @@ class CronTool:
             raise ToolError(f"this chat has no reminder {job}; {_LIST_HINT}")
         if action in _CHANGING_ACTIONS:
             _require_owner(caller, _apply_fields(old, fields))
-        elif action != "get" and is_guest(caller.origin):
+        elif action != "get" and is_other_person(caller.origin):
             _require_owner(caller, old)
         name = f"{_get_noun(old)} {old.number}"
         match action:

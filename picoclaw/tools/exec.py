@@ -155,7 +155,7 @@ def _is_shell_line(words: Sequence[str]) -> bool:
 # The `exec` tool: runs a program in a sandbox; its time limit ends everything that it has started.
 
 _MAX_TIMEOUT_S, _MAX_BACKGROUND_S = 600, 86_400
-_IN_PERSON = frozenset({"owner", "web", "guest"})
+_IN_PERSON = frozenset({"owner", "web", "member", "guest"})
 _HINTS = (
     ("write", "Read-only file system", "it could change nothing: write=true lets it change the workspace"),
     ("network", "ame resolution", "it had no network: network=true gives it one"),

@@ -17,7 +17,7 @@ from picoclaw.files import RootedPath, append_bytes, explain_os_error, write_ato
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE
-from picoclaw.messages import Caller, is_guest, is_owner
+from picoclaw.messages import Caller, is_guest, is_resident
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
@@ -295,7 +295,7 @@ class FileTools:
 
         Without the record nothing is written.
         """
-        if caller and (caller.taints or not is_owner(caller.origin)):
+        if caller and (caller.taints or not is_resident(caller.origin)):
             if self._folders.is_memory(place):
                 raise ToolError(
                     f"{path} is read as the owner's word; memory_store notes this and says where it is from"

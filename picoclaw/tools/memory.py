@@ -14,7 +14,7 @@ from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
-from picoclaw.messages import DEFAULT_SESSION, Caller, is_owner
+from picoclaw.messages import DEFAULT_SESSION, Caller, is_resident
 from picoclaw.records import replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
@@ -180,7 +180,7 @@ def _format_hit(hit: MemoryHit) -> str:
 
 def describe_origin(caller: Caller) -> str:
     """Say where a note comes from, '' for the owner's word in their usual chat."""
-    why: list[str] = [] if is_owner(caller.origin) else [caller.origin]
+    why: list[str] = [] if is_resident(caller.origin) else [caller.origin]
     heard = [name[:_MAX_NAME_CHARS] for name in sorted(caller.taints)]
     if heard:
         more = f" and {len(heard) - _MAX_SOURCES} more" if len(heard) > _MAX_SOURCES else ""

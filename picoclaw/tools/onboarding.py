@@ -58,10 +58,14 @@ class FirstRunTool:
         home: Path,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         jobs: Callable[[], Jobs] | None = None,
+        *,
+        is_member: bool = False,
     ) -> None:
-        """`clock` is compared with the owner's zone; `jobs` are moved to it."""
+        """`clock` is compared with the owner's zone; `jobs` are moved to it. A member is not asked about the board."""
         self._home, self._clock, self._jobs = home, clock, jobs
         self._workspace = home / "workspace"
+        self._questions = {name: text for name, text in QUESTIONS.items() if not (is_member and name == "Wired")}
+        self._is_member = is_member
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "remember" if any(arguments.values()) else "read"
@@ -81,6 +85,8 @@ class FirstRunTool:
         """Note what the owner answered, or "skip". Returns the next question."""
         if not find_onboarding(self._home):
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
+        if self._is_member and (agent_name or wired):
+            raise ToolError("only the owner says what is wired and how the agent is called; nothing was noted")
         _require_said(caller.user_texts, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
@@ -118,7 +124,7 @@ class FirstRunTool:
         lines = [f"Noted: {'; '.join(noted)}."] if noted else []
         back = [f"{label} {'left out' if text == '-' else text}" for label, text in undone.items() if text]
         lines += [f"Taken back: {'; '.join(back)}."] if back else []
-        known = {label: "" if label in undone else _get_field(page, label) for label in QUESTIONS}
+        known = {label: "" if label in undone else _get_field(page, label) for label in self._questions}
         now_known = {**known, **new}
         if done or ("" in known.values() and all(now_known.values())):
             remove_file(self._workspace / "BOOTSTRAP.md")

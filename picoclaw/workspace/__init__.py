@@ -7,7 +7,7 @@ from typing import Any
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
-from picoclaw.workspace.pages import PAGES, Pages, Prompts
+from picoclaw.workspace.pages import PAGES, PERSONAL_PAGES, Pages, Prompts
 from picoclaw.workspace.reading import read_bytes
 from picoclaw.workspace.templates import (
     ONBOARDING_PAGE,
@@ -60,6 +60,19 @@ def prepare_home(
         except OSError as error:
             return CreatedFiles(made, created.problem or f"{path} cannot be made: {explain_os_error(error)}")
     return CreatedFiles(made, created.problem)
+
+
+def prepare_person(folder: Path) -> CreatedFiles:
+    """Make the workspace of a member of the household with their own pages and first meeting, as prepare_home does."""
+    try:
+        make_folder(folder / "workspace" / "memory")
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made: {explain_os_error(error)}") from None
+    seeds = _open_templates(folder, None)
+    names = [name for name in seeds.list_new() if name in PERSONAL_PAGES]
+    if names and seeds.is_home_fresh():
+        names.insert(0, ONBOARDING_PAGE)
+    return seeds.create(names) if names else CreatedFiles([], "")
 
 
 def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:

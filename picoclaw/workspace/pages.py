@@ -25,6 +25,9 @@ from picoclaw.workspace.templates import (
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
+PERSONAL_PAGES = ("USER.md", "memory/MEMORY.md", "MEMORY.md", "memory.md")
+"""What each member of the household has of their own, besides the first meeting."""
+
 _MAX_VALUE_CHARS = 200
 _MAX_PROMPT_BYTES = 64_000
 _PROMPT_NAME = pattern(r"[a-z_0-9]+")
@@ -42,14 +45,18 @@ _UNFILLED = pattern(r"^[ \t]*[-*+] [^\n]*:(?:\*\*)?[ \t]*-?[ \t]*$", re.MULTILIN
 class Pages:
     """The pages of one home, each read again when its file has changed."""
 
-    def __init__(self, home: Path, templates: Path | None = None) -> None:
-        """Reads nothing yet. `templates` are seeds other than the shipped ones."""
+    def __init__(self, home: Path, templates: Path | None = None, shared: "Pages | None" = None) -> None:
+        """Reads nothing yet. `templates` are seeds other than the shipped ones.
+
+        With `shared`, `home` is a person's part of a home, which has their own pages; all others are the shared ones.
+        """
         workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
         self._home, self._workspace, self._source = home, workspace, source
         self._seeds = WorkspaceTemplates(home, source)
         self._own = TextFiles(workspace, MAX_PAGE_BYTES, workspace, self._clean)
         self._templates = TextFiles(source, MAX_PAGE_BYTES, clean=self._clean)
         self._problems: dict[str, str] = {}
+        self.shared = shared
 
     @property
     def problems(self) -> list[str]:
@@ -63,7 +70,7 @@ class Pages:
         as the template that it would be seeded from.
         """
         places = [place for name in names for place in _PLACES.get(name, (name,))]
-        return [Page(place, text) for place in places if (text := self._text(place))]
+        return [Page(place, text) for place in places if (text := self.read(place))]
 
     def read_onboarding(self, *, tidy: bool = True) -> str:
         """Return the onboarding page, '' if onboarding is over. `tidy` deletes an empty page."""
@@ -101,7 +108,10 @@ class Pages:
             ) from None
         return frozenset(field[1].rstrip() for line in lines if (field := _FIELD.fullmatch(line.strip())))
 
-    def _text(self, name: str) -> str:
+    def read(self, name: str) -> str:
+        """Return what a page says, by its path in the workspace; '' for one that says nothing, or cannot be read."""
+        if self.shared and name not in PERSONAL_PAGES:
+            return self.shared.read(name)
         self._problems.pop(name, None)
         try:
             text = self._own.get(name)

@@ -31,6 +31,7 @@ from picoclaw.config.tables import (  # noqa: E402
     ModelConfig,
     MqttConfig,
     NotifyConfig,
+    PersonConfig,
     SensorConfig,
     WebConfig,
 )
@@ -368,6 +369,7 @@ MORE = {
     "matrix": ("matrix", "Matrix"),
     "mqtt": ("mqtt", "the broker of the house"),
     "mcp.NAME": ("mcp", "MCP, both ways"),
+    "people.NAME": ("people", "your household"),
     "notify.NAME": ("notify", "alarms on your phone"),
     "hooks.NAME": ("hooks", "webhooks"),
     "sensors.NAME": ("sensors", "wire a sensor"),
@@ -375,7 +377,17 @@ MORE = {
 """The page about a table of settings, and what it is called."""
 
 
-CONNECTIONS = {"page", "telegram", "matrix", "mqtt", "mcp.NAME", "notify.NAME", "hooks.NAME", "sensors.NAME"}
+CONNECTIONS = {
+    "page",
+    "telegram",
+    "matrix",
+    "mqtt",
+    "mcp.NAME",
+    "people.NAME",
+    "notify.NAME",
+    "hooks.NAME",
+    "sensors.NAME",
+}
 """The tables about what picoclaw is connected to, which are a page of their own."""
 
 
@@ -398,6 +410,7 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
         ("mcp.NAME", McpConfig),
         ("notify.NAME", NotifyConfig),
         ("hooks.NAME", HookConfig),
+        ("people.NAME", PersonConfig),
         ("sensors.NAME", SensorConfig),
     ]:
         if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:

@@ -119,7 +119,7 @@ class MatrixQuestions(Questions):
     def answer(self, reaction: Reaction) -> tuple[Approval, ApprovalAnswer] | None:
         """Read a reaction: it counts for the owner, at the message that asks, while that question is open."""
         word = _ANSWERS.get(reaction.emoji)
-        if not word or reaction.user != self._pairing.owner():
+        if not word or self._pairing.origin(reaction.user) != "owner":
             return None
         for number, shown in self.all().items():
             if shown.message == reaction.target and parse_place(shown.chat).room == reaction.room:
@@ -670,7 +670,7 @@ class MatrixChannel:
         if problems:
             self._start_beside(partial(self._sender.say, message.place, "\n".join(problems)))
         if message.text or attached:
-            origin: Origin = "owner" if message.user == self._pairing.owner() else "guest"
+            origin = self._pairing.origin(message.user)
             text, foreign = self._format_text(message, origin)
             who, key = f"{self.name}:{message.user}", message.place.key
             self._post(InboxMessage(key, text, who, origin, message.update, attached, foreign=foreign))

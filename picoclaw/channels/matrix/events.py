@@ -60,7 +60,7 @@ def is_user(text: Any) -> bool:
 
 def make_pairing(config: Config) -> Pairing:
     """Give the people of config.toml, and those who were paired."""
-    return Pairing("matrix", config.home, config.matrix.allow, config.matrix.owner)
+    return Pairing("matrix", config.home, config.matrix.allow, config.matrix.owner, config.people)
 
 
 class RoomInfo(NamedTuple):

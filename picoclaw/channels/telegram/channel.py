@@ -131,7 +131,7 @@ class TelegramQuestions(Questions):
 
         Returns what to say to whoever has pressed it, and what the owner has answered by it, if that counts.
         """
-        if not button.user or str(button.user) != self._pairing.owner():
+        if not button.user or self._pairing.origin(str(button.user)) != "owner":
             return NOT_OWNER, None, "no"
         found = _DATA.fullmatch(button.data)
         approval = self.find(int(found[2])) if found else None
@@ -398,7 +398,7 @@ class TelegramChannel:
         if answer.who != f"telegram:{button.user}" or not self._pairing.allows(str(button.user)):
             return NOT_ASKED
         text = answer.choices[number]
-        origin: Origin = "owner" if str(button.user) == self._pairing.owner() else "guest"
+        origin = self._pairing.origin(str(button.user))
         self._post(InboxMessage(key, text, answer.who, origin, f"button {button.id}"))
         self._answers.pop(key, None)
         self._start_beside(lambda: self._sender.edit(button.chat, button.message, f"{answer.text}\n\n→ {text}"))
@@ -421,7 +421,7 @@ class TelegramChannel:
         if problems:
             self._start_beside(lambda: self._sender.say(message.place, "\n".join(problems)))
         if message.text or attached:
-            origin: Origin = "owner" if str(message.user) == self._pairing.owner() else "guest"
+            origin = self._pairing.origin(str(message.user))
             text, foreign = self._format_text(message, origin)
             who, key = f"telegram:{message.user}", message.place.key
             if (answer := self._answers.get(key)) and answer.who == who:  # what it asked is answered, or let go

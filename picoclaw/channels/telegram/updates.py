@@ -113,7 +113,8 @@ Update = TelegramMessage | ButtonPress | EmptyUpdate
 def make_pairing(config: Config) -> Pairing:
     """Give the people of config.toml, and those who were paired."""
     allow = [str(number) for number in config.telegram.allow if number > 0]
-    return Pairing("telegram", config.home, allow, str(config.telegram.owner) if config.telegram.owner > 0 else "")
+    owner = str(config.telegram.owner) if config.telegram.owner > 0 else ""
+    return Pairing("telegram", config.home, allow, owner, config.people)
 
 
 def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:

@@ -1,0 +1,213 @@
+"""The people of a household: each has a workspace, notes and reminders of their own, and nobody has another's."""
+
+import threading
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from model_server import ModelServer, call, reply
+from telegram_server import TOKEN
+from test_telegram import QUICK, WORDING, TelegramServer
+
+from picoclaw.app import App
+from picoclaw.channels.telegram.channel import TelegramChannel
+from picoclaw.channels.telegram.updates import make_pairing
+from picoclaw.cli import run
+from picoclaw.config import Config, load_config
+from picoclaw.config.tables import ModelConfig, PersonConfig, TelegramConfig
+from picoclaw.errors import ConfigError
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Inbound
+from picoclaw.people import People
+from picoclaw.store.database import Database
+from picoclaw.workspace import prepare_home
+
+PEOPLE = {
+    "ada": PersonConfig("owner", telegram=1),
+    "bob": PersonConfig("member", telegram=2, time_zone="Asia/Tokyo"),
+    "cleo": PersonConfig("member", telegram=3),
+    "dan": PersonConfig("guest", telegram=4),
+}
+SECRET, BOBS = "the safe's number is 1234", "my locker is number 77"
+
+
+@pytest.fixture
+def home(tmp_path):
+    prepare_home(tmp_path / "home")
+    return tmp_path / "home"
+
+
+class Household:
+    """The app of a home with a model that does as it is told; `ask` sends a person's message."""
+
+    def __init__(self, home, script=None):
+        self.server = ModelServer(script) if script else None
+        model = ModelConfig()
+        if self.server:
+            self.server.__enter__()
+            model = ModelConfig(self.server.url, "m", retries=0)
+        self.app = App(Config(home, people=PEOPLE, model=model), SimBoard())
+
+    def ask(self, number, text, origin=""):
+        origin = origin or {1: "owner", 4: "guest"}.get(number, "member")
+        return self.app.dispatcher.answer(Inbound(f"telegram:{number}", text, origin, who=f"telegram:{number}"))
+
+    def close(self):
+        self.app.close()
+        if self.server:
+            self.server.__exit__()
+
+
+@pytest.fixture
+def household(home):
+    made = Household(home)
+    yield made
+    made.close()
+
+
+def test_nobody_finds_what_another_has_noted(household):
+    for number, text in ((1, SECRET), (2, BOBS)):
+        assert "noted in memory/" in household.ask(number, f"note that {text}").reply
+    found = {n: household.ask(n, "what did I note about the number?").reply for n in (1, 2, 3)}
+    assert ("1234" in found[1], "77" in found[1]) == (True, False)
+    assert ("1234" in found[2], "77" in found[2]) == (False, True)
+    assert ("1234" in found[3], "77" in found[3]) == (False, False)
+    assert BOBS in "".join(
+        p.read_text() for p in (household.app.config.home / "people/bob/workspace/memory").rglob("*.md")
+    )
+
+
+def test_a_members_model_has_tools_that_reach_nothing_of_the_owners(home):
+    (home / "workspace/plan.txt").write_text("the owner's plan")
+    (home / "workspace/USER.md").write_text("- Name: Ada\n- Preferences: tell nobody that I am away\n")
+    wishes = iter(
+        [
+            reply("", call("read_file", {"path": "plan.txt"})),
+            reply("", call("read_file", {"path": str(home / "workspace/plan.txt")}, "2")),
+            reply("", call("write_file", {"path": "list.txt", "content": "milk"}, "3")),
+            reply("", call("exec", {"argv": ["cat", str(home / "workspace/plan.txt")]}, "4")),
+            reply("done"),
+        ]
+    )
+    household = Household(home, lambda _: next(wishes))
+    try:
+        turn = household.ask(2, "show me the plan")
+        results = {run.name: run.result for run in turn.tools}
+        assert "the owner's plan" not in str(turn.messages)
+        assert "list.txt" in results["write_file"]
+        assert (home / "people/bob/workspace/list.txt").read_text() == "milk"
+        assert not (home / "workspace/list.txt").exists()
+        sent = household.server.requests[0].body
+        assert "away" not in str(sent)
+        offered = {tool["function"]["name"] for tool in sent["tools"]}
+        assert not offered & {"exec", "pulse", "spawn", "rule", "skill_create", "sensor_add", "i2c", "gpio"}
+        assert offered >= {"sensor_read", "memory_store", "memory_search", "cron", "read_file"}
+    finally:
+        household.close()
+
+
+def test_a_members_first_meeting_fills_in_their_own_page(household, home):
+    household.ask(3, "hello")
+    household.ask(3, "call me Cleo")
+    assert "- Name: Cleo" in (home / "people/cleo/workspace/USER.md").read_text()
+    assert "Cleo" not in (home / "workspace/USER.md").read_text()
+    assert not (home / "people/cleo/workspace/SOUL.md").exists()
+
+
+def test_a_member_has_their_own_zone_and_reminders(household):
+    assert str(household.app.find_view("telegram:2").context_builder.zone()) == "Asia/Tokyo"
+    assert household.app.find_view("telegram:1") is household.app
+    household.ask(2, "later")  # the first meeting
+    assert "reminder" in household.ask(2, "remind me at 18:30 to feed the cat").reply
+    (job,) = household.app.stores.jobs.all()
+    due = datetime.fromtimestamp(job.plan.anchor, ZoneInfo("Asia/Tokyo"))
+    assert (job.session, f"{due:%H:%M}") == ("telegram:2", "18:30")
+    assert "no reminders" in household.ask(3, "what are my reminders?").reply.lower()
+
+
+def test_a_member_whom_nobody_knows_is_a_guest(household):
+    reply = household.ask(9, f"note that {SECRET}", "member").reply
+    assert "noted in" not in reply
+    assert not list((household.app.config.home / "people").glob("*"))
+
+
+def test_commands_of_a_member_are_those_of_their_own_conversations(household):
+    household.ask(2, "later")
+    assert household.ask(2, "/new").provider == "command"
+    for text in ("/yes 1", "/set pump on 10m", "/job remove 1", "/rule remove x", "/approvals"):
+        assert household.ask(2, text).provider != "command"
+
+
+@pytest.mark.parametrize(
+    ("table", "wrong"),
+    [
+        ("[people.Ada]", "a name is small letters"),
+        ('[people.ada]\nrole = "boss"', "must be one of 'owner', 'member', 'guest'"),
+        ("[people.a]\ntelegram = 5\n[people.b]\ntelegram = 5", "telegram:5 is a already"),
+        ('[people.a]\ntime_zone = "Mars/Base"', "time_zone"),
+        ("people = 3", "must hold one table for each person"),
+    ],
+)
+def test_tables_that_say_nothing_clear_are_refused(home, table, wrong):
+    (home / "config.toml").write_text(table + "\n")
+    with pytest.raises(ConfigError, match=wrong):
+        load_config({"PICOCLAW_HOME": str(home)})
+
+
+def test_a_code_pairs_the_person_that_it_was_made_for(home):
+    config = Config(home, people={"eve": PersonConfig("member"), "own": PersonConfig("owner")})
+    pairing = make_pairing(config)
+    assert pairing.redeem(pairing.offer("eve"), "55", "Eve")
+    assert (pairing.origin("55"), pairing.owner()) == (
+        "member",
+        "",
+    )  # a member does not become the owner by being first
+    assert pairing.redeem(pairing.offer("own"), "56", "Me")
+    assert (pairing.origin("56"), pairing.owner(), pairing.origin("55")) == ("owner", "56", "member")
+    assert pairing.redeem(pairing.offer(), "57", "Zed")
+    assert pairing.origin("57") == "guest"
+    pairing.close()
+    database = Database(home / "state.db")
+    assert People(config.people, database).list_ways("eve") == ["telegram:55"]
+    assert People({}, database).find("telegram:55") == ""  # taken out of config.toml
+    database.close()
+
+
+def test_a_number_of_a_member_is_nobodys_owner(home):
+    pairing = make_pairing(Config(home, people={"bob": PersonConfig("member", telegram=2)}))
+    assert (pairing.allows("2"), pairing.owner(), pairing.origin("2")) == (True, "", "member")
+    pairing.close()
+
+
+def test_telegram_posts_a_member_as_one(home):
+    with TelegramServer() as server:
+        config = Config(home, telegram=TelegramConfig([1], server.url), telegram_token=TOKEN, people=PEOPLE)
+        channel, posted, came = TelegramChannel(config, WORDING, frozenset({"stop"}), QUICK), [], threading.Event()
+        channel.start(lambda arrived: (posted.append(arrived), came.set()) if len(posted) < 1 else None)
+        try:
+            server.says(2, "how warm is it?")
+            assert came.wait(5)
+        finally:
+            channel.stop()
+    assert (posted[0].origin, posted[0].who) == ("member", "telegram:2")
+
+
+def test_people_are_added_changed_listed_and_removed(home, monkeypatch, capsys):
+    monkeypatch.setenv("PICOCLAW_HOME", str(home))
+
+    def say(*words):
+        code = run(["people", *words])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    assert say() == (0, "nobody but you, the owner: `picoclaw people add NAME` adds a person\n")
+    assert say("add", "bob", "--telegram", "2")[1].startswith("bob is a member: reads the sensors")
+    assert say("add", "bob", "--role", "guest")[0] == 0
+    assert say("list") == (0, "bob  guest, telegram:2\n")
+    assert say("add", "Bob")[1].startswith("picoclaw: ")
+    code, said = say("remove", "bo")
+    assert (code, "nobody is called 'bo'; did you mean 'bob'" in said) == (1, True)
+    (home / "config.toml").write_text('# mine\n[people.bob]\nrole = "guest"\n\n[limits]\nsteps = 5\n')
+    assert say("remove", "bob")[0] == 0
+    assert (home / "config.toml").read_text() == "# mine\n[limits]\nsteps = 5\n"
+    assert load_config({"PICOCLAW_HOME": str(home)}).people == {}
