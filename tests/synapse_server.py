@@ -110,6 +110,7 @@ class MatrixPerson:
         self.url, self.user, self.token, self._since = url, user, "", ""
         self._numbers = 0
         self.seen: dict[str, list[dict[str, Any]]] = {}
+        self.ephemeral: dict[str, list[dict[str, Any]]] = {}
 
     def call(self, method: str, path: str, fields: Any = None, prefix: str = "/_matrix/client/v3/") -> Any:
         body = fields if isinstance(fields, bytes) else None if fields is None else json.dumps(fields).encode()
@@ -140,10 +141,12 @@ class MatrixPerson:
 
     def sync(self) -> dict[str, Any]:
         since = f"&since={self._since}" if self._since else ""
-        told = self.call("GET", f"sync?timeout=500{since}")
+        wanted = quote(json.dumps({"room": {"timeline": {"limit": 500}}}))
+        told = self.call("GET", f"sync?timeout=500&filter={wanted}{since}")
         self._since = told["next_batch"]
         for room, body in told.get("rooms", {}).get("join", {}).items():
             self.seen.setdefault(room, []).extend(body["timeline"]["events"])
+            self.ephemeral.setdefault(room, []).extend(body["ephemeral"]["events"])
         return dict(told)
 
     def wait(self, room: str, so: Any, seconds: float = 20.0) -> Any:

@@ -8,6 +8,7 @@ from contextlib import closing
 import matrix_server as mx
 import pytest
 import telegram_server as tg
+from daemon_kit import PUMP, Daemon, furnished
 from matrix_kit import QUICK, Board
 from matrix_server import ANN, BOB, EVE, ME, TOKEN, MatrixServer
 
@@ -948,3 +949,26 @@ def test_a_sync_of_any_shape_is_got_over(tmp_path, server, room, body):
         server.says(room, ANN, "hello")
         come(server, board, 1, 10)
         assert board.texts == ["hello"]
+
+
+# --- the whole of it ---
+
+
+def test_a_real_daemon_is_asked_and_switches_after_the_owners_reaction(tmp_path, server):
+    room = server.make_room(ANN, joined=False)
+    settings = f'[matrix]\nhomeserver = "{server.url}"\nowner = "{ANN}"\n'
+    furnished(tmp_path, settings, PUMP.replace("confirm = false\n", ""))
+    with Daemon(tmp_path, PICOCLAW_MATRIX_TOKEN=TOKEN).ready():
+        server.invite(room, ANN)
+        server.wait(lambda: ME in server.members[room], 20)
+        server.says(room, ANN, "how warm is it?")
+        server.wait(lambda: any("temperature" in text for text in server.texts(room)), 20)
+        server.says(room, ANN, "turn on the pump for 5 minutes")
+        asked = server.wait(lambda: [one for one in server.sent if HOW_TO_ANSWER in one.text], 20)[0]
+        server.reacts(room, EVE, asked.event, "✅")
+        server.reacts(room, ANN, asked.event, "✅")
+        server.wait(lambda: any("Number 1 was done" in text for text in server.texts(room)), 20)
+        server.wait(lambda: any(f"done (answered by matrix:{ANN})" in text for text in server.texts(room)), 20)
+        assert not any("how warm" in text for text in server.texts(room))
+        server.says(room, ANN, "stop")
+        server.wait(lambda: any(text.startswith("stopped:") for text in server.texts(room)), 20)

@@ -455,7 +455,7 @@ class MatrixChannel:
                 self._receive_event(room, raw, info)
         newest = next((event for raw in reversed(events) if (event := as_event(get(raw, "event_id")))), known)
         self._state.last[room] = newest
-        state = [*as_list(get(body, "state", "events")), *events]
+        state = [*as_list(get(body, "state", "events")), *as_list(get(body, "timeline", "events"))]
         if not self._is_new and not is_known and any(get(one, "type") == "m.room.encryption" for one in state):
             self._say_encrypted(room)
 
