@@ -426,7 +426,9 @@ class MatrixChannel:
         """Forget who is in a room where that has changed; tells whether there is something to keep."""
         for room, body in joined.items():
             events = [*as_list(get(body, "timeline", "events")), *as_list(get(body, "state", "events"))]
-            if any(get(event, "type") == "m.room.member" for event in events):
+            # a timeline that was cut may leave out that somebody has come, and with them that the room is private no more
+            is_cut = get(body, "timeline", "limited") is True
+            if is_cut or any(get(event, "type") == "m.room.member" for event in events):
                 self._rooms.pop(room, None)
         changed = False
         for room in left:
