@@ -182,6 +182,7 @@ def test_an_encrypted_connection_trusts_only_what_it_was_told_to(tmp_path):
         with Board(broker.port, tls=True, ca=str(tmp_path / "missing")) as board:
             until(lambda: board.log)
             assert not board.up
+            assert f"{tmp_path / 'missing'}: " in board.log[0]
 
 
 @needs_mosquitto

@@ -12,7 +12,7 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.hw.loader import format_sensor_table, resolve_part
 from picoclaw.hw.reading import Reading
 from picoclaw.mqtt.connection import Heard
-from picoclaw.mqtt.discover import MAX_TOPICS, Listener, list_offers, list_topics
+from picoclaw.mqtt.discover import MAX_TOPICS, Listener, is_filter, list_offers, list_topics
 from picoclaw.mqtt.homeassistant import Names, make_discovery, make_values
 
 ESPHOME = {
@@ -154,6 +154,22 @@ def test_the_command_prints_lines_that_can_be_added(tmp_path):
         assert "[sensors" not in done.stdout
     done = picoclaw_here(tmp_path, "mqtt", "discover", "--seconds", "1")
     assert (done.returncode, "refused" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("topic", ["#", "+", "a", "a/#", "+/b", "a/+/#", "$SYS/#", "ä b"])
+def test_what_can_be_listened_to(topic):
+    assert is_filter(topic)
+
+
+@pytest.mark.parametrize(
+    "topic", ["", "a/#/b", "#/a", "a+", "a#", "a/b#", "\0", "a\n", "x" * 66_000, "\udc80" * 66_000]
+)
+def test_what_cannot_be_listened_to(topic, tmp_path):
+    (tmp_path / "picoclaw").mkdir()
+    (tmp_path / "picoclaw/config.toml").write_text('[mqtt]\nhost = "127.0.0.1"\nport = 9\n')
+    said = picoclaw_here(tmp_path, "mqtt", "discover", "--topic", topic)
+    assert (said.returncode, "is no topic to listen to" in said.stderr) == (1, True)
+    assert len(said.stderr) < 400
 
 
 def test_the_lines_of_a_wired_sensor_are_as_before():

@@ -29,7 +29,12 @@ def run(given: Options) -> int:
     except ImportError:
         raise ConfigError('paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"') from None
     from picoclaw.hw.loader import format_sensor_table
-    from picoclaw.mqtt.discover import MAX_TOPICS, Listener, list_offers, list_topics
+    from picoclaw.mqtt.discover import MAX_TOPICS, Listener, is_filter, list_offers, list_topics
+
+    if not is_filter(given.topic):
+        raise ConfigError(
+            f"{given.topic[:60]!r} is no topic to listen to: such as zigbee2mqtt/# or +/sensor/temperature"
+        )
 
     heard = Listener()
     seconds = given.seconds if math.isfinite(given.seconds) else 0.0

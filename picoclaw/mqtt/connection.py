@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 from paho.mqtt import MQTTException
@@ -127,6 +128,8 @@ def make_client(config: MqttConfig, password: str, client_id: str, protocol: MQT
         protocol=protocol,
         reconnect_on_failure=False,
     )
+    for file in filter(None, (config.ca, config.cert, config.key)):
+        Path(file).open("rb").close()  # an error that names the file, which those of ssl do not
     if config.tls:
         client.tls_set(config.ca or None, config.cert or None, config.key or None)
     if config.user:
@@ -186,7 +189,9 @@ def explain_failure(error: Exception) -> str:
         return f"its certificate is not trusted: {error.verify_message}{clock}"
     if isinstance(error, ssl.SSLError):
         return f"no encrypted connection: {error.reason or error}"
-    return explain_os_error(error) if isinstance(error, OSError) else f"what it sends is no MQTT: {error}"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {explain_os_error(error)}" if error.filename else explain_os_error(error)
+    return f"what it sends is no MQTT: {error}"
 
 
 class MqttConnection:

@@ -18,7 +18,7 @@ from picoclaw.schema import find_field, show_value
 from picoclaw.text import pattern
 
 MAX_TOPICS = 2000
-_MAX_DEPTH = 6
+_MAX_DEPTH, _MAX_FILTER_BYTES = 6, 65_535
 _MAX_OFFERS = 200
 _DISCOVERY = pattern(r"[^/]+/(sensor|binary_sensor|device)/.+/config")
 _TEMPLATE = pattern(r"\{\{\s*value_json((?:\.\w+|\[['\"][^'\"]+['\"]\]|\[\d+\])+)\s*(?:\|[^}]*)?\}\}")
@@ -61,6 +61,17 @@ class Listener:
             self.last[heard.topic] = heard
         else:
             self.missed = True
+
+
+def is_filter(text: str) -> bool:
+    """Tell whether a broker takes it as what to listen to: # is the last level, + is one by itself (MQTT 5, 4.7.1)."""
+    levels = text.split("/")
+    return (
+        0 < len(text.encode("utf-8", "replace")) <= _MAX_FILTER_BYTES
+        and text.isprintable()
+        and "#" not in levels[:-1]
+        and all(level in {"#", "+"} or not set(level) & set("#+") for level in levels)
+    )
 
 
 def list_offers(heard: Mapping[str, Heard], known: Mapping[str, SensorConfig], own: str) -> list[Offer]:
