@@ -22,6 +22,7 @@ from picoclaw.mqtt.homeassistant import (
     make_output_states,
     make_reminder,
     make_values,
+    parse_platforms,
     parse_question,
 )
 
@@ -181,6 +182,53 @@ def test_the_daemon_announces_and_publishes(tmp_path):
                 before = len(other.heard)
                 late.say("homeassistant/status", "online")
                 until(lambda: any("health" in heard for heard, *_ in other.heard[before:]))
+
+
+def test_an_output_that_is_gone_is_forgotten_and_a_sensor_is_not():
+    before = make_discovery(NAMES, "Pi", [Reading("a", "temperature", 1.0, "bus")], [row("pump"), row("fan")], 240)
+    former = parse_platforms(before.encode())
+    found = json.loads(make_discovery(NAMES, "Pi", (), [row("fan")], 240, former=former))["cmps"]
+    assert (found["output_pump"], found["left_pump"]) == ({"p": "switch"}, {"p": "sensor"})
+    assert (found["output_fan"]["name"], "a_temperature" in found) == ("fan", False)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"", b"{", b"[]", b"null", b'{"cmps": 5}', b'{"cmps": {"output_a": 5}}', b"[" * 60_000),
+        b'{"cmps": {"output_a": {"p": "fan"}}}',  # which says that it is gone
+        b'{"cmps": {"output_a/#": {"p": "fan", "name": "a"}}}',
+        b'{"cmps": {"output_a": {"p": "automation", "name": "a"}}}',
+        b'{"cmps": {"output_a": {"p": ["fan"], "name": "a"}}}',
+    ],
+)
+def test_what_strangers_have_announced_is_nothing_to_forget(payload):
+    assert parse_platforms(payload) == {}
+
+
+@needs_mosquitto
+def test_the_board_is_announced_again_when_a_stranger_has_done_so(tmp_path):
+    topic = "homeassistant/device/picoclaw-shed/config"
+    with Broker(tmp_path / "broker") as broker, Other(broker.port, topic) as other:
+        folder = furnished(tmp_path, SETTINGS.format(port=broker.port), PUMP)
+        with Daemon(tmp_path).ready() as daemon:
+            until(lambda: "greenhouse_temperature" in (other.last(topic) or ""))
+            for payload in ("", '{"cmps": {"evil": {"p": "switch"}}}', "{"):
+                other.say(topic, payload, retain=True)
+            until(lambda: "greenhouse_temperature" in other.last(topic), 40)
+            log = [line["text"] for line in daemon.asked("status")["log"]]
+            assert sum("somebody else announces" in line for line in log) == 1
+        (folder / "outputs.toml").write_text(PUMP.replace("pump]", "well]"))
+        with Daemon(tmp_path).ready() as daemon:
+            until(lambda: '"output_pump": {"p": "binary_sensor"}' in other.last(topic))
+            assert '"output_well"' in other.last(topic)
+            (folder / "outputs.toml").write_text("[outputs.well")
+            daemon.asked("status")
+            other.say("picoclaw/shed/stop", "STOP")
+            other.say("homeassistant/status", "online")
+            until(lambda: '"output_well"' not in other.last(topic))
+            assert '"output_well": {"p": "binary_sensor"}' not in other.last(topic)
+            assert not any("somebody else" in line["text"] for line in daemon.asked("status")["log"])
 
 
 @needs_mosquitto

@@ -38,7 +38,7 @@ _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
 _ORDER_INTERVAL_S, _MAX_ORDERS_A_MINUTE = 1.0, 30
 _SETTLE_S = 0.05
 """Seconds in which further orders may follow the first: Home Assistant says ON, and then the speed of a fan."""
-_STOP_INTERVAL_S, _GREETING_INTERVAL_S = 1.0, 5.0
+_STOP_INTERVAL_S, _GREETING_INTERVAL_S, _RESTORE_INTERVAL_S = 1.0, 5.0, 10.0
 _ALARM_CHAT, _QUESTION_CHAT, _BOARD_CHAT = "mqtt:alarms", "mqtt:questions", "mqtt:board-"
 _ALARM_TIMEOUT_S = 5.0
 _MAX_WAITING = 16
@@ -84,7 +84,7 @@ class MqttChannel:
         self._ha, self._names = homeassistant, homeassistant.make_names(config)
         self._sensors = sensors.MqttSensors(app.config.sensors, self._note_some)
         self._connection = connection.MqttConnection(
-            config, app.config.mqtt_password, self._hear, note, self._list_topics, self._publish_all, waits
+            config, app.config.mqtt_password, self._hear, note, self._list_topics, self._begin_connection, waits
         )
         self._tasks: Queue[Task | None] = Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="mqtt work", daemon=True)
@@ -100,7 +100,9 @@ class MqttChannel:
         self._post: PostMessage = discard_message
         self._questions: list[float] = []
         self._stopped_at = self._greeted_at = -1e9
-        self._reminder = ""
+        self._reminder, self._restored_at = "", -1e9
+        self._former: Mapping[str, str] = {}
+        self._is_damaged = self._is_overwritten = False
         self._jobs_mark: list[int] = []
         self._declared: tuple[tuple[int, ...], Mapping[str, OutputConfig]] = (), {}
         self._whys: dict[str, str] = {}
@@ -196,6 +198,8 @@ class MqttChannel:
             if heard.payload == b"online" and now - self._greeted_at >= _GREETING_INTERVAL_S:
                 self._greeted_at = now  # Home Assistant has started, and knows no value
                 self._publish_all()
+        elif names.prefix and heard.topic == names.discovery:
+            self._hear_discovery(heard)
         elif names.prefix and heard.topic == names.ask:
             self._hear_question(heard)
         elif names.prefix and heard.topic.startswith((names.stop, names.output(""))):
@@ -369,6 +373,11 @@ class MqttChannel:
             self._put(self._publish_readings)
         return readings
 
+    def _begin_connection(self) -> None:
+        if self._connection and self._names.prefix:
+            self._connection.watch(self._names.discovery)
+        self._publish_all()
+
     def _publish_all(self) -> None:
         """Publish everything anew, in the thread for that."""
         if self._names.prefix:
@@ -382,16 +391,37 @@ class MqttChannel:
         self._announce(self._list_outputs())
         self._publish(self._ha.make_values(self._names, self._readings.values(), time.time()))
 
+    def _hear_discovery(self, heard: Heard) -> None:
+        """Learn what an earlier start has announced, which the broker has kept; what comes later is somebody else's."""
+        if heard.retained:
+            self._former = self._ha.parse_platforms(heard.payload)
+            self._put(self._publish_readings)
+        else:
+            self._note_once("somebody else announces this board to Home Assistant; it is announced again")
+            self._is_overwritten = True
+            self._put(self._restore)
+
+    def _restore(self) -> None:
+        """Announce the board again where somebody else has done so, but not without end."""
+        now = time.monotonic()
+        if self._is_overwritten and now - self._restored_at >= _RESTORE_INTERVAL_S:
+            self._is_overwritten, self._restored_at, self._announced = False, now, ""
+            self._publish_readings()
+
     def _announce(self, rows: list[dict[str, Any]]) -> None:
         """Tell Home Assistant what there is, when that is something new."""
         config, model = self._app.config, health.read_model(self._app.board)
         expire_s = round(3 * config.history.every_seconds + 60)
         asks = config.mqtt.questions_an_hour > 0
         readings = self._readings.values()
-        text = self._ha.make_discovery(self._names, model, readings, rows, expire_s, takes_questions=asks)
+        former = {} if self._is_damaged else self._former  # what cannot be read is not gone
+        text = self._ha.make_discovery(
+            self._names, model, readings, rows, expire_s, takes_questions=asks, former=former
+        )
         if text != self._announced and self._connection:
             self._connection.publish(self._names.discovery, text, retain=True, qos=1)
             self._announced = text
+            self._former = {**self._former, **self._ha.parse_platforms(text.encode())}
 
     def note_jobs(self) -> None:
         """Hear that reminders may have changed, in any thread; wakes no other as long as nothing was written."""
@@ -444,7 +474,8 @@ class MqttChannel:
             return {}
         mark = found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
         if mark != self._declared[0]:
-            self._declared = mark, load_outputs(file).outputs
+            read = load_outputs(file)
+            self._declared, self._is_damaged = (mark, read.outputs), bool(read.problems)
         return self._declared[1]
 
     def _publish_state(self) -> None:
@@ -490,6 +521,7 @@ class MqttChannel:
                     time.sleep(_SETTLE_S)
                 self._try(self._obey_orders)
                 self._try(self._publish_state)
+                self._try(self._restore)
                 if self._fleet and self.status().up:
                     self._try(partial(self._fleet.say_presence, PRESENCE_INTERVAL_S))
         finally:

@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQT
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.config.tables import MqttConfig
@@ -294,6 +295,12 @@ class MqttConnection:
             _, number = self._client.subscribe([(topic, 0) for topic in wanted])
             if number is not None:
                 self._asked[number] = wanted
+
+    def watch(self, topic: str) -> None:
+        """Listen to what others publish at a topic of this board's own, and to what was kept there before; MQTT 5 only."""
+        if self._client and self._protocol == MQTTProtocolVersion.MQTTv5:
+            once = SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
+            self._client.subscribe(topic, options=SubscribeOptions(noLocal=True, retainHandling=once))
 
     def _make_client(self) -> _Client:
         client = make_client(self._config, self._password, self._config.base.replace("/", "-"), self._protocol)

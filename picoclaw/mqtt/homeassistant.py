@@ -7,6 +7,7 @@ button, event, text.
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from picoclaw import __version__
@@ -30,6 +31,8 @@ _DEVICE_CLASSES = {
 }
 _UNITS = {"rpm": "rpm", "UTC": "", "ticks": ""}
 _PERCENT = pattern(r"\d{1,3}(\.\d{1,3})?")
+_IDENTIFIER = pattern(r"[A-Za-z0-9_-]{1,130}")
+_PLATFORMS = frozenset({"sensor", "binary_sensor", "switch", "light", "fan", "valve", "number"})
 _UNSAFE = pattern(r"[^A-Za-z0-9_-]+")
 MAX_QUESTION = 1000
 Payloads = dict[str, str]
@@ -101,10 +104,12 @@ def make_discovery(
     expire_s: int,
     *,
     takes_questions: bool = False,
+    former: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Make the message that announces the board; values are taken for lost after `expire_s` seconds.
 
-    `outputs` are rows of the supervisor's list, with `kind`, `takes_orders`, `graded`, `longest_s`.
+    `outputs` are rows of the supervisor's list, with `kind`, `takes_orders`, `graded`, `longest_s`. What is gone of the
+    `former` outputs is named by its platform alone, which has Home Assistant forget it; a sensor may only be away.
     """
     components: dict[str, Any] = {}
     for reading in readings:
@@ -129,9 +134,21 @@ def make_discovery(
         one["uniq_id"] = f"{names.device}_{key}"
         one.setdefault("avty", []).append({"t": f"{names.base}/status"})
         one["avty_mode"] = "all"
+    gone = {key: {"p": platform} for key, platform in former.items() if key not in components}
+    components |= {key: one for key, one in gone.items() if key.startswith(("output_", "left_"))}
     device = {"ids": [names.device], "name": names.base.rpartition("/")[2], "mf": "picoclaw", "mdl": model}
     origin = {"name": "picoclaw", "sw": __version__}
     return json.dumps({"dev": device | {"sw": __version__}, "o": origin, "cmps": components}, ensure_ascii=False)
+
+
+def parse_platforms(payload: bytes) -> dict[str, str]:
+    """Read which components a message has announced, with the platform of each; none out of what is not one."""
+    try:
+        found = json.loads(payload)["cmps"].items()
+        listed = [(key, one["p"]) for key, one in found if _IDENTIFIER.fullmatch(key) and len(one) > 1]
+        return {key: platform for key, platform in listed if platform in _PLATFORMS}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
 
 
 def _make_sensor(names: Names, reading: Reading, expire_s: int) -> dict[str, Any]:
