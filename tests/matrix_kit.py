@@ -45,7 +45,7 @@ class Board:
             config, WORDING, frozenset({"stop", "all off"}), timing, self.notes.append, kept or (lambda _: None)
         )
         self.worker = delivery.DeliveryWorker(
-            self.channel, self.boxes, lambda _: True, self.notes.append, merges=False, is_exact=True
+            self.channel, self.boxes, lambda _: True, self.notes.append, is_exact=True
         )
         self.reply = lambda _: ""
 

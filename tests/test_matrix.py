@@ -509,6 +509,28 @@ def test_whoever_is_no_longer_allowed_is_told_nothing(tmp_path, server):
         assert not server.sent
 
 
+def test_what_has_gathered_comes_as_one_message_and_a_question_by_itself(tmp_path, server, room):
+    asking = Asking(tmp_path / "home", server, room)
+    with asking.board as board:
+        settled(server)
+        server.fail("send", *[tg.reset] * 1000)
+        board.put(f"matrix:{room}", "perhaps sent")
+        server.wait(lambda: server.called("send"))
+        for number in range(9):
+            board.put(f"matrix:{room}", f"alarm {number}")
+        asking.kept[3] = question(room=room)
+        board.ask(f"matrix:{room}", "Number 3?", 3)
+        time.sleep(0.3)
+        server.mend("send")
+        server.wait(lambda: not board.left())
+    texts = server.texts(room)
+    assert texts[0] == "perhaps sent"
+    assert sum("messages from while this chat could not be reached:" in text for text in texts) == 1
+    assert "".join(texts).count("alarm") == 9
+    assert f"Number 3?\n\n{HOW_TO_ANSWER}" in texts
+    assert not any("perhaps a repeat" in text for text in texts)
+
+
 @pytest.mark.parametrize(
     "key", ["matrix:", "matrix:x", "telegram:7", "matrix:!a b", "matrix:!a:b:$", "matrix:!a\n:b", "page"]
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.records import NamedTuple
+from picoclaw.store.outbox import MERGED
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ class DeliveryWorker:
         With a `fallback`, the name of a terminal's chat, messages of other channels' chats go to the owner's chat here,
         and what the owner was to be told and this channel refuses for good waits for that terminal, not given up.
         `zone` is the owner's time zone, None for the board's. `merges`: what has gathered comes as few messages.
-        `is_exact`: the other side knows a message again by its number and moment, so that none is said to be a repeat.
+        `is_exact`: the other side knows a message again by its number and moment: none is said to be a repeat, and what is
+        merged is one message of the outbox before it is sent.
         """
         self._merges, self._is_exact = merges, is_exact
         self.channel, self._boxes, self._is_mine, self._note = channel, boxes, is_mine, note
@@ -202,7 +204,7 @@ class DeliveryWorker:
             every = self._boxes.outbox.waiting()
         waiting = [one for one in every if one.number not in self._refused and self._is_mine(one.session)]
         busy: dict[str, ChannelDown] = {}
-        for messages in group_for_delivery(waiting, together=self._down and self._merges):
+        for messages in self._group(waiting):
             if (session := messages[0].session) in busy:
                 continue
             try:
@@ -217,6 +219,21 @@ class DeliveryWorker:
             self._note(f"{name}: messages are delivered again, after {format_duration(time.monotonic() - self._since)}")
         self._retry_s, self._down, self._failure = _FIRST_RETRY_S, False, None
         return None if self._writes.flush() else self._next_retry()
+
+    def _group(self, waiting: Sequence[OutboxMessage]) -> list[list[OutboxMessage]]:
+        """Sort messages into what is sent at once. Raises StoreError."""
+        together = self._down and self._merges
+        if not self._is_exact:
+            return group_for_delivery(waiting, together=together)
+        alone = [[one] for one in waiting if one.begun or one.approval]
+        groups = group_for_delivery([one for one in waiting if not one.begun and not one.approval], together=together)
+        for at, messages in enumerate(groups):
+            if len(messages) > 1:
+                text = merge_messages(messages, time.time(), self._zone()).text
+                with self._boxes.lock:
+                    merged = self._boxes.outbox.merge(sorted(messages), text)
+                groups[at] = [merged] if merged else []
+        return sorted([*alone, *filter(None, groups)], key=lambda group: group[0].number)
 
     def _readdress(self, message: OutboxMessage) -> OutboxMessage:
         """Send a message for another channel's chat to the owner's chat here."""
@@ -254,7 +271,10 @@ class DeliveryWorker:
         session = begun[0].session
         settle: Callable[[OutboxMessage], None] = outbox.strike
         is_sure = self._is_exact and time.time() - begun[0].at < _KNOWN_AGAIN_S
-        worded = [one._replace(begun="") if is_sure or one.number in self._doubtful else one for one in begun]
+        worded = [
+            one._replace(begun="") if is_sure or one.begun == MERGED or one.number in self._doubtful else one
+            for one in begun
+        ]
         try:
             self.channel.send(self._readdress(merge_messages(worded, time.time(), self._zone())))
         except (ChannelDown, StoreError) as error:

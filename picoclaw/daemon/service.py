@@ -212,10 +212,8 @@ class DaemonService(MessageQueue):
         for channel in self.channels.values():
             fallback = "" if channel is self._terminals else DEFAULT_SESSION
             is_mine, zone = partial(self._goes_to, channel), self.app.context_builder.zone
-            is_exact = (
-                channel.name == "matrix"
-            )  # which knows by a message's number what comes twice, so each goes alone
-            merges = channel is not self._mqtt and not is_exact  # each alarm is an event there
+            is_exact = channel.name == "matrix"  # its server knows a message again
+            merges = channel is not self._mqtt  # each alarm is an event there
             worker = DeliveryWorker(
                 channel, self.boxes, is_mine, self.note, fallback, zone, merges=merges, is_exact=is_exact
             )

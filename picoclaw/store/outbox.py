@@ -6,11 +6,16 @@ shown again: a channel that knows a number again drops it; a terminal, which can
 A chat that is open somewhere is named in a mark with the process that has it, which is void when that process is gone.
 """
 
+import json
+from collections.abc import Sequence
+
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import StoreConnection, Table, set_mark
 
 _OPEN_CHAT_PREFIX = "chat.open "
+MERGED = "merged"
+"""Where the process stands that has begun to tell a message: it is several in one, and no process tells it yet."""
 
 
 class OutboxMessage(NamedTuple):
@@ -50,6 +55,19 @@ class Outbox(Table):
             " (SELECT id FROM outbox WHERE session = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)"
         )
         return self._database.write(sql, session, most)
+
+    def merge(self, messages: Sequence[OutboxMessage], text: str) -> OutboxMessage | None:
+        """Put one message in the place of several, in one moment; None when another process tells one of them."""
+        last = messages[-1]
+        with self._database.transaction() as connection:
+            sql = "SELECT count(*) FROM outbox WHERE begun = '' AND id IN (SELECT value FROM json_each(?))"
+            numbers = json.dumps([message.number for message in messages])
+            if connection.execute(sql, (numbers,)).get != len(messages):
+                return None
+            connection.execute("DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
+            number = put_message(connection, last.session, text, last.at)
+            connection.execute("UPDATE outbox SET begun = ? WHERE id = ?", (MERGED, number))
+        return OutboxMessage(number, last.session, text, last.at, MERGED)
 
     def readdress(self, message: OutboxMessage, session: str) -> None:
         """Have a message wait for another chat, by the same number."""

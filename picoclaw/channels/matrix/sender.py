@@ -19,6 +19,7 @@ from picoclaw.channels.http_api import Busy, CallRefused, Timing, Unreachable
 from picoclaw.channels.matrix.api import MatrixApi, join_path
 from picoclaw.channels.matrix.events import RoomPlace, as_event
 from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, render_rich, split_answer, split_message
+from picoclaw.errors import ChannelDown
 from picoclaw.files import RootedPath
 from picoclaw.records import NamedTuple
 
@@ -30,7 +31,8 @@ MAX_EXTENDABLE_UNITS = 3800
 
 _MAX_CAPTION_UNITS = 3800
 _MAX_HTML_CHARS = 20_000
-_CALL_TIMEOUT_S = 20.0
+_LONGEST_PAUSE_S = 3.0
+"""That is waited for in a call; after a longer one what has gathered meanwhile comes as one message."""
 _UPLOAD_BYTES_S = 20_000
 _TRIES = 2
 _Result = TypeVar("_Result")
@@ -71,7 +73,7 @@ class MatrixSender:
         self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
         self._guard = threading.RLock()
         self._next = 0.0  # a server's pause is for the user, not for a room
-        self._begun: dict[str, tuple[int, str]] = {}
+        self._begun: dict[str, int] = {}
 
     def send_message(self, number: str, place: RoomPlace, text: str, context: SendContext = NO_CONTEXT) -> None:
         """Send a message, `number` being the same when it comes again. Raises ChannelError.
@@ -79,12 +81,16 @@ class MatrixSender:
         One that broke off is gone on with where it did: the parts before are known to the server, or to this process.
         """
         with self._guard:
-            done = self._begun.get(number, (0, ""))[0]
-            self._begun = {number: (done, text)}
-            for at, part in enumerate(_list_parts(text, self._workspace)):
-                if at >= done:
-                    self._part(place, part, f"{number}.{at}", context if at == 0 else NO_CONTEXT)
-                    self._begun = {number: (at + 1, text)}
+            done = self._begun.get(number, 0)
+            try:
+                for at, part in enumerate(_list_parts(text, self._workspace)):
+                    if at >= done:
+                        self._part(place, part, f"{number}.{at}", context if at == 0 else NO_CONTEXT)
+                        done = at + 1
+            except ChannelDown as error:
+                error.unsure |= done > 0
+                self._begun = {number: done}
+                raise
             self._begun = {}
 
     def say(self, place: RoomPlace, text: str) -> None:
@@ -173,20 +179,23 @@ class MatrixSender:
 
     def _call(self, method: str, path: str, fields: dict[str, Any], wait: float) -> dict[str, Any]:
         """Make a call that may be made twice, and is when it is not known whether it was carried out."""
+        unsure = False
         for tried in range(_TRIES):
             try:
                 return self._paced(partial(self._api.call, method, path, fields, wait=wait))
-            except Unreachable as error:
-                if not error.unsure or tried == _TRIES - 1 or self._ending.is_set():
+            except ChannelDown as error:
+                error.unsure = unsure = error.unsure or unsure
+                is_again = isinstance(error, Unreachable) and unsure and tried < _TRIES - 1
+                if not is_again or self._ending.is_set():
                     raise
         raise AssertionError
 
     def _paced(self, act: Callable[[], _Result]) -> _Result:
         """Make one call when the server's pause is over, once more after a short one."""
-        time_left = _CALL_TIMEOUT_S
+        time_left = _LONGEST_PAUSE_S
         while True:
             rest = self._next - time.monotonic()
-            if rest > _CALL_TIMEOUT_S:
+            if rest > _LONGEST_PAUSE_S:
                 raise Busy(f"the Matrix server asks for a pause, for {rest:.0f} s more", rest)
             if rest > 0 and self._ending.wait(rest):
                 raise Unreachable("the Matrix server was left")
