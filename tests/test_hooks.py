@@ -13,6 +13,7 @@ from mqtt_broker import free_port
 from page_house import PaperHouse, later, served
 
 from picoclaw.channels.dashboard.hooks import MAX_VALUE_CHARS, make_message
+from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE
 from picoclaw.channels.dashboard.programs import Programs
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import HookConfig
@@ -365,6 +366,12 @@ def told(folder):
         database.close()
 
 
+def letters(folder):
+    """What was told on the page."""
+    file = folder / PAGE_OUTBOX_FILE
+    return file.read_text() if file.exists() else ""
+
+
 def is_idle(folder):
     database = Database(folder / "state.db")
     try:
@@ -423,6 +430,44 @@ def test_json_that_gives_orders_switches_nothing_and_the_owner_is_asked(tmp_path
         asked = [text for _, text in told(folder)]
         assert any('output {"action": "set"' in text for text in asked)
         assert all(session == "terminal" for session, _ in told(folder))
+
+
+def test_an_answer_goes_where_the_hook_says_or_to_the_chat_that_was_used_last(tmp_path):
+    port = free_port()
+    words = f'{BY_TOKEN}words = "{{a}}"\nanswer = false\n'
+    hooks = f'[hooks.house]\n{words}to = "page"\n[hooks.monitor]\n{words}to = "telegram"\n'
+    folder = made_home(tmp_path, port, hooks)
+    with Daemon(tmp_path).ready():
+        door = Door(port, tmp_path)
+        door.client.home = folder
+        door.client.login()
+        assert door.post("house", b'{"a": "to the page"}', TOKEN)[0] == 202
+        until(lambda: "to the page" in letters(folder))
+        assert door.post("monitor", b'{"a": "to nobody"}', TOKEN)[0] == 202  # there is no bot, and no terminal
+        until(lambda: "to nobody" in letters(folder))
+        said = [one["text"].partition("\n[simulated")[0] for one in door.client.told("/api/state")["said"]]
+        assert [text.removeprefix("For chat 'terminal': ") for text in said] == [
+            "house: to the page",
+            "monitor: to nobody",
+        ]
+    assert told(folder) == []
+
+
+def test_a_cap_on_costs_lets_webhooks_rest_before_people(tmp_path):
+    port = free_port()
+    with ModelServer([reply("It is warm.", usage=(930, 0)), reply("no"), reply("still here")]) as server:
+        model = f'[model]\nbase_url = "{server.url}"\nname = "m"\n[costs]\nday_tokens = 1000\n'
+        folder = made_home(tmp_path, port, f'[hooks.house]\n{BY_TOKEN}words = "Say {{a}}"\n{model}')
+        with Daemon(tmp_path).ready():
+            door = Door(port, tmp_path)
+            for number in (1, 2):
+                assert door.post("house", b'{"a": %d}' % number, TOKEN)[0] == 202
+                until(lambda: is_idle(folder))
+        assert len(server.requests) == 1
+        texts = [text for _, text in told(folder) if text.startswith("house: ")]
+        assert len(texts) == 2
+        assert texts[0] == "house: It is warm."
+        assert "no model is asked for a hook" in texts[1]
 
 
 def test_a_model_that_finds_all_well_disturbs_nobody_and_remembers_nothing(tmp_path):

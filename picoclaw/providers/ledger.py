@@ -30,6 +30,7 @@ _LIMIT_PERCENTS = {
     "review": WARN_PERCENT,
     "warm": WARN_PERCENT,
     "cron": JOBS_PERCENT,
+    "hook": JOBS_PERCENT,
     "rule": JOBS_PERCENT,
     "subagent": JOBS_PERCENT,
 }
