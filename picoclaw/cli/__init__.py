@@ -68,6 +68,10 @@ GROUPS = {
         "update": ("install a new version; go back if it fails", "sudo picoclaw update"),
         "backup": ("save everything into one file, also while it runs", "picoclaw backup /media/usb/picoclaw.tar.gz"),
         "restore": ("bring a backup back", "picoclaw restore picoclaw-20261122-080000.tar.gz"),
+        "migrate": (
+            "take over from nanobot, openclaw or sipeed/picoclaw: notes, pages, jobs, settings",
+            "picoclaw migrate --from nanobot",
+        ),
         "uninstall": ("remove picoclaw from this machine", "sudo picoclaw uninstall"),
     },
     "Decide who may do what": {

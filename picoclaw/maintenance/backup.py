@@ -39,7 +39,7 @@ SECRETS_FILES = ("secrets.toml", "fleet.json")
 """What a backup need not hold, and what a restore keeps where it does not."""
 _EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
-    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?"
+    r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?|before-migrate(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?|\.unfinished"
 )
 MAX_DEPTH = 100

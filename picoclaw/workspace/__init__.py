@@ -1,5 +1,6 @@
 """The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from picoclaw.workspace.templates import (
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")
 """Wins entirely over the one in the home folder when it is there."""
 
+_OWN_FILES = ("config.toml", "secrets.toml", "policy.toml", "outputs.toml", "seeds.json", "state.db")
 _MAX_TABLE_BYTES = 1_000_000
 
 
@@ -32,6 +34,11 @@ def prepare_home(
     without them works, and starts faster. `meeting` brings the first meeting back. Raises ConfigError when there can be
     no home or no workspace; where only pages cannot be made, the templates serve and the problem is returned.
     """
+    if is_namesakes_home(home):
+        raise ConfigError(
+            f"{home} is the home of another program of this name, sipeed/picoclaw: `picoclaw migrate --from picoclaw` moves"
+            " it aside and takes over from it; or set PICOCLAW_HOME to another folder"
+        )
     made = []
     for folder in (home, home / "workspace"):
         try:
@@ -73,6 +80,16 @@ def prepare_person(folder: Path) -> CreatedFiles:
     if names and seeds.is_home_fresh():
         names.insert(0, ONBOARDING_PAGE)
     return seeds.create(names) if names else CreatedFiles([], "")
+
+
+def is_namesakes_home(home: Path) -> bool:
+    """Whether a folder is sipeed/picoclaw's, which has the same name as ours, and nothing of ours is in it yet."""
+    return os.path.lexists(home / "config.json") and not is_own_home(home)
+
+
+def is_own_home(home: Path) -> bool:
+    """Whether anything in a folder shows that it is a home of this picoclaw."""
+    return any(os.path.lexists(home / name) for name in _OWN_FILES)
 
 
 def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
