@@ -423,6 +423,19 @@ def test_what_is_lost(new, lost):
     assert len(fact_check.list_lost(old, new)) == lost
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "is_lost"),
+    [
+        ("- the pump is switched off in winter", "- the pump is not switched off in winter", True),
+        ("- the pump runs in winter", "- the heater stays off, the pump does not run in winter", True),
+        ("- the door is never locked", "- the door is locked at night", True),
+        ("- the door is never locked", "- the door is never locked at night", False),
+    ],
+)
+def test_what_is_denied_is_lost(old, new, is_lost):
+    assert fact_check.list_lost(old, new) == [old.removeprefix("- ")] * is_lost
+
+
 HANDED_DOWN = "- the mint grows in the shed\n- Ada sleeps until nine\n- the porch light is a relay"
 
 

@@ -43,6 +43,8 @@ REMINDERS = [
     ("Never remind me at 18:00 to call Bob", "call Bob", {"at": "18:00"}, False),
     ("Remind me at 18:00 to close the window if it rains", "close the window", {"at": "18:00"}, False),
     ("Should you remind me at 18:00 to call Bob?", "call Bob", {"at": "18:00"}, False),
+    ("remind me at 8:00 and 18:00 to call Bob", "call Bob", {"at": "08:00"}, False),
+    ("remind me on Monday or Friday at 8:00 to call Bob", "call Bob", {"at": "monday 08:00"}, False),
     ("the water plants", "water", {"at_seconds": 600}, False),
     ("anything", "", {"at_seconds": 600}, False),
     ("anything", "...", {"at_seconds": 600}, False),

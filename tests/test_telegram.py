@@ -14,7 +14,7 @@ from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.http_api import Timing
 from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.telegram.channel import TelegramChannel
+from picoclaw.channels.telegram.channel import NOT_ASKED, TelegramChannel
 from picoclaw.channels.telegram.sender import MAYBE_REPEATED
 from picoclaw.channels.telegram.updates import parse_place
 from picoclaw.config import Config
@@ -857,6 +857,8 @@ def test_what_a_press_can_answer_has_buttons_and_a_press_is_as_typed(bench, serv
         shown = answers(bench, came, text, "command" if "/clear" in text else BUILT_IN_PROVIDER, count + 1)
         assert tuple(key["text"] for key in shown.keys) == choices, text
         server.presses(STRANGER, shown.keys[0]["callback_data"], chat=OWNER)
+        server.wait(lambda count=count: len(server.called("answerCallbackQuery")) > 3 * count)
+        assert server.called("answerCallbackQuery")[-1]["text"] == NOT_ASKED
         server.presses(OWNER, shown.keys[0]["callback_data"], message=shown.number)
         pressed = bench.come(2 * count + 2)[-1]
         assert (pressed.key, pressed.text, pressed.who, pressed.origin) == (
