@@ -15,7 +15,7 @@ AXE = axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e61
 # a homeserver for the tests of Matrix, in an environment of its own; nothing of it ships
 SYNAPSE = matrix-synapse==1.163.2
 
-.PHONY: chat test quick hostile lint types package docs browser matrix lab soak cuts bench clean
+.PHONY: chat test quick hostile lint types package docs browser matrix mcp lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -59,6 +59,10 @@ matrix: $(VENV)/dev .venv-matrix/installed  ## the Matrix channel against Synaps
 	@$(PYTHON) -m venv .venv-matrix
 	@.venv-matrix/bin/python -m pip --disable-pip-version-check --quiet install $(SYNAPSE)
 	@touch $@
+
+mcp: $(VENV)/dev  ## MCP against the protocol's own suite, inspector and SDK, and against servers of others; skipped where npm is not
+	@MCP_BUILD=$(CURDIR)/build/mcp tools/install_mcp || exit 0; \
+		$(VENV)/bin/python tests/mcp_conformance.py && $(VENV)/bin/python -m pytest -q tests/test_mcp_others.py $(ARGS)
 
 lab: $(VENV)/dev  ## the hardware tests on real kernels in QEMU; skipped with a reason where that cannot run
 	@tests/lab/run $(ARGS)

@@ -300,7 +300,7 @@ def test_a_table_that_cannot_be_meant(table, why, tmp_path):
 
 
 def test_a_server_runs_from_the_first_call_until_it_is_idle(tmp_path):
-    with opened(tmp_path / "home", bad("plain", idle_minutes=0.01)) as app:
+    with opened(tmp_path / "home", bad("plain", idle_minutes=0.03)) as app:
         servers = app.toolset.find("bad.say").group
         client = servers.client("bad")
         assert not client.is_connected

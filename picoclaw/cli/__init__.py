@@ -84,7 +84,7 @@ GROUPS = {
         "mqtt": ("list what is published at the MQTT broker, and offer sensors to add", "picoclaw mqtt discover"),
         "fleet": ("pair boards with each other, read from them, and stop them all", "picoclaw fleet read workshop"),
         "mcp": (
-            "use the tools of MCP servers",
+            "use the tools of MCP servers, and serve this board's to other programs",
             "picoclaw mcp add clock -- uvx mcp-server-time",
         ),
         "people": (

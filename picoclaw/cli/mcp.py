@@ -1,12 +1,13 @@
-"""`picoclaw mcp`: the MCP servers whose tools the agent has."""
+"""`picoclaw mcp`: other servers' tools for the agent, and this board as a server for other programs."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import print_note, print_safe, print_wrapped, require_terminal
+from picoclaw.cli.common import add_board_option, open_app, print_note, print_safe, print_wrapped, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import add_table, read_regular, remove_table
 from picoclaw.config.tables import McpConfig
@@ -28,12 +29,14 @@ def options(parser: Parser) -> None:
     """Declare the verb's words."""
     words = parser.add_words(
         {
-            "list": "list the servers, and what you have agreed to (the default)",
+            "serve": "serve this board's tools on standard input and output (the default where nobody types)",
+            "list": "list the servers, and what you have agreed to (the default at a terminal)",
             "add": "write a server into config.toml, look at its tools, and agree to them",
             "agree": "look at a server's tools as they are now, and agree to them",
             "remove": "take a server out of config.toml, with what is known of it",
         }
     )
+    add_board_option(words["serve"])
     words["add"].add_argument("name", metavar="NAME", help="what you call it: small letters, digits and _")
     words["add"].add_argument(
         "target", nargs="+", metavar="URL or COMMAND", help="its address, or -- and the program with its arguments"
@@ -48,7 +51,9 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Do it; exit code 1 when a server is not used."""
-    act = given.act or "list"
+    act = given.act or ("list" if sys.stdin.isatty() else "serve")
+    if act == "serve":
+        return _serve(given)
     config = load_config()
     if act == "list":
         return _list(config)
@@ -58,6 +63,21 @@ def run(given: Options) -> int:
     if table is None:
         raise ConfigError(f"there is no [mcp.{given.name}]; there are: {', '.join(config.mcp) or 'none'}")
     return _remove(config, given.name) if act == "remove" else _agree(config, given.name, table)
+
+
+def _serve(given: Options) -> int:
+    """Serve until the client hangs up."""
+    import os
+
+    from picoclaw.mcp.board import BoardBackend
+    from picoclaw.mcp.endpoint import serve_pipes
+    from picoclaw.mcp.server import McpServer
+    from picoclaw.records import replace
+
+    with open_app(given) as app:
+        app.config = replace(app.config, mcp={})  # what other servers offer is not passed on
+        serve_pipes(McpServer(BoardBackend(lambda: app, os.uname().nodename)))
+    return 0
 
 
 def _list(config: Config) -> int:

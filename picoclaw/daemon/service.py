@@ -39,6 +39,7 @@ from picoclaw.wiring import STOP_ORDERS
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
     from picoclaw.daemon.mqtt import MqttChannel
+    from picoclaw.mcp.endpoint import HttpServer
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
@@ -176,6 +177,7 @@ class DaemonService(MessageQueue):
                 proxies=page.proxies,
                 metrics_token=app.config.metrics_token,
                 programs=self._programs,
+                mcp=self._open_mcp(stack),
             )
         elif app.config.hooks and not self._safe:
             self.note("hooks: nothing is taken, because the page is off: enabled = true under [page]")
@@ -205,6 +207,20 @@ class DaemonService(MessageQueue):
             from picoclaw.channels.notify import NotifyChannel
 
             yield NotifyChannel(name, way, app.config.notify_tokens[name], os.uname().nodename, app.now)
+
+    def _open_mcp(self, stack: ExitStack) -> "HttpServer | None":
+        """Serve this board over MCP to who has the token, where there is one."""
+        if not self.app.config.mcp_token:
+            return None
+        from picoclaw.mcp.board import BoardBackend, share_board
+        from picoclaw.mcp.endpoint import HttpServer
+        from picoclaw.mcp.server import McpServer
+
+        backend = BoardBackend(share_board(self.app), os.uname().nodename)
+        served = HttpServer(McpServer(backend), self.app.config.mcp_token)
+        stack.callback(backend.close)
+        stack.callback(served.close)
+        return served
 
     def _open_channels(self, stack: ExitStack) -> None:
         """Start the channels, each with its delivery; without the socket there is no daemon."""

@@ -1,4 +1,4 @@
-"""MCP, the Model Context Protocol: other servers' tools for the agent.
+"""MCP, the Model Context Protocol, both ways: other servers' tools for the agent, and this board for other programs.
 
-Imported only where `[mcp.NAME]` is configured, or `picoclaw mcp` is run.
+Imported only where `[mcp.NAME]` is configured, or `picoclaw mcp` is run, or secrets.toml has `mcp_token`.
 """

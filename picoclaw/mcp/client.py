@@ -97,6 +97,7 @@ class McpClient:
             if self._transport is not None:
                 return False
             self._asked, self._is_stateless, self.has_changed_tools = 0, False, False
+            self.used_at = time.monotonic()
             self._transport = self._open_transport(self)
             try:
                 self._greet(Stop() if stop is None else stop)
@@ -242,7 +243,7 @@ class McpClient:
 
     def _get_transport(self) -> Transport:
         if (transport := self._transport) is None:
-            raise ServerGone(f"{self.name} is not connected any more")
+            raise NotSent(f"{self.name} is not connected any more")
         return transport
 
     # --- what a transport calls, from its thread ---
@@ -282,15 +283,19 @@ class McpClient:
             except McpError as error:
                 self.lose(error)
 
-    def lose(self, problem: McpError) -> None:
-        """Note that the server is gone; the next request starts it again."""
-        self.close()
+    def lose(self, problem: McpError, transport: Transport | None = None) -> None:
+        """Note that the server is gone; the next request starts it again. A `transport` of before is no news."""
+        if transport is not None and transport is not self._transport:
+            return
         for pending in list(self._pending.values()):
             unsure = "; whether it did anything is not known" if pending.may_act else ""
             pending.settle(problem=ServerGone(f"{problem}{unsure}"))
+        self.close()
 
     def close(self) -> None:
         """End it; the next request starts it again. From any thread."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
+        for pending in list(self._pending.values()):
+            pending.settle(problem=ServerGone(f"{self.name} was ended"))

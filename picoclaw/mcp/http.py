@@ -34,7 +34,7 @@ _CONNECT_S = 15.0
 _MAX_STREAM_BYTES = 4 * MAX_MESSAGE_BYTES
 _MAX_RESUMES, _LONGEST_RETRY_S = 5, 30.0
 _ERROR_BYTES = 65_536
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ACCEPT = "application/json, text/event-stream"
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
@@ -85,7 +85,7 @@ class HttpTransport:
             given["Content-Type"] = "application/json"
             if self._version == wire.STATELESS_VERSION and "method" in message:
                 given["Mcp-Method"] = message["method"]
-                if key := _NAMED.get(message["method"]):
+                if key := NAMED.get(message["method"]):
                     given["Mcp-Name"] = encode_header(str(get_object(message.get("params")).get(key, "")))
         return given
 

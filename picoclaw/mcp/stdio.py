@@ -126,7 +126,7 @@ class StdioTransport:
         if problem == "ended":
             problem = f"has ended by itself (exit code {code}){self._quote_last()}"
         if problem:
-            self._client.lose(ServerGone(f"{self._client.name} {problem}"))
+            self._client.lose(ServerGone(f"{self._client.name} {problem}"), self)
 
     def _read(self) -> str:
         """Read what the server says until it is to be ended; returns why, '' where that was our wish."""
@@ -138,8 +138,9 @@ class StdioTransport:
                 selector.register(file, selectors.EVENT_READ)
             while not self._ended.is_set():
                 left = self._client.used_at + idle_s - time.monotonic()
-                if left <= 0 and not self._client.is_busy:
-                    self._client.close()
+                if left <= 0 and not self._client.is_busy and self._client.lock.acquire(blocking=False):
+                    self._client.close()  # with nobody about to ask
+                    self._client.lock.release()
                     return ""
                 for key, _ in selector.select(max(left, 1.0)):
                     if key.fd == self._wake:

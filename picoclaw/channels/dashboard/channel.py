@@ -4,9 +4,9 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from picoclaw.channels.channel import ChannelStatus, PostMessage, waits_for_approval
 from picoclaw.channels.dashboard.backend import ChatEntry, DashboardBackend, make_question
@@ -22,6 +22,29 @@ from picoclaw.store.outbox import OutboxMessage
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
+
+
+class McpAnswer(Protocol):
+    """An answer: a body, or a stream."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def stream(self) -> Iterator[bytes] | None: ...
+
+
+class McpDoor(Protocol):
+    """What is behind /mcp: the token that opens it, and what answers; names of headers are written small."""
+
+    token: str
+
+    def answer(self, method: str, headers: Mapping[str, str], body: bytes) -> McpAnswer: ...
+
+    def close(self) -> None: ...
 
 
 class DashboardChannel:
@@ -42,17 +65,19 @@ class DashboardChannel:
         clock: Callable[[], float] = time.monotonic,
         metrics_token: str = "",
         programs: "Programs | None" = None,
+        mcp: "McpDoor | None" = None,
     ) -> None:
         """Listen at `host`, an address, and `port`; `names` are further ones that the board has in the network.
 
         Behind a proxy, `origins` are the page's public addresses, and `proxies` the addresses of those whose word
         counts on whom they pass on. `clock()` gives seconds that never go back. Whoever knows `metrics_token` may read
-        /metrics, nobody without one. `programs` are webhooks and the like, None for none.
+        /metrics, nobody without one. `programs` are webhooks and the like, None for none,
+        and `mcp` what is served over MCP.
         """
         self.backend, self._host, self._port = backend, host, port
         self.origins = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
         self.names, self.proxies = list_host_names(socket.gethostname(), names, self.origins), frozenset(proxies)
-        self.clock, self.metrics_token, self.programs = clock, metrics_token, programs
+        self.clock, self.metrics_token, self.programs, self.mcp = clock, metrics_token, programs, mcp
         self.events = EventStream()
         self.live_turn = LiveTurn(self.events)
         self.outbox, self.logins = PageOutbox(home), Logins(home)

@@ -170,8 +170,11 @@ class Site:
     def _add_programs(self) -> tuple[str, ...]:
         """Add what programs may ask, where that is set; returns what their addresses begin with."""
         programs, channel = self._channel.programs, self._channel
+        mcp = ("/mcp",) if channel.mcp else ()
+        if mcp:
+            self._app.route("/mcp", ["GET", "POST", "DELETE"], self._mcp)
         if not programs:
-            return ()
+            return mcp
 
         def find_address() -> str:
             return server.get_client_address(bottle.request.environ, channel.proxies)
@@ -189,7 +192,31 @@ class Site:
             self._app.route("/v1/models/<name>", "GET", door.show_model)
             self._app.route("/v1/chat/completions", "POST", door.complete)
             self._app.route("/v1/<path:path>", ("GET", "POST"), door.refuse_path)
-        return programs.paths
+        return (*mcp, *programs.paths)
+
+    def _mcp(self) -> Any:
+        """Serve a program over MCP that has the token for it."""
+        door = self._channel.mcp
+        assert door is not None
+        given = read_header("Authorization").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(given, door.token.encode()):
+            address = server.get_client_address(bottle.request.environ, self._channel.proxies)
+            if wait := self._tries.take(address, time.monotonic()):
+                refuse(429, f"too many tries; try again in {wait:.0f} s")
+            bottle.response.set_header("WWW-Authenticate", "Bearer")
+            refuse(401, "this takes the token of /mcp: mcp_token in secrets.toml")
+        if wait := self._calls.take("mcp", time.monotonic()):
+            refuse(429, f"too many requests; try again in {wait:.0f} s")
+        if int(bottle.request.environ.get("CONTENT_LENGTH") or 0) > server.MAX_BODY_BYTES:
+            refuse(413, "this is too much")
+        environ = bottle.request.environ
+        headers = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}
+        said = door.answer(bottle.request.method, headers, bottle.request.body.read())
+        bottle.response.status = said.status
+        bottle.response.set_header("Cache-Control", "no-store")
+        for name, value in said.headers.items():
+            bottle.response.set_header(name, value)
+        return said.body if said.stream is None else said.stream
 
     def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
         """Let in who is logged in and does not ask too often, and word what goes wrong."""
