@@ -81,7 +81,7 @@ class StdioServer:
                     self._requests.put(message)
         finally:
             for stop in list(self._peer.stops.values()):
-                stop.say()
+                stop.set()
             self._questions.end()
             self._requests.put(None)
 

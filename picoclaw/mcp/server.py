@@ -108,7 +108,7 @@ class McpServer:
     def cancel(self, number: Any, peer: Peer) -> None:
         """Stop a call that nobody waits for any more."""
         if isinstance(number, int | str) and (stop := peer.stops.get(number)):
-            stop.say()
+            stop.set()
 
     def _answer(
         self, number: Any, method: str, params: dict[str, Any], peer: Peer, ask: Callable[[Wire], PersonAnswer] | None
