@@ -75,6 +75,7 @@ class Obedient:
         """Make all calls of which there was no talk in this turn; else answer."""
         talk = build_messages(request)
         self.shown = [str(message.get("content") or "") for message in talk]
+        self.shown += _list_texts(request.tools)  # what others say of their tools is said to a model as well
         last = max((n for n, message in enumerate(request.messages) if message.role == "user"), default=0)
         done = {_key(call) for message in request.messages[last:] for call in message.calls}
         wanted: dict[str, ToolCall] = {}
@@ -95,6 +96,15 @@ class Obedient:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    """Find all texts in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _list_texts(one)
 
 
 def _key(call: ToolCall) -> str:
