@@ -20,7 +20,7 @@ from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.mcp.board import TOOLS, BoardBackend, share_board
 from picoclaw.mcp.endpoint import HttpServer, StdioServer
-from picoclaw.mcp.server import McpServer, Peer
+from picoclaw.mcp.server import ClientState, McpServer
 from picoclaw.mcp.wire import META
 from picoclaw.workspace import prepare_home
 
@@ -50,7 +50,7 @@ def served_board(tmp_path):
 
 def ask(server, method, params=None, peer=None, answer=None, number=1):
     message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
-    return server.handle(message, peer or Peer(version="2025-06-18"), answer)
+    return server.handle(message, peer or ClientState(version="2025-06-18"), answer)
 
 
 def call(server, name, arguments, **more):
@@ -76,7 +76,7 @@ def text(answer):
 )
 def test_versions_are_agreed_on(wanted, spoken, served_board):
     _, server = served_board
-    peer = Peer()
+    peer = ClientState()
     assert ask(server, "tools/list", peer=peer)["error"]["code"] == -32600
     said = ask(server, "initialize", {"protocolVersion": wanted, "capabilities": {}, "clientInfo": {}}, peer)
     assert said["result"]["protocolVersion"] == spoken
@@ -107,7 +107,7 @@ NONSENSE = [
 @pytest.mark.parametrize(("message", "code"), NONSENSE)
 def test_nonsense_is_an_error(message, code, served_board):
     _, server = served_board
-    assert server.handle({"jsonrpc": "2.0", **message}, Peer(version="2025-06-18"))["error"]["code"] == code
+    assert server.handle({"jsonrpc": "2.0", **message}, ClientState(version="2025-06-18"))["error"]["code"] == code
 
 
 def test_the_tools_are_those_of_the_registry_and_no_others(served_board):
@@ -146,7 +146,7 @@ def elicited(yes, asked):
 
 def test_a_yes_switches_and_a_no_does_not(served_board, tmp_path):
     app, server = served_board
-    peer, asked = Peer(version="2025-06-18", elicits=True), []
+    peer, asked = ClientState(version="2025-06-18", elicits=True), []
     told = call(server, "output", ON, peer=peer, answer=elicited(False, asked))
     assert (told["result"]["isError"], text(told)) == (True, "output was refused: the answer was no")
     assert not pin(app.config.home)
@@ -183,7 +183,7 @@ def test_also_an_output_that_needs_no_yes_is_asked_about(served_board):
 
 def test_an_output_that_does_not_name_mcp_is_not_switched(served_board):
     app, server = served_board
-    peer = Peer(version="2025-06-18", elicits=True)
+    peer = ClientState(version="2025-06-18", elicits=True)
     told = call(server, "output", {**ON, "name": "lamp"}, peer=peer, answer=lambda _: True)
     assert told["result"]["isError"] is True
     assert not pin(app.config.home, 22)
@@ -208,18 +208,18 @@ def test_what_lasts_is_asked_about(name, arguments, effect, served_board):
 def test_a_client_without_a_session_asks_again_with_the_answer(served_board):
     app, server = served_board
     params = {"name": "output", "arguments": ON, "_meta": STATELESS}
-    first = ask(server, "tools/call", params, Peer())["result"]
+    first = ask(server, "tools/call", params, ClientState())["result"]
     assert first["resultType"] == "input_required"
     assert "output" in first["inputRequests"]["approve"]["params"]["message"]
     yes = {"approve": {"action": "accept", "content": {"approve": True}}}
     again = {"requestState": first["requestState"], "inputResponses": yes}
     other = {**params, **again, "arguments": {**ON, "seconds": 500}}
-    assert ask(server, "tools/call", other, Peer())["error"]["code"] == -32602  # a yes holds for one call
+    assert ask(server, "tools/call", other, ClientState())["error"]["code"] == -32602  # a yes holds for one call
     forged = {**params, **again, "requestState": first["requestState"][:-2] + "00"}
-    assert ask(server, "tools/call", forged, Peer())["error"]["code"] == -32602
+    assert ask(server, "tools/call", forged, ClientState())["error"]["code"] == -32602
     assert not pin(app.config.home)
-    assert text(ask(server, "tools/call", {**params, **again}, Peer())).startswith("pump is on for 5 s")
-    assert ask(server, "tools/call", {**params, **again}, Peer())["error"]["code"] == -32602  # and once
+    assert text(ask(server, "tools/call", {**params, **again}, ClientState())).startswith("pump is on for 5 s")
+    assert ask(server, "tools/call", {**params, **again}, ClientState())["error"]["code"] == -32602  # and once
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,9 @@ def test_a_client_without_a_session_asks_again_with_the_answer(served_board):
 def test_nothing_but_a_yes_is_one(said, served_board):
     app, server = served_board
     params = {"name": "output", "arguments": ON, "_meta": STATELESS}
-    first = ask(server, "tools/call", params, Peer())["result"]
+    first = ask(server, "tools/call", params, ClientState())["result"]
     again = {**params, "requestState": first["requestState"], "inputResponses": {"approve": said}}
-    assert text(ask(server, "tools/call", again, Peer())) == "output was refused: the answer was no"
+    assert text(ask(server, "tools/call", again, ClientState())) == "output was refused: the answer was no"
     assert not pin(app.config.home)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError, StoreError
 from picoclaw.mcp import wire
-from picoclaw.mcp.server import Fault, Peer, PersonAnswer, PlannedCall
+from picoclaw.mcp.server import ClientState, Fault, PersonAnswer, PlannedCall
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Caller, Stop, ToolCall
 from picoclaw.records import replace
@@ -68,7 +68,7 @@ class BoardBackend:
                 for one in toolset.definitions(frozenset(TOOLS) & toolset.names)
             ]
 
-    def plan(self, name: str, arguments: dict[str, Any], peer: Peer, stop: Stop) -> PlannedCall:
+    def plan(self, name: str, arguments: dict[str, Any], peer: ClientState, stop: Stop) -> PlannedCall:
         with self._lock:
             app = self._app
             if name not in TOOLS or name not in app.toolset.names:
@@ -93,7 +93,7 @@ class BoardBackend:
             shown = f"{text}\n{app.mark}".strip() if good else text
             return {"content": [{"type": "text", "text": shown}], "isError": not good}
 
-    def _make_caller(self, peer: Peer, stop: Stop) -> Caller:
+    def _make_caller(self, peer: ClientState, stop: Stop) -> Caller:
         return Caller(_SESSION, "mcp", self._app.now(), lambda _: None, stop=stop, who=f"mcp:{peer.client or 'client'}")
 
     def list_resources(self) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class BoardBackend:
         note = {"uriTemplate": f"{_NOTE}{{+path}}", "name": "note", "description": "a file of notes"}
         return [one | {"mimeType": "text/plain"} for one in (sensor, note)]
 
-    def read_resource(self, uri: str, peer: Peer) -> list[dict[str, Any]]:
+    def read_resource(self, uri: str, peer: ClientState) -> list[dict[str, Any]]:
         kind = next((one for one in (_SENSOR, _NOTE) if uri.startswith(one)), "")
         name = unquote(uri.removeprefix(kind))
         call = ToolCall("mcp", "sensor_read", {"sensor": name})

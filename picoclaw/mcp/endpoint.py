@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from picoclaw.mcp import wire
 from picoclaw.mcp.http import NAMED, encode_header
-from picoclaw.mcp.server import McpServer, Peer, is_yes
+from picoclaw.mcp.server import ClientState, McpServer, is_yes
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, META, Wire, get_object
 from picoclaw.records import NamedTuple, dataclass, field
 
@@ -52,7 +52,7 @@ class StdioServer:
     def __init__(self, server: McpServer, source: BinaryIO, sink: BinaryIO) -> None:
         self._server, self._source, self._sink = server, source, sink
         self._requests: queue.SimpleQueue[Wire | None] = queue.SimpleQueue()
-        self._questions, self._peer = _Questions(), Peer()
+        self._questions, self._peer = _Questions(), ClientState()
         self._writing = threading.Lock()
 
     def serve(self) -> None:
@@ -112,7 +112,7 @@ class HttpAnswer(NamedTuple):
 
 @dataclass(eq=False)
 class _Session:
-    peer: Peer
+    peer: ClientState
     questions: _Questions = field(default_factory=_Questions)
     used_at: float = field(default_factory=time.monotonic)
 
@@ -169,7 +169,7 @@ class HttpServer:
         return _reply(self._server.handle(message, session.peer))
 
     def _begin(self, message: Wire) -> HttpAnswer:
-        session, key = _Session(Peer()), secrets.token_urlsafe(24)
+        session, key = _Session(ClientState()), secrets.token_urlsafe(24)
         answer = self._server.handle(message, session.peer)
         if answer is None or "error" in answer:
             return _reply(answer)
@@ -193,7 +193,7 @@ class HttpServer:
         for name, value in wanted.items():
             if headers.get(name, "").strip() != value:
                 return _refuse(400, wire.HEADER_MISMATCH, f"the header {name} does not say what the body says", number)
-        answer = self._server.handle(message, Peer())
+        answer = self._server.handle(message, ClientState())
         code = get_object((answer or {}).get("error")).get("code")
         status = {wire.METHOD_NOT_FOUND: 404, wire.UNSUPPORTED_VERSION: 400, wire.INVALID_PARAMS: 400}
         return _reply(answer, status.get(code, 200) if isinstance(code, int) else 200)

@@ -40,7 +40,7 @@ class Fault(Exception):
 
 
 @dataclass(eq=False)
-class Peer:
+class ClientState:
     """Who asks: what was said in the handshake, or with the request. `stops` are those of the calls that run, by id."""
 
     key: str = "mcp"
@@ -67,7 +67,7 @@ class ServerBackend(Protocol):
 
     def list_tools(self) -> list[dict[str, Any]]: ...
 
-    def plan(self, name: str, arguments: dict[str, Any], peer: Peer, stop: Stop) -> PlannedCall:
+    def plan(self, name: str, arguments: dict[str, Any], peer: ClientState, stop: Stop) -> PlannedCall:
         """Raises Fault for a call that there is no tool for."""
 
     def run(self, planned: PlannedCall, answer: PersonAnswer) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class ServerBackend(Protocol):
 
     def list_templates(self) -> list[dict[str, Any]]: ...
 
-    def read_resource(self, uri: str, peer: Peer) -> list[dict[str, Any]]:
+    def read_resource(self, uri: str, peer: ClientState) -> list[dict[str, Any]]:
         """Raises Fault for one that is not there."""
 
 
@@ -87,7 +87,7 @@ class McpServer:
         self._key, self._used = secrets.token_bytes(32), dict[str, float]()
 
     def handle(
-        self, message: Mapping[str, Any], peer: Peer, ask: Callable[[Wire], PersonAnswer] | None = None
+        self, message: Mapping[str, Any], peer: ClientState, ask: Callable[[Wire], PersonAnswer] | None = None
     ) -> Wire | None:
         """Answer a request; None for a notice. `ask` puts a question to the person in between, and waits."""
         number, method = message.get("id"), message.get("method")
@@ -105,13 +105,18 @@ class McpServer:
             return wire.make_error(number, fault.code, fault.text, fault.data)
         return wire.make_result(number, result)
 
-    def cancel(self, number: Any, peer: Peer) -> None:
+    def cancel(self, number: Any, peer: ClientState) -> None:
         """Stop a call that nobody waits for any more."""
         if isinstance(number, int | str) and (stop := peer.stops.get(number)):
             stop.set()
 
     def _answer(
-        self, number: Any, method: str, params: dict[str, Any], peer: Peer, ask: Callable[[Wire], PersonAnswer] | None
+        self,
+        number: Any,
+        method: str,
+        params: dict[str, Any],
+        peer: ClientState,
+        ask: Callable[[Wire], PersonAnswer] | None,
     ) -> dict[str, Any]:
         meta = get_object(params.get("_meta"))
         if f"{META}protocolVersion" in meta:
@@ -131,7 +136,7 @@ class McpServer:
                 result |= {"ttlMs": lasts, "cacheScope": "private"}
         return result
 
-    def _greet(self, params: dict[str, Any], peer: Peer) -> dict[str, Any]:
+    def _greet(self, params: dict[str, Any], peer: ClientState) -> dict[str, Any]:
         wanted, who = params.get("protocolVersion"), get_object(params.get("clientInfo"))
         if not isinstance(wanted, str):
             raise Fault(wire.INVALID_PARAMS, "protocolVersion is missing")
@@ -146,7 +151,12 @@ class McpServer:
         }
 
     def _serve(
-        self, number: Any, method: str, params: dict[str, Any], peer: Peer, ask: Callable[[Wire], PersonAnswer] | None
+        self,
+        number: Any,
+        method: str,
+        params: dict[str, Any],
+        peer: ClientState,
+        ask: Callable[[Wire], PersonAnswer] | None,
     ) -> dict[str, Any]:
         backend = self._backend
         if method == "tools/list":
@@ -168,7 +178,7 @@ class McpServer:
         raise Fault(wire.METHOD_NOT_FOUND, f"there is no method {method[:60]!r}")
 
     def _call(
-        self, number: Any, params: dict[str, Any], peer: Peer, ask: Callable[[Wire], PersonAnswer] | None
+        self, number: Any, params: dict[str, Any], peer: ClientState, ask: Callable[[Wire], PersonAnswer] | None
     ) -> dict[str, Any]:
         name, arguments = _get_text(params, "name"), params.get("arguments", {})
         if not isinstance(arguments, dict):
@@ -218,7 +228,7 @@ class McpServer:
         return is_yes(said)
 
 
-def read_peer(meta: dict[str, Any], peer: Peer) -> Peer:
+def read_peer(meta: dict[str, Any], peer: ClientState) -> ClientState:
     """Who asks, by what a request says of itself. Raises Fault."""
     version, can = meta[f"{META}protocolVersion"], meta.get(f"{META}clientCapabilities")
     if version != wire.STATELESS_VERSION:
@@ -227,7 +237,7 @@ def read_peer(meta: dict[str, Any], peer: Peer) -> Peer:
     if not isinstance(can, dict):
         raise Fault(wire.INVALID_PARAMS, f"_meta lacks {META}clientCapabilities")
     client = wire.clean_line(get_object(meta.get(f"{META}clientInfo")).get("name", ""), 60)
-    return Peer(peer.key, wire.STATELESS_VERSION, client, can_elicit(can), is_stateless=True, stops=peer.stops)
+    return ClientState(peer.key, wire.STATELESS_VERSION, client, can_elicit(can), is_stateless=True, stops=peer.stops)
 
 
 def can_elicit(capabilities: Any) -> bool:
