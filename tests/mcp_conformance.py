@@ -47,9 +47,17 @@ STATELESS = [
     *("sep-2164-resource-not-found", "input-required-result-unsupported-methods"),
 ]
 """Of a server, by the revision of 2026-07-28. The rest takes tools that ask for samples and forms."""
-CLIENT = ["initialize", "tools_call", "sse-retry"]
-CLIENT_NOT_OFFERED = ["elicitation-sep1034-client-defaults"]
-"""Of a client: this one answers no server's questions."""
+CLIENT = [
+    *("initialize", "tools_call", "sse-retry"),
+    *(f"auth/metadata-{kind}" for kind in ("default", "var1", "var2", "var3")),
+    *(f"auth/scope-{kind}" for kind in ("from-www-authenticate", "from-scopes-supported", "omitted-when-undefined")),
+    *(f"auth/scope-{kind}" for kind in ("step-up", "retry-limit")),
+    *(f"auth/token-endpoint-auth-{kind}" for kind in ("basic", "post", "none")),
+    *("auth/pre-registration", "auth/resource-mismatch"),
+    *("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"),
+]
+CLIENT_NOT_OFFERED = ["elicitation-sep1034-client-defaults", "auth/basic-cimd", "auth/offline-access-scope"]
+"""Of a client: this one answers no server's questions, and has no address where a document about it could lie."""
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SOUND = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="

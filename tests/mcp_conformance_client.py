@@ -1,5 +1,6 @@
 """Our client as the conformance suite runs it: `python mcp_conformance_client.py URL`, with the scenario in the environment."""
 
+import json
 import os
 import sys
 import tempfile
@@ -9,25 +10,45 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from picoclaw.config.tables import McpConfig
+from picoclaw.http_client import Client, Timeout
+from picoclaw.mcp.client import AuthNeeded
+from picoclaw.mcp.oauth import log_in
 from picoclaw.mcp.wire import McpError
 from picoclaw.tools.mcp import McpServers
 
 CALLS = {"tools_call": ("add_numbers", {"a": 5, "b": 3}), "sse-retry": ("test_reconnection", {})}
+MOST_LOGINS = 3
+
+
+def open_link(link):
+    """What a person does in a browser: the server sends it on at once."""
+    with Client() as http, http.stream("GET", link, timeout=Timeout(10, 10)) as answer:
+        return answer.headers.get("location", "")
+
+
+def use(home, config, secret, scenario):
+    with closing(McpServers(home, {"it": config}, {"it": secret})) as servers:
+        client = servers.client("it")
+        client.connect()
+        print([one["name"] for one in client.list_all("tools")])
+        if scenario in CALLS or scenario.startswith("auth/"):
+            name, arguments = CALLS.get(scenario, ("test-tool", {}))
+            print(client.request("tools/call", {"name": name, "arguments": arguments}))
 
 
 def main():
     scenario, url = os.environ.get("MCP_CONFORMANCE_SCENARIO", ""), sys.argv[-1]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(McpServers(Path(folder), {"it": McpConfig(url=url)}, {})) as it,
-    ):
-        client = it.client("it")
-        client.connect()
-        tools = client.list_all("tools")
-        if scenario in CALLS:
-            name, arguments = CALLS[scenario]
-            print(client.request("tools/call", {"name": name, "arguments": arguments}))
-        print([one["name"] for one in tools])
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    config, secret = McpConfig(url=url, client_id=context.get("client_id", "")), context.get("client_secret", "")
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(MOST_LOGINS):
+            try:
+                use(Path(folder), config, secret, scenario)
+            except AuthNeeded as needed:
+                log_in(Path(folder), "it", config, secret, open_link, needed.challenge)
+            else:
+                return
+        raise McpError("it goes on asking for a login")
 
 
 try:

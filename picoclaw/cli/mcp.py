@@ -33,6 +33,7 @@ def options(parser: Parser) -> None:
             "list": "list the servers, and what you have agreed to (the default at a terminal)",
             "add": "write a server into config.toml, look at its tools, and agree to them",
             "agree": "look at a server's tools as they are now, and agree to them",
+            "login": "get a token of a server elsewhere, by a link that you open in a browser",
             "remove": "take a server out of config.toml, with what is known of it",
         }
     )
@@ -45,7 +46,7 @@ def options(parser: Parser) -> None:
     words["add"].add_argument("--folder", repeats=True, metavar="PATH", help="a folder that it may read")
     words["add"].add_argument("--write", repeats=True, metavar="PATH", help="a folder that it may read and change")
     words["add"].add_flag("--network", help="it may use the network")
-    for word in ("agree", "remove"):
+    for word in ("agree", "login", "remove"):
         words[word].add_argument("name", metavar="NAME", help="the server's name in config.toml")
 
 
@@ -62,6 +63,8 @@ def run(given: Options) -> int:
     table = config.mcp.get(given.name)
     if table is None:
         raise ConfigError(f"there is no [mcp.{given.name}]; there are: {', '.join(config.mcp) or 'none'}")
+    if act == "login":
+        return _log_in(config, given.name, table)
     return _remove(config, given.name) if act == "remove" else _agree(config, given.name, table)
 
 
@@ -146,6 +149,25 @@ def _agree(config: Config, name: str, table: McpConfig) -> int:
     return 0
 
 
+def _log_in(config: Config, name: str, table: McpConfig) -> int:
+    """Have the owner log in at a server, in a browser anywhere."""
+    from picoclaw.mcp.oauth import log_in
+
+    require_terminal("a login needs a person: type this in a terminal")
+    if not table.url:
+        raise ConfigError(f"[mcp.{name}] runs here, and needs no login")
+    prepare_home(config.home)
+
+    def ask(link: str) -> str:
+        print_safe("Open this link in a browser, on any machine, and log in:", "", link, "")
+        print_wrapped("The browser then fails to open a page at 127.0.0.1. Copy its whole address.")
+        return input("The address: ")
+
+    log_in(config.home, name, table, config.mcp_tokens.get(name, ""), ask)
+    print_wrapped(f"logged in at {name}; next: picoclaw mcp agree {name}")
+    return 0
+
+
 def _load_pin(home: Path, name: str) -> pins.Pin | None:
     """What was agreed to before, None where that cannot be read: it is written anew."""
     try:
@@ -169,10 +191,13 @@ def _describe_rights(table: McpConfig) -> list[str]:
 def _remove(config: Config, name: str) -> int:
     import shutil
 
+    from picoclaw.mcp.oauth import get_token_path
+
     path = config.home / "config.toml"
     text = remove_table(read_regular(path).decode(), f"mcp.{name}")
     write_atomic(path.resolve(), text.encode())
     pins.remove_pin(config.home, name)
+    get_token_path(config.home, name).unlink(missing_ok=True)
     shutil.rmtree(config.home / "mcp" / name, ignore_errors=True)
     print_wrapped(f"[mcp.{name}] is out of {path}")
     return 0

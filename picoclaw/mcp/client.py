@@ -30,6 +30,14 @@ class SessionLost(ServerGone):
     """The server is there and knows nothing of us any more; nothing was done."""
 
 
+class AuthNeeded(McpError):
+    """The server wants a token, or one with more rights; `challenge` is what it says of that."""
+
+    def __init__(self, text: str, challenge: Mapping[str, str]) -> None:
+        super().__init__(text)
+        self.challenge = challenge
+
+
 class NotSent(ServerGone):
     """The server ended before it was asked; nothing was done."""
 

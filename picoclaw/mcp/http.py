@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import TurnStopped
@@ -25,10 +25,13 @@ from picoclaw.http_client import (
     TimeoutException,
 )
 from picoclaw.mcp import wire
-from picoclaw.mcp.client import McpClient, PendingReply, SessionLost
+from picoclaw.mcp.client import AuthNeeded, McpClient, PendingReply, SessionLost
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, McpError, ServerGone, Wire, clean_line, get_object
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
+
+if TYPE_CHECKING:
+    from picoclaw.mcp.oauth import TokenStore
 
 _CONNECT_S = 15.0
 _MAX_STREAM_BYTES = 4 * MAX_MESSAGE_BYTES
@@ -55,6 +58,12 @@ class HttpTransport:
         self._http, self._aside = Client(), Client()
         self._connection, self._asking = Connection(), threading.Lock()
         self._session = self._version = ""
+        self._store: TokenStore | None = None
+        if config.client_id or not token:
+            from picoclaw.mcp import oauth
+
+            if oauth.get_token_path(home, client.name).exists():
+                self._store = oauth.TokenStore(home, client.name)
 
     def use_version(self, version: str) -> None:
         self._version = version
@@ -90,7 +99,10 @@ class HttpTransport:
         return given
 
     def _bearer(self) -> str:
-        return self._token
+        """The token to send: the owner's own, or the one of a login."""
+        if self._store is not None:
+            return self._store.bearer()
+        return "" if self._config.client_id else self._token
 
     def send(self, message: Wire, pending: PendingReply | None, stop: Stop, seconds: float) -> None:
         """See Transport; a request has its answer when this returns."""
@@ -100,7 +112,12 @@ class HttpTransport:
         with self._asking:
             try:
                 with self._connection.stopped_by(stop), self._connection.limited(pending.longest_until):
-                    self._ask(message, pending, stop, seconds)
+                    try:
+                        self._ask(message, pending, stop, seconds)
+                    except AuthNeeded:
+                        if not (self._store and self._store.renew()):
+                            raise
+                        self._ask(message, pending, stop, seconds)
             except (HTTPError, InvalidURL) as error:
                 if stop:
                     raise TurnStopped("interrupted") from None
@@ -162,9 +179,17 @@ class HttpTransport:
         if code == NOT_FOUND and self._session:
             self._session = ""
             raise SessionLost(f"{name} has forgotten the session")
-        if code == UNAUTHORIZED:
-            raise McpError(
-                f"{name} wants to know who asks: picoclaw mcp login {name}, or mcp_{name} below [keys] in secrets.toml"
+        header = answer.headers.get("www-authenticate", "")
+        if code == UNAUTHORIZED or (code == FORBIDDEN and "insufficient_scope" in header):
+            from picoclaw.mcp import oauth
+
+            challenge = oauth.read_challenge(header)
+            if code == FORBIDDEN:
+                store = oauth.TokenStore(self._home, name)
+                store.save(store.load() | {"wanted": challenge.get("scope", "")})
+            why = "wants to know who asks" if code == UNAUTHORIZED else "wants a login with more rights"
+            raise AuthNeeded(
+                f"{name} {why}: picoclaw mcp login {name}, or mcp_{name} below [keys] in secrets.toml", challenge
             )
         if answer.is_redirect:
             raise ServerGone(
