@@ -67,8 +67,8 @@ class Wiring:
         except PicoclawError as error:
             return False, str(error)
 
-    def list_names(self) -> Collection[str]:
-        """List what the owner has given names to: sensors and outputs."""
+    def list_names(self) -> dict[str, str]:
+        """List what the owner has given names to: each with "sensor" or "output"."""
         from picoclaw.workspace import find_outputs_file
 
         outputs: Collection[str] = ()
@@ -77,7 +77,7 @@ class Wiring:
 
             with suppress(ConfigError):
                 outputs = load_outputs(file).outputs
-        return {*self.wired, *outputs}
+        return dict.fromkeys(outputs, "output") | dict.fromkeys(self.wired, "sensor")
 
     def leave(self) -> None:
         """End well: what was switched on may run to the end of its time. Without this it goes off with `close`."""
@@ -158,7 +158,7 @@ class Wiring:
         if board.gpio_chips():
             yield ToolGroup(("gpio",), make_gpio)
         if outputs:
-            yield ToolGroup(("output",), partial(make_output, outputs))
+            yield ToolGroup(("output", "output_history"), partial(make_output, outputs))
 
     def _chip(self, part: str) -> ModuleType:
         return loader.load_driver(part, loader.list_driver_folders(self.config.home))

@@ -15,12 +15,13 @@ from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
 
 SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
-INTENTS = IntentProvider([SHIPPED])
+NAMES = dict.fromkeys(("fan", "pump"), "output") | dict.fromkeys(("greenhouse", "outside"), "sensor")
+INTENTS = IntentProvider([SHIPPED], declared=NAMES.copy)
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if "tool" in intent} - {"first_run"}
 READS = {
     ("cron", "list"), ("cron", "get"), ("output", "list"), ("rule", "list"),
     ("i2c", "scan"), ("i2c", "detect"), ("i2c", "read"),
-    *((name, "") for name in ("sensor_read", "sensor_list", "sensor_history", "board_status")),
+    *((name, "") for name in ("sensor_read", "sensor_list", "sensor_history", "board_status", "output_history")),
     *((name, "") for name in ("list_dir", "read_file", "memory_search")),
 }  # fmt: skip
 
@@ -55,10 +56,27 @@ def orders():
     for name, intent in SHIPPED["intents"].items():
         if (intent.get("acts") or intent.get("adds")) and "after" not in intent:
             yield name, intent["exact"]
-            lines = intent["templates"]
-            for line in lines.splitlines() if isinstance(lines, str) else lines:
+            for line in intent.get("templates", "").splitlines():
                 if line.strip():
                     yield from ((name, said) for said in dict.fromkeys(spoken(line)))
+            for line in intent.get("frames", "").splitlines():
+                yield from ((name, said) for said in dict.fromkeys(spoken_frame(line)))
+
+
+def spoken_frame(line):
+    """A sentence of the parts that a frame needs, and one of all its parts, backwards behind the first."""
+    parts = [part for part in line.split() if part[0] != "~"]
+    needed = [part for part in parts if "?" not in part]
+    for chosen in (needed, parts[:1] + parts[:0:-1]):
+        yield " ".join(said_as(part.translate(str.maketrans("", "", "?^+")).split("|")[0]) for part in chosen)
+
+
+def said_as(slot):
+    if slot in VALUES:
+        return VALUES[slot]
+    if slot in SHIPPED["spans"]:
+        return SHIPPED["spans"][slot].split()[0].replace("_", " ")
+    return next(iter(SHIPPED["slots"][slot]["values"].values())).split()[0].replace("_", " ")
 
 
 VALUES = {
@@ -107,6 +125,14 @@ VALUES = {
     "it_rule": "it",
     "item": "milk",
     "list": "shopping",
+    "own_output": "fan",
+    "own_driven": "fan",
+    "spot": "greenhouse",
+    "elsewhere": "in the shed",
+    "there": "in there",
+    "until_only": "until 9 pm",
+    "more_seconds": "10 minutes",
+    "part_only": "in the evening",
 }
 
 
@@ -380,8 +406,8 @@ OWN = [
     ("is the door open?", UNMEASURED),
     ("is the window shut", UNMEASURED),
     ("what's your ip address", ("board_status", {})),
-    ("wind speed", WITHOUT),
-    ("what is the uv index", WITHOUT),
+    ("wind speed", UNMEASURED),
+    ("what is the uv index", UNMEASURED),
     ("how cold is it going to get tonight", "I don't forecast."),
     ("what do I need to buy", ("memory_search", {"query": "shopping list"})),
     ("pause the fan rule", ("rule", {"action": "pause", "name": "fan"})),
@@ -395,8 +421,8 @@ OWN = [
     ("how's your memory", ("board_status", {})),
     ("please never switch the light off at night", "All right. I have done nothing."),
     ("would you mind not turning the fan on tonight", "All right. I have done nothing."),
-    ("how many times did the fan come on today", "I can't say that without a model."),
-    ("did you turn the light on?", "I can't say that without a model."),
+    ("how many times did the fan come on today", ("output_history", {"name": "fan", "when": "today"})),
+    ("did you turn the light on?", ("output_history", {"name": "light"})),
     ("min and max in the greenhouse today pls", ("sensor_history", {"sensor": "greenhouse", "when": "today"})),
     ("does the fan use a lot of power", WITHOUT),
     ("water the tomatoes for 2 min", ("output", {"action": "set", "name": "pump", "level": "on", "seconds": 120})),
@@ -436,7 +462,7 @@ OWN = [
             },
         ),
     ),
-    ("how loud is it", WITHOUT),
+    ("how loud is it", UNMEASURED),
     ("how warm was it an hour ago?", ("sensor_history", {"quantity": "temperature", "when": "1 hour ago"})),
     ("every night at 2 tell me the temperature", ("cron", told("temperature", cron_expr="0 2 * * *"))),
     ("every day at 6 tell me the temperature", ("cron", told("temperature", cron_expr="0 6 * * *"))),

@@ -258,7 +258,6 @@ leave the pump on
 turn on the pump. never mind
 turn on the pump, no wait
 turn on the pump, not the fan
-turn on the pump and the fan
 turn on the lights in the kitchen
 turn on the radio app on my phone
 turn it on

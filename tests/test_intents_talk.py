@@ -104,7 +104,7 @@ CONVERSATIONS = [
     (["turn it off"], "I am not sure what that is about. Please name it."),
     (["turn it off", "the fan"], [output("off", "fan")]),
     (["turn it off", "how warm is it outside"], read(sensor="outside", quantity="temperature")),
-    (["turn it off?", "the fan"], "I can't do that without a model"),
+    (["turn it off?", "the fan"], [("output", {"action": "list"})]),
     (["remind me to water the plants", "in half an hour"], [
         ("cron", {"action": "add", "message": "water the plants", "at_seconds": 1800})
     ]),
@@ -125,7 +125,7 @@ CONVERSATIONS = [
     (["what reminders do I have", "delete it"], "Which one do you mean: 6, 1, 4?"),
     (["what reminders do I have", "delete it", "4"], [("cron", {"action": "remove", "job": 4})]),
     (["turn the light and the fan on", "turn it off", "Fan."], [output("off", "fan")]),
-    (["turn the light and the fan on", "turn it off", "the pump"], "I can't do that without a model"),
+    (["turn the light and the fan on", "turn it off", "the pump"], [("output", {"action": "list"})]),
     (["what reminders do I have", "delete the sixth one"], "I can't do that without a model"),
     (["move the fish to 9:30"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:30"})]),
     (["move the feeding to 9"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:00 o'clock"})]),

@@ -57,6 +57,7 @@ CHAT_COMMANDS = {
 """The words behind a /: what may follow each, and what it does."""
 _MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations."""
+_MAX_ANSWER_WORDS = 3
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
@@ -80,6 +81,8 @@ class Dispatcher:
         may_command = is_owner(inbound.origin) or (inbound.origin == "member" and is_member_command(inbound.text))
         if may_command and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
+        if is_owner(inbound.origin) and not inbound.foreign and (command := self._read_plain_answer(inbound)):
+            return self._run_command(inbound._replace(text=command), hooks)
         return self._run_turn(inbound, hooks)
 
     def _find_view(self, inbound: Inbound) -> tuple[AgentApp, Inbound]:
@@ -91,6 +94,22 @@ class Dispatcher:
             if view is not self.app:
                 return view, inbound
         return self.app, inbound._replace(origin="guest")
+
+    def _read_plain_answer(self, inbound: Inbound) -> str:
+        """The command that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.
+
+        A model asks questions of its own, and a yes may be meant for one of these.
+        """
+        if self.app.config.model.base_url or len(inbound.text.split()) > _MAX_ANSWER_WORDS:
+            return ""
+        from picoclaw.intents.provider import IntentProvider
+
+        provider = self.app.agent.provider
+        with suppress(StoreError):
+            turns = self.app.stores.load_history(inbound.session)[0]
+            if isinstance(provider, IntentProvider):
+                return provider.read_answer(turns, replace_surrogates(inbound.text))
+        return ""
 
     def _get_model(self, session: str) -> str:
         try:

@@ -14,9 +14,10 @@ from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot
 from picoclaw.text import stem_word
 
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
+_NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
-_TOP_KEYS = ("say", "words", "phrases", "slots", "concepts", "tools", "intents")
-_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts templates examples"
+_TOP_KEYS = ("say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts templates frames examples"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
@@ -31,6 +32,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
+    plain filler declines places
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
@@ -44,17 +46,18 @@ def compile_grammar(data: Sequence[GrammarData], sources: Sequence[str] = ()) ->
     return compiler.tables()
 
 
-_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts".split()  # noqa: SIM905
+_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts frames".split()  # noqa: SIM905
 _SHARED_SLOT_KEYS = "kind as like part whole joins".split()  # noqa: SIM905
 
 
 def translate_table(shipped: GrammarData, data: GrammarData) -> GrammarData:
     """Put a language's words, templates and answers into what English has of slots, tools and intents besides words."""
 
-    def share(name: str, keys: Collection[str]) -> dict[str, GrammarData]:
+    def share(name: str, keys: Collection[str]) -> dict[str, Any]:
         return {one: {key: table[key] for key in keys if key in table} for one, table in shipped[name].items()}
 
     base = {"tools": share("tools", ("row", "gives")), "slots": share("slots", _SHARED_SLOT_KEYS)}
+    base["spans"] = dict.fromkeys(shipped.get("spans", {}), "")  # a frame with a part that has no words never fits
     return _merge(base | {"intents": share("intents", _SHARED_INTENT_KEYS)}, data)
 
 
@@ -78,6 +81,7 @@ class GrammarCompiler:
         self.intents: dict[str, Intent] = {}
         self.keys: set[str] = set()
         self._templates: list[tuple[str, str, Branches]] = []
+        self._frames: list[tuple[str, list[tuple[list[str], str]], int]] = []
         self._parsed: dict[str, tuple[Branches, dict[str, None]]] = {}
         self._slots: dict[str, SentenceSlot] = {}
         self._used: dict[str, dict[str, None]] = {}  # the slots of each intent
@@ -111,6 +115,7 @@ class GrammarCompiler:
             "phrases": list(phrases),
             "templates": [intent for _, intent, _ in self._templates],
             "starts": starts,
+            "frames": self._frames,
         }
         examples = {name: intent.examples for name, intent in self.intents.items()}
         return [json.dumps(row, separators=(",", ":")).encode() for row in (head, examples, *rows)]
@@ -154,6 +159,8 @@ class GrammarCompiler:
         self.phrases |= phrases
         for name, value in self._table("slots", data).items():
             self._add_slot(f"slots.{name}", name, value)
+        for name, value in self._table("spans", data).items():
+            self._add_slot(f"spans.{name}", name, {"kind": "term", "as": "", "values": {name: value}})
         for name, value in self._table("concepts", data).items():
             self._add_concept(name, self._split(f"concepts.{name}", value))
         for name, value in self._table("intents", data).items():
@@ -292,6 +299,24 @@ class GrammarCompiler:
         self._used.setdefault(name, {})
         for line in self._lines(f"{key}.templates", value.get("templates", "")):
             self._add_template(f"{key}.templates: '{line}'", intent, line)
+        for line in self._lines(f"{key}.frames", value.get("frames", "")):
+            self._add_frame(f"{key}.frames: '{line}'", name, line)
+
+    def _add_frame(self, where: str, intent: str, line: str) -> None:
+        """Read a line such as "^switch output+ ?seconds|until ~1": parts, and how many words may remain."""
+        pieces, left = list[tuple[list[str], str]](), 0
+        for part in line.split():
+            name, marks = part.translate(_NO_MARKS), "".join(mark for mark in "?^+" if mark in part)
+            if part[0] == "~" and part[1:].isdecimal():
+                left = int(part[1:])
+                continue
+            slots = name.split("|")
+            for slot in slots:
+                self._slot(where, slot)
+            pieces.append((slots, marks))
+        if all("?" in marks for _, marks in pieces):
+            raise self._wrong(where, "every part may be left out", "require at least one")
+        self._frames.append((intent, pieces, left))
 
     def _add_template(self, where: str, intent: Intent, line: str) -> None:
         branches = self._parse(where, self._used[intent.name], line)

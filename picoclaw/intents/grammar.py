@@ -70,7 +70,7 @@ class Intent(NamedTuple):
     `acts`: it switches, changes or removes something, so only a whole sentence that is an order means it; `adds`: it
     adds something, so no example and no question means it; `exact` is a sentence that does mean it, `asks` the question
     where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
-    `only`: where its tool is offered; `after`: where one of these tools was called in the last turn, whose arguments in
+    `only`: where its tool is offered; `after`: where one of these tools ("cron", or "cron:add" for one action of it) was called in the last turn, whose arguments in
     `keeps` hold on, a "=name" only of the last call itself, a "it.name" only where the sentence says "it" and no place
     (without a tool, it is the same again); `parts` are intents that are done instead, in order; `each` words the rows of
     a result, by the figure that was asked for; `make`: arguments that are made of slots, each by the first of its patterns whose
@@ -168,6 +168,8 @@ class Grammar:
         self._first = first + len(head["phrases"])
         self._templates: list[Template | str] = head["templates"]
         self._starts = head["starts"]
+        self.frames: list[Any] = head["frames"]
+        """Rows of what picoclaw.intents.frames reads, where no template fits a sentence."""
         self.end = TemplateEdges(self, (), None)  # type: ignore[arg-type]  # nothing follows
         self.end.sorted = {"": []}, []
 

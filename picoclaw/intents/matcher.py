@@ -3,16 +3,19 @@
 Only grammar is here. Words, templates and examples are data that the owner can change.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
+    NEEDS_CLOCK,
     Grammar,
     Intent,
     IntentMatch,
@@ -21,9 +24,12 @@ from picoclaw.intents.grammar import (
     fill_fields,
     make_match,
 )
-from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues, fold_name
 from picoclaw.messages import ToolCall
 from picoclaw.text import stem_word
+
+if TYPE_CHECKING:
+    from picoclaw.intents.frames import Frame
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
@@ -33,6 +39,7 @@ MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
+_LEFT_COST = 0.15  # of the score, for each word that was passed over
 MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -114,6 +121,32 @@ class IntentMatcher:
             data.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
         )
         self._acts = frozenset(map(stem_word, words["acts"]))
+        self.declared: Callable[[], Mapping[str, str]] = dict
+        """The names that the owner has given, each with "sensor" or "output"; asked for where no template fits."""
+        self.said_before: Callable[[], Mapping[str, Any]] = dict
+        """What was said of the last turn's call besides its arguments; asked for where a sentence goes on with it."""
+        self._names: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]] = {}, {}
+
+    @cached_property
+    def _frames(self) -> Sequence[Frame]:
+        from picoclaw.intents.frames import read_frames  # a sentence that a template fits needs none
+
+        return read_frames(self._book.frames)
+
+    def _find_names(self) -> Mapping[str, tuple[str, str]]:
+        """What each name may be said as, by the words of the data: what it names, and the name."""
+        names = self.declared()
+        if names != self._names[0]:
+            phrases: dict[str, tuple[str, str]] = {}
+            places = self._book.slot("sensor").values
+            for name, kind in names.items():
+                said = {fold_name(name), fold_name(name).replace("_", " ").replace("-", " ")}
+                said.update(word for word, meant in self.words["names"].items() if name in meant.split())
+                said.update(word for word, place in places.items() if place == name and kind == "sensor")
+                for word in said:
+                    phrases.setdefault(word, (kind, name))
+            self._names = names, phrases
+        return self._names[1]
 
     @cached_property
     def _nearest(self) -> ExampleClassifier:
@@ -146,7 +179,7 @@ class IntentMatcher:
         last turn was about, and its call.
         """
         s = Sentence(text, self._book.words, topic)
-        s.last = last
+        s.last, s.said_before = last, self.said_before
         if not s.words:
             return None
         s.respell(self._book.keys, self._mended)
@@ -168,6 +201,9 @@ class IntentMatcher:
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
+        clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
+        if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
+            return framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
@@ -175,13 +211,89 @@ class IntentMatcher:
             return best
         return self._classify(s, begins[-1], ends[-1])
 
+    def _match_frame(
+        self,
+        s: Sentence,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        offered: Collection[Any] | None,
+        best: IntentMatch | None,
+    ) -> IntentMatch | None:
+        """What a sentence means by the parts that it has, where no template says it; `best` is what one half says."""
+        from picoclaw.intents.frames import FrameReader, rank_fit
+
+        kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, offered)}
+        orders = self._mood(s, begins[-1], len(s.words)) == "acts"
+        frames = [
+            frame
+            for frame in self._frames
+            if self._is_open(self.intents[frame.intent], s, kinds, offered)
+            and (not orders or any("^" in piece.marks for piece in frame.pieces))
+        ]
+        if not frames or (best and best.answer and not best.tool):
+            return None
+        s.names = self._find_names()
+        readers = [
+            (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
+            (FrameReader(self._book, self._reader, s, begins[0], ends[0]), [f for f in frames if self._moves(f)]),
+        ]
+        goes_on = len(s.words) <= MAX_SHORT_WORDS
+        is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
+        waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
+        fits = [
+            fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after)))
+            for reader, open_frames in readers
+            for fit in reader.fits(open_frames)
+            if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
+        ]
+        for fit in sorted(fits, key=rank_fit, reverse=True):
+            if fit.left and best is not None:
+                return None
+            match = self._planned(self._make_match(fit.intent, s, fit.found))
+            if match and (best is None or match.missing in {"", NEEDS_CLOCK}):
+                return match._replace(score=match.score - fit.left * _LEFT_COST)
+        return None
+
+    def _moves(self, frame: Frame) -> bool:
+        return self.intents[frame.intent].kind != ""
+
+    def _is_open(self, intent: Intent, s: Sentence, kinds: Collection[str], offered: Collection[Any] | None) -> bool:
+        if intent.kind not in kinds or (intent.only and intent.tool not in (offered or ())):
+            return False
+        return not intent.after or _is_after(intent, s)
+
+    def _may_be(self, kind: str, s: Sentence, begins: Sequence[int], offered: Collection[Any] | None) -> bool:
+        """Whether a sentence of this form may be meant to read, to add or to act."""
+        words, begin = self.words, begins[-1]
+        if s.holds(words["negations"]) or is_quoted(s, begin):
+            return False
+        if not kind:
+            return self._mood(s, begin, len(s.words)) != "tells"
+        asks = s.holds(words["requests"])
+        if not self._is_wish(s, begin) or (kind == "acts" and offered is None):
+            return False
+        return kind == "adds" or asks or "?" not in s.raw
+
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
+        parts = self._match_all(text, offered, topic, last)
+        told: list[tuple[str, IntentMatch | None]] = []
+        for said, match in parts:
+            calls = self.list_parts(match) if match else []
+            told += [(said, call) for call in calls] or [(said, match)]
+        return told
+
+    def _match_all(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
+    ) -> list[tuple[str, IntentMatch | None]]:
         whole = self.match(text, offered, topic, last)
-        if whole and (several := self.list_parts(whole)):
-            return [(text, match) for match in several]
+        if whole and self.list_parts(whole):
+            return [(text, whole)]
+        if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
+            parts = self._split(text, offered, topic, last)
+            return parts if parts and all(is_complete(match) for _, match in parts) else [(text, whole)]
         if whole and whole.route == "template" and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
@@ -198,7 +310,7 @@ class IntentMatcher:
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
-        if "_other" in match.said and not match.missing:
+        if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
         if "_more" in match.said and not match.missing:
             return [match, *(match._replace(arguments=match.arguments | more) for more in match.said["_more"])]
@@ -232,9 +344,15 @@ class IntentMatcher:
                     continue
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
-                if rest:
+                if any(match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))):
+                    continue  # a word was passed over in one of them
+                if rest and not self._is_conditional(s, [first, *(match for _, match in rest)]):
                     return [(head, first), *rest]
         return []
+
+    def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
+        """Whether something would be switched at once in a sentence that says "if"."""
+        return any(match and match.tool == "output" for match in matches) and s.holds(self._book.slot("if_word").values)
 
     def _continue(
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
@@ -243,7 +361,7 @@ class IntentMatcher:
         if not timed:
             call = ToolCall("", first.tool, first.arguments)
             topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
-            rest = self.match_all(tail, offered, topic, call)
+            rest = self._match_all(tail, offered, topic, call)
             reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
             if all(is_complete(match) and match and match.route == "template" for _, match in rest):
@@ -308,7 +426,7 @@ class IntentMatcher:
                 intent = self._book.intents[template.intent]
                 if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
                     continue
-                if intent.after and s.last.name not in intent.after.split():
+                if intent.after and not _is_after(intent, s):
                     continue
                 if (not whole or (intent.tool and not self._has_text_slot(intent))) and (
                     fit := walk.fit(template.edges, i, {})
@@ -324,11 +442,15 @@ class IntentMatcher:
             if pronoun and (pronoun not in s.words or "place" in found):
                 continue
             name = keep.lstrip("=")
-            if name in s.last.arguments:
+            if value := s.read_last(name):
+                kept[name] = value
+            elif name in s.last.arguments:
                 kept[name] = s.last.arguments[name]
             elif name in s.topic and name == keep:
                 kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
         found = kept | found
+        if "_step" in found and "level" in found:
+            found["level"] = _step_level(str(found["level"]), int(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
         for value in found.values():
             if isinstance(value, list):
@@ -503,20 +625,12 @@ class IntentMatcher:
 
     def _likely(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
-        follows = not slot.after or self._follows(slot, s, i)
+        follows = not slot.after or self._reader.follows(slot, s, i)
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and not self._nearest.known(s.words[i]))
         if follows:
             yield from islice(self._reader.read(slot, s, i), 1)
-
-    @staticmethod
-    def _follows(slot: SentenceSlot, s: Sentence, i: int) -> bool:
-        """Whether word `i` stands behind "in the" or the like."""
-        before = i - 1
-        while before > 0 and s.words[before] in slot.drop:
-            before -= 1
-        return before >= 0 and s.words[before] in slot.after
 
     def _rest(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
         """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
@@ -531,6 +645,18 @@ class IntentMatcher:
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
 
 
+def _is_after(intent: Intent, s: Sentence) -> bool:
+    """Whether the last call is one that the intent goes on with: its tool, or "tool:action"."""
+    name, wanted = s.last.name, intent.after.split()
+    return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
+
+
+def _step_level(level: str, step: int) -> str:
+    """A level in percent that is so much higher or lower; on is 100 and off 0."""
+    now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
+    return f"{min(100.0, max(0.0, now + step)):g}"
+
+
 def is_complete(match: IntentMatch | None) -> bool:
     """Whether a call can be made of it."""
     return match is not None and bool(match.tool) and not match.missing
@@ -538,4 +664,4 @@ def is_complete(match: IntentMatch | None) -> bool:
 
 def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
     match, score = fit
-    return not match.missing and match.route == "template", score, not match.tool
+    return match.missing in {"", NEEDS_CLOCK} and match.route == "template", score, not match.tool

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,17 +16,21 @@ from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
+from picoclaw.times import format_duration
 from picoclaw.window import remove_hints
 
 _WAITS = pattern(r"/yes (\d+) ")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
+_MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
+_SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
+_VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
@@ -49,13 +53,13 @@ class IntentProvider:
         unlisted: Collection[str] = (),
         languages: Mapping[str, frozenset[str]] = MappingProxyType({}),
         load: Callable[[str], Grammar] | None = None,
-        declared: Callable[[], Collection[str]] = frozenset,
+        declared: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
         `unlisted` names tools that a model is not told of: a sentence may mean them all the same. `languages` has the words by
         which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
-        lists the names that sensors and outputs have.
+        has the names of sensors and outputs, each with which of both it is.
         """
         self.rests = False
         self.unlisted, self._declared = frozenset(unlisted), declared
@@ -91,6 +95,7 @@ class IntentProvider:
             except ConfigError as error:
                 self._matchers[language], self._problem = self._matchers["en"], str(error)
         self._matcher = self._matchers[language]
+        self._matcher.declared = self._declared
         return self._matcher
 
     def _find_language(self, text: str) -> str:
@@ -113,9 +118,24 @@ class IntentProvider:
             return [(text, self._meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
         topic, last = self._topic(turns)
+        self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns else []
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+
+    def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
+        """What the last turn that made a call was understood as, besides the call's arguments."""
+        matcher, asked = self._matcher, len(messages) - 1
+        while asked > 0 and not messages[asked].calls:
+            asked -= 1
+        while asked > 0 and messages[asked].role != "user":
+            asked -= 1
+        said: Mapping[str, Any] = {}
+        if asked < len(messages) - 1 and messages[asked].role == "user":
+            found = self._understood(messages[: asked + 1], offered)
+            said = next((match.said for _, match in found if match), {})
+        self._matcher = matcher
+        return said
 
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
@@ -126,17 +146,22 @@ class IntentProvider:
         declared = self._declared()
 
         def translate(found: re.Match[str]) -> str:
-            word, named = found[0], str(names.get(found[0], found[0]))
-            keeps = fold_name(word) in declared or (self._matcher is self._matchers["en"] and named not in declared)
-            return word if keeps else named
+            word = found[0]
+            named = str(names.get(fold_name(word), word)).split()
+            meant = next((one for one in named if one in declared), "")
+            return word if fold_name(word) in declared else meant or word
+
+        def replace_name(name: str, value: Any) -> Any:
+            if name not in _NAMED or not isinstance(value, str) or fold_name(value) in declared:
+                return value
+            if name == "when":  # of a rule: what is measured has no name of the owner's
+                sensor, dot, rest = value.partition(".")
+                return _NAME_WORD.sub(translate, sensor) + dot + rest if dot else value
+            whole = str(names.get(fold_name(value).replace("_", " "), "")).split()
+            return next((one for one in whole if one in declared), "") or _NAME_WORD.sub(translate, value)
 
         def replace(table: Mapping[str, Any]) -> dict[str, Any]:
-            return {
-                name: _NAME_WORD.sub(translate, value)
-                if name in _NAMED and isinstance(value, str) and fold_name(value) not in declared
-                else value
-                for name, value in table.items()
-            }
+            return {name: replace_name(name, value) for name, value in table.items()}
 
         arguments = replace(match.arguments)
         if "notify" in arguments:  # made of the names that the tools have for quantities
@@ -216,6 +241,17 @@ class IntentProvider:
                 if kept and match.arguments != wanted.arguments:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
+
+    def read_answer(self, turns: Sequence[Sequence[Message]], text: str) -> str:
+        """The command that a plain "yes" or "no" stands for: the last turn has asked about one call, and nothing since."""
+        said = fold_name(text.strip(" .!\n").lower())
+        matcher = self._listen(text, turns[-1][0].text if turns else "")
+        words = matcher.words
+        if not turns or not (said in words["agrees"] or said in words["declines"]):
+            return ""
+        waits = [result for _, result in list_calls(turns[-1]) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
+        number = _JOB_NUMBER.search(waits[0]) if len(waits) == 1 and waits[0].startswith("error: ") else None
+        return f"/{'yes' if said in words['agrees'] else 'no'} {number[1]}" if number else ""
 
     def _is_nod(self, text: str) -> bool:
         return fold_name(text.strip(" .!\n").lower()) in self._matcher.words["agrees"]
@@ -371,19 +407,25 @@ class IntentProvider:
         """A tool's result as the data words it: of its rows those that were asked for."""
         tool, each = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
         wording = each.get(match.said.get("_figure", "")) or each.get("", "")
-        rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if wording and "row" in tool else []
+        if match.arguments.get("chart"):
+            return self._tell(match, result)
+        reads = (wording or "_beyond" in match.said) and "row" in tool
+        rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if reads else []
         none = each.get("none", "") if rows else ""
         for name, value in match.said.items():
             rows = [row for row in rows if row.get(name[1:], value) == value]
-        text = "\n".join(fill_fields(wording, row) for row in rows) or none or result
-        return self._tell(match, text)
+        if "_beyond" in match.said:
+            told = [fill_fields(each.get(_judge_row(row, match.said), ""), row) for row in rows]
+        else:
+            told = [fill_fields(wording, _add_fahrenheit(row)) for row in rows]
+        return self._tell(match, "\n".join(filter(None, told)) or none or result)
 
     def _tell(self, match: IntentMatch | None, text: str) -> str:
-        """What a tool says, in the words of the language."""
+        """What a tool says, in the words of the language, with lengths of time as people say them."""
         for tool in (match.tool, "all") if match else ():
             for expression, told in self._matcher.tools.get(tool, {}).get("told", {}).items():
                 text = re.sub(expression, told, text)
-        return text
+        return _SECONDS.sub(_format_seconds, text) if match and match.tool == "output" else text
 
     def _waiting(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
@@ -395,6 +437,26 @@ class IntentProvider:
         means = self._tell(match, newest.partition(MEANING_PREFIX)[2])
         question = f"{fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _format_seconds(found: re.Match[str]) -> str:
+    return format_duration(round(float(found[1])))
+
+
+def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    """Whether a row's value is beyond what was asked for, as a key of an intent's `each`: yes_above, no_below."""
+    side = "above" if said["_beyond"] in {"above", "at least"} else "below"
+    found = _VALUE.match(str(row.get("value") or row.get("max" if side == "above" else "min") or ""))
+    if not found:
+        return ""
+    value, limit = float(found[0]), float(said["_limit"])
+    beyond = value > limit if side == "above" else value < limit
+    return f"{'yes' if beyond or (value == limit and said['_beyond'].startswith('at ')) else 'no'}_{side}"
+
+
+def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
+    has_degrees = row.get("unit") == "°C" and row.get("value")
+    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}" if has_degrees else ""}
 
 
 def _list_heard(messages: Sequence[Message]) -> dict[str, str]:

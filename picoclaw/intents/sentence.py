@@ -15,8 +15,9 @@ from picoclaw.text import pattern
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-SLOT_KINDS = frozenset(_PLAIN_KINDS | {"it", "percent", "repeat", "seconds", "term", "text", "time", "value"})
-UNWEIGHTED_KINDS = frozenset({"it", "past", "term"})
+_OTHER_KINDS = {"it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value"}
+SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
+UNWEIGHTED_KINDS = frozenset({"it", "output", "past", "sensor", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
 
 NO_CALL = ToolCall("", "")
@@ -37,6 +38,10 @@ _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
 _SPAN_WORDS = frozenset({"to", "till", "until", "through", "or", *_DASHES})
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
+_LIST = pattern(r"(\w+) list(?:: |$)")
+_CONDITION = pattern(
+    r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) -?\d"
+)
 _AND_WORDS = frozenset({"and", "&", "plus"})
 _CLAUSE_MARKS = frozenset(",.;:!?")
 _UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
@@ -76,6 +81,8 @@ class Sentence:
         self.raw, self.words, self.topic = raw, list[str](), topic
         self.starts: list[int] = []
         self.last = NO_CALL
+        self.names: Mapping[str, tuple[str, str]] = {}
+        self.said_before: Callable[[], Mapping[str, Any]] = dict
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
@@ -111,6 +118,18 @@ class Sentence:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
         stop = self.starts[end] if end < len(self.words) else len(self.raw)
         return self.raw[self.starts[first] : stop].strip(_TRIMMED_CHARS)
+
+    def read_last(self, name: str) -> str:
+        """What the last call was about besides its arguments: the "list", a rule's "sensor", "quantity", both as "series"
+        and its side ("was"), or a "_figure" that was asked for; '' for none.
+        """
+        if name[0] == "_":
+            return str(self.said_before().get(name, ""))
+        if name == "list":
+            given = str(self.last.arguments.get("text") or self.last.arguments.get("query") or "")
+            return found[1] if (found := _LIST.match(given)) else ""
+        found = _CONDITION.match(str(self.last.arguments.get("when", ""))) if self.last.name == "rule" else None
+        return str(found.groupdict().get(name) or "") if found else ""
 
     def after_comma(self, i: int) -> bool:
         return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE_MARKS
@@ -152,6 +171,11 @@ class SlotReader:
         reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
         return reader(slot, s, i) if i < len(s.words) else iter(())
 
+    def begins_time(self, s: Sentence, i: int) -> bool:
+        """Whether a time, or a length of it, may stand at word `i`."""
+        near = s.words[i : i + _MAX_TIME_WORDS]
+        return any(True for _ in self._times.once(near, "")) or any(True for _ in self._times.repeated(near, ""))
+
     def _text(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         first = i
         while first < len(s.words) - 1 and s.words[first] in slot.drop:
@@ -186,6 +210,33 @@ class SlotReader:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
     _term = _choice
+
+    def _sensor(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """A sensor that is declared here, by any of its names; else a place that the data knows, as it was said."""
+        yield from self._declared(s, i, "sensor")
+        if (hit := s.longest(slot.values, i)) and not s.longest(s.names, i):
+            yield s.text(i, hit[1]).lower(), hit[1]
+
+    def _output(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """An output that is declared here, by any of its names; else what is called as devices are."""
+        yield from self._declared(s, i, "output")
+        if slot.before and not s.longest(s.names, i):
+            yield from self._label(slot, s, i)
+
+    @staticmethod
+    def _declared(s: Sentence, i: int, kind: str) -> Iterator[SlotReading]:
+        if (hit := s.longest(s.names, i)) and hit[0][0] == kind:
+            yield hit[0][1], hit[1]
+
+    @staticmethod
+    def follows(slot: SentenceSlot, s: Sentence, i: int, *, whole: bool = False) -> bool:
+        """Whether word `i` stands behind "in the" or the like; `whole`: behind no bare "in"."""
+        before = i - 1
+        if whole and (before < 0 or s.words[before] not in slot.drop | slot.numbered):
+            return False
+        while before > 0 and s.words[before] in slot.drop:
+            before -= 1
+        return before >= 0 and s.words[before] in slot.after
 
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
@@ -327,7 +378,9 @@ class SlotReader:
     def _seconds(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""
         for value, end in self._time(slot, s, i):
-            if "at_seconds" in value and s.raw[s.starts[i]] not in _SIGNS and slot.never.isdisjoint(s.words[i:end]):
+            signs = any(s.raw[s.starts[at]] in _SIGNS for at in range(i, end))
+            signs = signs or (i > 0 and s.words[i - 1] in slot.never)
+            if "at_seconds" in value and not signs and slot.never.isdisjoint(s.words[i:end]):
                 yield value["at_seconds"], end
 
     def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:

@@ -4,12 +4,14 @@ It is the only state there is: cooldowns and used duty are read back from it. Th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.outputs.limits import OnPeriod
+from picoclaw.records import NamedTuple
 from picoclaw.security import hash_chain
 
 AUDIT_FILE = "outputs.audit"
@@ -17,6 +19,16 @@ MAX_SIZE = 1_000_000
 MAX_FILES = 8
 _FAR_FUTURE_S = 1e10
 History = dict[str, list[OnPeriod]]
+
+
+class OnTime(NamedTuple):
+    """A time that an output was away from its safe level, by the board's clock; `who` has ordered it."""
+
+    name: str
+    began: datetime
+    ended: datetime
+    who: str
+    is_on: bool = False
 
 
 def write_record(home: Path, act: str, history: Mapping[str, Sequence[OnPeriod]] | None = None, **more: Any) -> None:
@@ -113,6 +125,39 @@ def _replay_boot(history: History, acts: Sequence[Mapping[str, Any]]) -> dict[st
             for periods in history.values():
                 _close_period(periods, t)
     return asked
+
+
+def list_on_times(home: Path, now: datetime) -> list[OnTime]:
+    """List when outputs were on, the oldest first, as far back as the audit goes; the clock may have been wrong then.
+
+    One that nothing ended has ended with the time that was asked for. Raises OSError.
+    """
+    open_times: dict[str, OnTime] = {}
+    done: list[OnTime] = []
+
+    def end(name: str, at: datetime) -> None:
+        if running := open_times.pop(name, None):
+            done.append(running._replace(ended=max(running.began, min(at, running.ended))))
+
+    for path in list_files(home):
+        for _, said in read_records(path):
+            if said is None or not isinstance(said.get("at"), str):
+                continue
+            act, name, at = said.get("act"), str(said.get("name", "")), datetime.fromisoformat(said["at"])
+            if act in {"on", "renew"}:
+                until = at + timedelta(seconds=float(said.get("seconds", 0)))
+                running = open_times.get(name)
+                began, who = (running.began, running.who) if running else (at, str(said.get("who", "?")))
+                open_times[name] = OnTime(name, began, until, who)
+            elif act in {"off", "safe"}:
+                end(name, at)
+            elif act == "cancelled":
+                open_times.pop(name, None)
+            elif act in {"start", "rescue"}:
+                for one in list(open_times):
+                    end(one, at)
+    still = [one._replace(ended=min(one.ended, now), is_on=one.ended > now) for one in open_times.values()]
+    return sorted([*done, *still], key=attrgetter("began"))
 
 
 def _close_period(periods: list[OnPeriod], t: float) -> None:

@@ -11,9 +11,9 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.automation.clock import boottime
 from picoclaw.errors import HardwareError, PicoclawError, ToolError
@@ -23,6 +23,11 @@ from picoclaw.outputs.stop import recover_outputs, stop_outputs, watch_outputs
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.endpoint import exchange
 from picoclaw.workspace import find_outputs_file
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from picoclaw.outputs.audit import OnTime
 
 _START_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S, _OFF_TIMEOUT_S = 10.0, 2.0
@@ -82,6 +87,12 @@ class OutputsClient:
     def stop(self, who: str) -> str:
         """Bring everything to its safe level, and keep it there until a person resumes."""
         return stop_outputs(self._home, self._board, who)
+
+    def list_on_times(self, now: "datetime") -> "Sequence[OnTime]":
+        """List when outputs were on, the oldest first. Raises OSError."""
+        from picoclaw.outputs.audit import list_on_times
+
+        return list_on_times(self._home, now)
 
     def resume(self, who: str) -> str:
         """End a stop; only a person may."""

@@ -1,9 +1,9 @@
 """The `output` tool, and declared outputs by GPIO line for a tool that is asked to switch a line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from picoclaw.errors import HardwareError, ToolError
 from picoclaw.hw.board import Board
@@ -17,6 +17,10 @@ from picoclaw.security.policy import Effect
 from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
+
+if TYPE_CHECKING:
+    from picoclaw.outputs.audit import OnTime
+    from picoclaw.times import TimeRange
 
 
 class OutputSwitch:
@@ -92,3 +96,38 @@ class OutputTool:
         if action == "off":
             return self._client.off(name, name_caller(caller))
         return self._client.set(name, level, seconds or None, name_caller(caller))
+
+    @tool(effect="read")
+    def output_history(
+        self, caller: Caller, name: str = "", when: Annotated[str, "yesterday, since monday"] = "today"
+    ) -> str:
+        """Show how often and how long outputs were on, and when and by whose order the last time."""
+        from picoclaw.times import parse_range
+
+        known = [str(row["name"]) for row in self._client.list()["outputs"]]
+        if name.strip() and (name := self._client.meant(name)) not in known:
+            raise ToolError(f"there is no output {name!r}; declared: {', '.join(known)}")
+        try:
+            wanted = parse_range(when, caller.now)
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        times = self._client.list_on_times(caller.now)
+        return "\n".join(
+            format_on_times(one, [t for t in times if t.name == one], wanted) for one in ([name] if name else known)
+        )
+
+
+def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange") -> str:
+    """Say how often and how long an output was on in a time, and when the last time was."""
+    from picoclaw.times import format_duration
+
+    inside = [one for one in times if one.ended > wanted.begin and one.began < wanted.end]
+    spent = sum((min(one.ended, wanted.end) - max(one.began, wanted.begin)).total_seconds() for one in inside)
+    said = f"{name}: on {len(inside)} x, {format_duration(spent)} in all" if inside else f"{name}: not on"
+    if not times:
+        return f"{said}; never switched on so far"
+    last, now = times[-1], wanted.end.astimezone(wanted.begin.tzinfo)
+    began, ended = (moment.astimezone(now.tzinfo) for moment in (last.began, last.ended))
+    day = "" if began.date() == now.date() else f"{began:%a %Y-%m-%d} "
+    until = f"{ended:%H:%M}" if not last.is_on else "now"
+    return f"{said}; last {day}{began:%H:%M} to {until}, by {last.who}"

@@ -43,6 +43,7 @@ ON_REQUEST = frozenset(
         "skill_update",
         "memory_get",
         "process",
+        "output_history",
     }
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""

@@ -1,0 +1,218 @@
+"""Frames: what a sentence has to name for it to mean something, wherever in the sentence it stands.
+
+A template says how a sentence goes, word by word; a frame, which parts it has. The parts are read by the slots of the
+grammar. What is left over decides: between the parts of a question may stand the words of `filler`, between those of an
+order only those of `plain`, and anything else makes the frame no reading of the sentence. So one line of data stands for
+all orders of its parts, in every language that has words for them.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from picoclaw.intents.grammar import Grammar, Intent
+from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.records import NamedTuple
+from picoclaw.text import stem_word
+
+_TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past"})
+_NAMES = frozenset({"sensor", "output"})
+_NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
+"""Tables of words that change the meaning of what stands beside them, and are never passed over."""
+
+Trail = tuple[tuple[SentenceSlot, Any], ...]
+
+
+class Piece(NamedTuple):
+    """A part of a frame: one of some slots. `marks` may have "?" (not needed), "+" (more than once) and "^": what stands
+    before it is only a time.
+    """
+
+    slots: Sequence[str]
+    marks: str = ""
+
+
+class Frame(NamedTuple):
+    """The parts that make a sentence mean an intent; up to `left` words of a question may remain unexplained."""
+
+    intent: str
+    pieces: Sequence[Piece]
+    left: int = 0
+
+
+class FrameFit(NamedTuple):
+    """How a sentence fills a frame: `left` words were passed over, `covered` counts the words of its parts.
+
+    `is_named`: something is named that this board has.
+    """
+
+    intent: Intent
+    found: SlotValues
+    left: int
+    covered: int
+    is_named: bool = False
+
+
+class FrameReader:
+    """One sentence's parts, and the frames they fill."""
+
+    def __init__(self, book: Grammar, reader: SlotReader, s: Sentence, begin: int, end: int) -> None:
+        """The words from `begin` up to `end` are the sentence, without what it begins and ends with out of politeness."""
+        self._book, self._reader, self._s, self._begin, self._end = book, reader, s, begin, end
+        self._readings: dict[tuple[str, int], list[SlotReading]] = {}
+
+    def fits(self, frames: Sequence[Frame]) -> Iterator[FrameFit]:
+        declared = {name for _, name in self._s.names.values()}
+        for frame in frames:
+            if self._may_fit(frame):
+                intent = self._book.intents[frame.intent]
+                if best := _FrameWalk(self, frame, intent).best():
+                    left, covered, trail = best
+                    is_named = any(slot.kind in _NAMES for slot, _ in trail)
+                    yield FrameFit(intent, _gather(trail, declared), left, covered, is_named)
+
+    def _may_fit(self, frame: Frame) -> bool:
+        """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
+        for piece in frame.pieces:
+            places = self._openings if "^" in piece.marks else range(self._begin, self._end)
+            if "?" not in piece.marks and not any(self.read(name, i) for name in piece.slots for i in places):
+                return False
+        return True
+
+    @cached_property
+    def _openings(self) -> Sequence[int]:
+        """Where the first part of an order may stand: behind words that say nothing, or anywhere behind a time."""
+        if self._reader.begins_time(self._s, self._begin):
+            return range(self._begin, self._end)
+        places = [self._begin]
+        for i in places:
+            places += [end for end in self.plain[i] if end < self._end and end not in places]
+        return places
+
+    def read(self, name: str, i: int) -> list[SlotReading]:
+        key = (name, i)
+        if (hits := self._readings.get(key)) is None:
+            hits = self._readings[key] = self._read_at(self._book.slot(name), i)
+        return hits
+
+    def _read_at(self, slot: SentenceSlot, i: int) -> list[SlotReading]:
+        parted = slot.after and slot.kind in {"name", "time"}
+        if parted and not self._reader.follows(slot, self._s, i, whole=slot.kind == "name"):
+            return []
+        hits = [(value, end) for value, end in self._reader.read(slot, self._s, i) if end <= self._end]
+        return [hit for hit in hits if "at" in hit[0]] if slot.after and slot.kind == "time" else hits
+
+    def slot(self, name: str) -> SentenceSlot:
+        return self._book.slot(name)
+
+    @cached_property
+    def plain(self) -> list[list[int]]:
+        """Where a word that says nothing in an order ends, by where it begins."""
+        return self._pass_over("plain", "polite", "ignore")
+
+    @cached_property
+    def filler(self) -> list[list[int]]:
+        """The same in a question."""
+        return self._pass_over("plain", "polite", "ignore", "filler", "lead", "wonder", "tail")
+
+    def _pass_over(self, *names: str) -> list[list[int]]:
+        tables, s = [self._book.words[name] for name in names], self._s
+        return [
+            sorted({hit[1] for table in tables if (hit := s.longest(table, i)) and hit[1] <= self._end}, reverse=True)
+            for i in range(self._end)
+        ]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self._begin, self._end
+
+    def may_be_left(self, i: int) -> bool:
+        """Whether word `i` may remain unexplained in a question."""
+        word, words = self._s.words[i], self._book.words
+        if i and self._s.words[i - 1] in words["places"]:
+            return False
+        return word.isalpha() and not any(word in words[name] for name in _NOT_LEFT) and word not in self._acts
+
+    @cached_property
+    def _acts(self) -> frozenset[str]:
+        return frozenset(chain for word in self._book.words["acts"] for chain in (word, stem_word(word)))
+
+
+class _FrameWalk:
+    """The best way through a sentence for one frame."""
+
+    def __init__(self, reader: FrameReader, frame: Frame, intent: Intent) -> None:
+        self._reader, self._pieces, self._left = reader, frame.pieces, frame.left
+        self._gaps = reader.filler if intent.kind == "" else reader.plain
+        self._first = next((1 << n for n, piece in enumerate(frame.pieces) if "^" in piece.marks), 0)
+        self._needed = sum(1 << n for n, piece in enumerate(frame.pieces) if "?" not in piece.marks)
+        self._memo: dict[tuple[int, int, int], tuple[int, Trail] | None] = {}
+
+    def best(self) -> tuple[int, int, Trail] | None:
+        """The words passed over, the words covered and the readings; None where the frame does not fit."""
+        for left in range(self._left + 1):
+            if found := self._walk(self._reader.span[0], 0, left):
+                return left, found[0], found[1]
+        return None
+
+    def _walk(self, i: int, used: int, left: int) -> tuple[int, Trail] | None:
+        key = (i, used, left)
+        if key not in self._memo:
+            self._memo[key] = None  # a reading is never empty, so that no way comes back here
+            self._memo[key] = max(self._ways(i, used, left), key=_get_covered, default=None)
+        return self._memo[key]
+
+    def _ways(self, i: int, used: int, left: int) -> Iterator[tuple[int, Trail]]:
+        if i >= self._reader.span[1]:
+            if used & self._needed == self._needed and not left:
+                yield 0, ()
+            return
+        waits = self._first and not used & self._first
+        for n, piece in enumerate(self._pieces):
+            if used >> n & 1 and "+" not in piece.marks:
+                continue
+            for name in piece.slots:
+                slot = self._reader.slot(name)
+                if waits and 1 << n != self._first and slot.kind not in _TIMES:
+                    continue
+                for value, end in self._reader.read(name, i):
+                    if then := self._walk(end, used | 1 << n, left):
+                        gain = 0 if slot.kind == "text" else 2 * (end - i) + (slot.kind in _NAMES)
+                        yield then[0] + gain, ((slot, value), *then[1])
+        for end in self._gaps[i]:
+            if then := self._walk(end, used, left):
+                yield then
+        if left and not waits and self._reader.may_be_left(i) and (then := self._walk(i + 1, used, left - 1)):
+            yield then
+
+
+def _get_covered(way: tuple[int, Trail]) -> int:
+    return way[0]
+
+
+def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:
+    """The values of the slots; of one that was read more than once the further ones become calls of their own.
+
+    "The water in the tank" is one place, unless both are `declared`.
+    """
+    found: SlotValues = {}
+    more: dict[str, list[Any]] = {}
+    for slot, value in trail:
+        before = found.get(slot.name, "")
+        if not slot.name or before == "" or (slot.joins and before not in declared):
+            found[slot.name] = value
+        elif value not in ("", before) and value not in more.setdefault(slot.name, []):
+            more[slot.name].append(value)
+    calls: list[dict[str, Any]] = [{}]
+    for name, values in more.items():
+        calls = [call | {name: value} for call in calls for value in (found[name], *values)]
+    return found | ({"": {"_more": calls[1:]}} if len(calls) > 1 else {})
+
+
+def read_frames(rows: Sequence[Sequence[Any]]) -> list[Frame]:
+    """Frames as the compiler has kept them."""
+    return [Frame(intent, [Piece(*piece) for piece in pieces], left) for intent, pieces, left in rows]
+
+
+def rank_fit(fit: FrameFit) -> tuple[int, int]:
+    return -fit.left, fit.covered
