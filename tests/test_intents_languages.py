@@ -408,7 +408,16 @@ TALK = {
            "je voulais {}", "tu aurais dû {}"],
 }  # fmt: skip
 READS = {("cron", "list"), ("cron", "get"), ("output", "list"), ("rule", "list")}
-READING = {"sensor_read", "sensor_list", "sensor_history", "board_status", "list_dir", "read_file", "memory_search"}
+READING = {
+    "output_history",
+    "sensor_read",
+    "sensor_list",
+    "sensor_history",
+    "board_status",
+    "list_dir",
+    "read_file",
+    "memory_search",
+}
 
 
 def moves(found):

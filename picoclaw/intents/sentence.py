@@ -218,9 +218,9 @@ class SlotReader:
             yield s.text(i, hit[1]).lower(), hit[1]
 
     def _output(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """An output that is declared here, by any of its names; else what is called as devices are."""
+        """An output that is declared here, by any of its names; where none is declared, what is called as devices are."""
         yield from self._declared(s, i, "output")
-        if slot.before and not s.longest(s.names, i):
+        if all(kind != "output" for kind, _ in s.names.values()):
             yield from self._label(slot, s, i)
 
     @staticmethod
