@@ -532,7 +532,7 @@ def _suggest_city(text: str, zones: Sequence[_ZoneRow]) -> str:
 
     cities = {zone.parts[-1]: zone.name for zone in zones if len(zone.parts) == len(("region", "city"))}
     close = difflib.get_close_matches(wanted.rpartition("/")[2], cities, n=1, cutoff=0.8)
-    return f"; did you mean {cities[close[0]]}?" if close else ""
+    return f" (did you mean {cities[close[0]]}?)" if close else ""
 
 
 # Hours of the day as an owner writes them: "22:00-07:00".

@@ -562,6 +562,19 @@ def switched(where, home, seconds=0.01):
     update.switch_version(where, "new", home, service.find_running_service(), seconds, lambda _: None)
 
 
+def test_a_version_that_is_made_shows_how_far_it_is_and_leaves_nothing_when_it_fails(tmp_path, installed):
+    where, _, _ = installed
+    for number in range(2000):
+        (where.versions / "old" / f"{number}.py").touch()
+    drawn = []
+    with pytest.raises(MaintenanceError, match="pip failed; nothing was changed"):
+        update.build_version(where, "no-such-thing", ("--no-index",), lambda *how: drawn.append(how))
+    assert drawn == sorted(drawn)
+    assert 0 < drawn[-1][0] < drawn[-1][1]
+    assert drawn[-1][1] > 2000
+    assert [path.name for path in where.versions.iterdir()] == ["old"]
+
+
 def test_a_good_version_is_used_and_the_old_one_kept(tmp_path, installed):
     where, version, tools = installed
     home = tmp_path / "home"

@@ -78,7 +78,7 @@ def test_one_answer_at_a_time(home, board_clock):
     assert told(home, preferences="skip").splitlines()[0] == "Noted: Preferences left out."
     assert told(home).splitlines()[-1] == f"Wired: {QUESTIONS['Wired']}"
     assert is_open(home)
-    assert "BOOTSTRAP.md is gone" in told(home, wired="a BME280 in the greenhouse")
+    assert "That is all" in told(home, wired="a BME280 in the greenhouse")
     assert user(home) == filled("Ada", "Europe/Berlin", "-", "a BME280 in the greenhouse")
     assert not is_open(home)
     assert told(home, name="Bob").startswith("error: the first meeting is over; edit_file changes USER.md")
@@ -96,7 +96,7 @@ def test_all_at_once_and_the_agents_name(home):
 
 @pytest.mark.parametrize("given", [{}, {"name": "Ada"}])
 def test_done_ends_it_with_questions_open(home, given):
-    assert "is gone" in told(home, done=True, **given)
+    assert "That is all" in told(home, done=True, **given)
     assert not is_open(home)
     assert user(home) == filled(given.get("name", ""))
 
@@ -111,7 +111,7 @@ def test_where_all_is_known_it_is_shown_and_nothing_ends_but_by_done(home):
     assert told(home, preferences="skip").splitlines() == ["Known: Name Bob; Time zone UTC.", CHANGED]
     assert page.read_text() == "Ask me about frogs.\n"
     assert user(home) == filled("Bob", "UTC", "-", "-")
-    assert "is gone" in told(home, wired="a lamp", done=True)
+    assert "That is all" in told(home, wired="a lamp", done=True)
     assert not is_open(home)
 
 
@@ -124,7 +124,7 @@ def test_what_is_known_is_said_before_the_first_question_that_is_open(home):
     (home / "workspace" / "USER.md").write_text(filled("Ada", "", "-", "-"))
     assert told(home).splitlines()[0] == "Known: Name Ada."
     assert told(home).splitlines()[-1] == f"Time zone: {QUESTIONS['Time zone']}"
-    assert "is gone" in told(home, time_zone="UTC")
+    assert "That is all" in told(home, time_zone="UTC")
 
 
 def test_only_what_is_given_makes_it_a_write(home):
@@ -652,7 +652,7 @@ def test_with_a_model(tmp_path):
     assert "Europe/Berlin" in system(last)
     results = [message["content"] for message in last["messages"] if message["role"] == "tool"]
     assert [result.splitlines()[-1].partition(":")[0] for result in results[:3]] == list(QUESTIONS)[1:]
-    assert "BOOTSTRAP.md is gone" in results[3]
+    assert "That is all" in results[3]
 
 
 def test_a_model_that_empties_the_file_ends_it(tmp_path):
@@ -679,7 +679,7 @@ def test_without_a_model(tmp_path):
     assert "?" not in answers[2]
     assert "The board's own clock is on UTC (UTC+0000); I tell times in Europe/Berlin." in answers[3]
     assert answers[4].splitlines()[-1] == f"Wired: {QUESTIONS['Wired']}"
-    assert "BOOTSTRAP.md is gone" in answers[5]
+    assert "That is all" in answers[5]
     assert answers[6].startswith("Hello. I have no model here")
     assert user(home) == OWNER
     assert not is_open(home)
@@ -729,7 +729,7 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path):
         chat(home, "where were we?", PICOCLAW_BASE_URL=server.url, PICOCLAW_MODEL="scripted")
         assert server.requests[-1].said.endswith(QUESTIONS["Preferences"])
         assert "FIRST MEETING" in system(server.requests[-1].body)
-    assert "is gone" in chat(home, "done")[0]
+    assert "That is all" in chat(home, "done")[0]
     assert user(home) == filled("Ada", "Europe/Berlin")
     assert chat(home, "hello")[0].startswith("Hello. I have no model here")
     assert not is_open(home)
@@ -746,7 +746,7 @@ def test_brought_back_it_is_a_meeting_and_not_over_at_hello(tmp_path):
     assert answers[2].splitlines() == ["Noted: Name Grace.", known.format("Grace"), CHANGED]
     assert answers[3].splitlines() == [known.format("Grace"), CHANGED]
     assert is_open(home)
-    assert "is gone" in chat(home, "done")[0]
+    assert "That is all" in chat(home, "done")[0]
     assert user(home) == OWNER.replace("Ada", "Grace")
     assert not is_open(home)
 
@@ -764,5 +764,5 @@ def test_the_app_holds_it_too(home):
     assert said[2].startswith("That did not work: time_zone: 'Atlantis' is not a time zone")
     assert said[3].startswith("Noted: Time zone UTC+01:00.")
     assert said[5].startswith("I can't do that without a model")
-    assert "is gone" in said[6]
+    assert "That is all" in said[6]
     assert user(home) == filled("Ada - Time zone: X", "UTC+01:00")

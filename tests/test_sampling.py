@@ -194,7 +194,7 @@ def test_a_rule_fires_and_says_by_which_reading(house):
     home.run(30)
     assert home.told == []
     home.run(10)
-    assert [text.startswith("Too hot (hot: greenhouse temperature 36") for text in home.told] == [True]
+    assert [text.startswith("Too hot (greenhouse temperature 36") for text in home.told] == [True]
     (record,) = home.log()
     assert (record.rule, record.acts, record.outcome, record.trusted) == ("hot", "tell", "told", True)
     assert record.at == datetime.fromtimestamp(home.wall, UTC)

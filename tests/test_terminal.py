@@ -44,6 +44,32 @@ def test_the_first_chat_says_what_can_be_done_here(tmp_path, runs):
             assert ("`picoclaw init` sets one up" in shown) == (not number)
 
 
+@pytest.mark.parametrize("word", ["quit", "Exit", "/quit"])
+def test_a_word_leaves_the_chat_as_elsewhere(tmp_path, word):
+    furnished(tmp_path)
+    with Person(tmp_path, "chat", "--board", "sim") as person:
+        person.sees("> ")
+        person.types(f"{word}\r")
+        assert person.leaves() == 0
+
+
+def test_an_answer_is_broken_between_words(tmp_path):
+    """Also one that comes in pieces, some of them parts of words."""
+    said = "The greenhouse is warm enough for the tomatoes and peppers, so nothing has to be done before evening."
+    server = ModelServer([reply(said, pieces=15)])
+    furnished(tmp_path)
+    with server, Person(tmp_path, "chat", "--board", "sim", columns=60, PICOCLAW_BASE_URL=server.url) as person:
+        says(person, "how is it?")
+        shown = person.sees("evening.")
+        person.sees("> ")
+        person.types("\x04")
+        assert person.leaves() == 0
+    assert (
+        "The greenhouse is warm enough for the tomatoes and peppers, \r\nso nothing has to be done before evening."
+        in shown
+    )
+
+
 def begun(home, server):
     """Wait until the model was asked, and the command of its answer runs."""
     until = time.monotonic() + 10

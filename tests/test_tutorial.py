@@ -50,7 +50,7 @@ class Reader:
             until(lambda: "temperature above 35" in "".join(self.read_chat()), 60)
         person = self.stack.enter_context(Person(self.home, *words[1:], columns=200))
         if words[1] == "run":
-            self.shown += person.sees("channels: socket, page")
+            self.shown += person.sees("channels: terminals, page")
             return
         if words[1:3] == ["outputs", "arm"]:
             person.sees("to arm it:")

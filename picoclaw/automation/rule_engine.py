@@ -364,7 +364,7 @@ class RuleEngine:
         if written.output:
             outcomes.append(self._try(lambda: self._actions.switch(written.output, written.level, seconds)))
         if written.notify:
-            outcomes.append(self._try(lambda: self._tell(f"{written.notify} ({rule.name}: {why})")))
+            outcomes.append(self._try(lambda: self._tell(f"{written.notify} ({why}; rule {rule.name})")))
         if written.ask:
             outcomes.append(self._try(lambda: self._actions.ask(f"{written.ask}\n({rule.name}: {why})", rule.name)))
         bad = [outcome for outcome in outcomes if outcome.startswith("failed")]

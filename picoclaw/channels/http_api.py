@@ -78,7 +78,9 @@ class _ApiConnection(Connection):
         try:
             self.client = Client({"Content-Type": "application/json"}, kept_s=_IDLE_CONNECTION_S)
         except ValueError as error:
-            raise Unreachable(f"{service} cannot be called: a proxy variable is of no use: {error}") from None
+            raise Unreachable(
+                f"{service} cannot be called: the proxy that is set in the environment cannot be used: {error}"
+            ) from None
 
 
 class HttpApi:

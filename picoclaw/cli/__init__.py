@@ -122,6 +122,9 @@ _SHARED_MODULES = {
 }
 """Modules of several verbs, whose functions are named after each."""
 
+_WITHOUT_COMMAND = ("--help", "-h", "--version")
+"""Options that are given without a command."""
+
 _EARLY_VALUES = {"--board", "--session", "-m", "--message", "-n", "--since"}
 """Options whose value is no command, also in front of one."""
 
@@ -205,6 +208,10 @@ def _run_verb(arguments: Sequence[str]) -> int:
             from picoclaw import __version__
 
             print(f"picoclaw {__version__}")
+        elif unknown := [word for word in words if word not in _WITHOUT_COMMAND]:
+            if unknown[0] in {*_EARLY_VALUES, "--json"}:
+                return _refuse("picoclaw", f"a command is missing beside {unknown[0]}")
+            return _refuse("picoclaw", f"there is no option {unknown[0]}{suggest(unknown[0], _WITHOUT_COMMAND)}")
         elif arguments:
             print("\n".join(_format_help()))
         else:
@@ -232,7 +239,7 @@ def _run_verb(arguments: Sequence[str]) -> int:
 def _refuse(called: str, why: str) -> int:
     from picoclaw.text import escape_unprintable
 
-    print(f"{called}: {escape_unprintable(why)} ({called} --help)", file=sys.stderr)
+    print(fit_to_terminal(f"{called}: {escape_unprintable(why)} ({called} --help)", sys.stderr), file=sys.stderr)
     return 2
 
 
@@ -253,8 +260,13 @@ _MEANT = {
     "setup": "init",
     "sensor": "sensors",
     "read": "sensors",
-    "reminders": "cron",
-    "jobs": "cron",
+    "gpio": "outputs",
+    "switch": "outputs",
+    **dict.fromkeys(("remind", "reminder", "reminders", "jobs"), "cron"),
+    **dict.fromkeys(("alarm", "alarms"), "rules"),
+    **dict.fromkeys(("config", "configure", "settings"), "init"),
+    **dict.fromkeys(("ask", "talk", "say"), "chat"),
+    **dict.fromkeys(("web", "dashboard", "login"), "page"),
 }
 
 

@@ -77,13 +77,17 @@ class Argument:
 
 
 class Parser:
-    """The arguments of a command, and the words that may follow it, each with arguments of its own."""
+    """The arguments of a command, and the words that may follow it, each with arguments of its own.
+
+    `too_much` is added to what is said where words are given and none is taken.
+    """
 
     def __init__(self, name: str = "", purpose: str = "", example: str = "") -> None:
         self.name, self.purpose, self.example = name, purpose, example
         self.arguments: list[Argument] = []
         self.words: dict[str, Parser] = {}
         self.needs_word = False
+        self.too_much = ""
         self.defaults: dict[str, Any] = {"board": None, "json": False}
         self.exclusive: list[Sequence[str]] = []
 
@@ -142,7 +146,7 @@ class Parser:
             values[argument.dest] = [*values[argument.dest], new] if argument.repeats else new
         if word:
             places.remove(word)
-        values |= _place([one for one in arguments if not one.names], places)
+        values |= _place([one for one in arguments if not one.names], places, self.too_much)
         for names in (*self.exclusive, *(parser.exclusive if word else ())):
             chosen = [one for one in names if values[options[one].dest] not in {False, None}]
             if len(chosen) > 1:
@@ -164,7 +168,7 @@ class Parser:
                 return token
             before = token
         if self.needs_word and not {"-h", "--help"} & set(given):
-            raise UsageError(f"choose one of {', '.join(self.words)}")
+            raise UsageError(f"a word is missing: {' or '.join(self.words)}")
         return ""
 
     def format_help(self) -> Iterator[str]:
@@ -208,7 +212,7 @@ def _find_option(part: str, options: Mapping[str, Argument], left: list[str]) ->
     raise UsageError(f"there is no option {name}{hint}")
 
 
-def _place(arguments: Sequence[Argument], places: list[str]) -> dict[str, Any]:
+def _place(arguments: Sequence[Argument], places: list[str], too_much: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for number, argument in enumerate(arguments):
         later = sum(one.nargs in {"", "+"} for one in arguments[number + 1 :])
@@ -224,7 +228,7 @@ def _place(arguments: Sequence[Argument], places: list[str]) -> dict[str, Any]:
             values[argument.dest] = argument.convert(places[0])
             places = places[1:]
     if places:
-        raise UsageError(f"{' '.join(places)!r} is too much" + (": put a text into 'quotes'" if values else ""))
+        raise UsageError(f"{' '.join(places)!r} is too much" + (": put a text into 'quotes'" if values else too_much))
     return values
 
 

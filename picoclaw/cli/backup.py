@@ -64,7 +64,7 @@ def run_restore(given: Options) -> int:
     with show_progress() as draw:
         kept, before = backup.restore_backup(Path(given.file), home, draw)
     made = format_minute(home, kept.at)
-    print_safe(f"{home} is what it was at {made}: {kept.files} files, by picoclaw {kept.version}")
+    print_safe(f"{home} is again as it was at {made}: {kept.files} files, by picoclaw {kept.version}")
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")
     return 0

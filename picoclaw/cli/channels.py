@@ -65,9 +65,9 @@ def run_page(given: Options) -> int:
         if not page.enabled:
             raise ConfigError(_PAGE_OFF)
         print(make_code(home))
-        print(f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {urls}; it lets one browser in.")
+        print_wrapped(f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {urls}; it lets one browser in.")
         return 0
-    print(f"the page is at {urls}" if page.enabled else _PAGE_OFF)
+    print_wrapped(f"the page is at {urls}" if page.enabled else _PAGE_OFF)
     for login in Logins(home).listed():
         since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
         print_wrapped(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")

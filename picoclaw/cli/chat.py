@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from picoclaw.cli.arguments import Options, Parser, get_width
+from picoclaw.cli.arguments import Options, Parser, fit_to_terminal, get_width
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -32,7 +32,7 @@ from picoclaw.daemon.signals import handle_signals, ignore_signals
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.resources import get_home
-from picoclaw.text import escape_unprintable, format_json, truncate
+from picoclaw.text import escape_unprintable, format_json, pattern, truncate
 
 if TYPE_CHECKING:
     from picoclaw.cli.remote import RemoteDaemon
@@ -50,6 +50,7 @@ def options(parser: Parser) -> None:
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)
     parser.set_defaults(who="")
+    parser.too_much = '; a question goes behind -m, in quotes, such as -m "how warm is it?"'
 
 
 def run(given: Options) -> int:
@@ -135,6 +136,9 @@ def _ask_once(daemon: "Daemon", given: Options) -> int:
     return _print_notice(end)
 
 
+_LEAVING = {"/quit", "/exit", "quit", "exit"}
+
+
 def _answer_piped_lines(daemon: "Daemon", leaving: threading.Event) -> int:
     """Answer line by line; what an answer leaves to do is done before the next line is read."""
     code = 0
@@ -144,7 +148,7 @@ def _answer_piped_lines(daemon: "Daemon", leaving: threading.Event) -> int:
         except KeyboardInterrupt:
             break
         text = line.strip()
-        if not line or text in {"/quit", "/exit"}:
+        if not line or text.lower() in _LEAVING:
             break
         if text:
             end = daemon.ask(text, partial(_show_plain, print_safe))
@@ -170,7 +174,7 @@ def format_answer_hint(question: ChatEvent) -> str:
 
 def _print_answer(end: ChatEvent) -> None:
     if end["turn"]["stopped"] != "error":
-        print_safe("\n".join([end["reply"], *filter(None, [end["mark"]])]))
+        print_wrapped(*end["reply"].split("\n"), *filter(None, [end["mark"]]), indent="")
 
 
 def _print_notice(end: ChatEvent, *, tty: bool = False) -> int:
@@ -194,9 +198,10 @@ def _is_same_output() -> bool:
 
 # A person at a terminal.
 
+_WORDS = pattern(r"\s+|\S+")
 _DIM_CODE, _RESET_CODE = "\x1b[2m", "\x1b[0m"
 _MAX_HISTORY_LINES = 1000
-_LOCAL_COMMANDS = {"/quit", "/exit", "/help"}
+_LOCAL_COMMANDS = {*_LEAVING, "/help"}
 _TERMINAL_COMMANDS = (("quit", "leave; Ctrl-D does the same, and Ctrl-C the same as /stop"),)
 _TYPE_AHEAD_HELP = "What you type while a turn runs is heeded between two of its steps; commands wait for its end."
 _JOINT_QUESTION_END = "one answer for all of them:"
@@ -212,7 +217,8 @@ class Terminal:
         self._questions: deque[ChatEvent] = deque()
         self._keyboard = KeyboardReader(self._take)
         self._running = False
-        self._streamed = ""
+        self._streamed = self._word = ""
+        self._column = 0
         self._turns = 0
         self._failed: ChatEvent | None = None
 
@@ -258,7 +264,7 @@ class Terminal:
             except EOFError:
                 print()
                 return
-            if line in {"/quit", "/exit"}:
+            if line.lower() in _LEAVING:
                 return
             if line:
                 yield line
@@ -275,7 +281,8 @@ class Terminal:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Watch what is typed while turns run."""
-        self._streamed, self._turns, self._running = "", 0, True
+        self._streamed, self._word, self._column = "", "", 0
+        self._turns, self._running = 0, True
         try:
             with self._keyboard:
                 yield
@@ -287,7 +294,7 @@ class Terminal:
         if text := event.get("text"):
             self._show_failed(text)
             self._streamed += text
-            print(escape_unprintable(text), end="", flush=True)
+            self._write(text)
         elif call := event.get("tool"):
             self._show_failed()
             self._break()
@@ -334,7 +341,7 @@ class Terminal:
             reply = end["reply"]
             shown = self._streamed.rstrip().endswith(reply.strip())
             rest = "" if shown else reply[len(self._streamed) :] if reply.startswith(self._streamed) else f"\n{reply}"
-            print(escape_unprintable(rest))
+            self._write(f"{rest}\n")
             self._streamed = ""
             if end["mark"]:
                 self._dim(end["mark"])
@@ -343,17 +350,18 @@ class Terminal:
     def say(self, text: str) -> None:
         """Show a message that comes ahead of the answer."""
         self._break()
-        print_safe(text)
+        print_wrapped(*text.split("\n"), indent="")
 
     def remind(self, text: str) -> None:
         """Show a reminder, from another thread, while the person may be typing."""
         import readline
 
+        shown = fit_to_terminal(escape_unprintable(text), sys.stdout, "")
         if self._running:
             above = "" if not self._streamed or self._streamed.endswith("\n") else "\n"
-            print(f"{above}{escape_unprintable(text)}", flush=True)
+            print(f"{above}{shown}", flush=True)
         else:
-            print(f"\r\x1b[K{escape_unprintable(text)}\n> {readline.get_line_buffer()}", end="", flush=True)
+            print(f"\r\x1b[K{shown}\n> {readline.get_line_buffer()}", end="", flush=True)
 
     def ask(self, call: str) -> bool:
         """Ask the person for a yes to exactly this call."""
@@ -385,10 +393,35 @@ class Terminal:
             return True
         return False
 
+    def _write(self, text: str) -> None:
+        """Write what is streamed, broken between words to the terminal's width; a word is held back until it ends."""
+        width = get_width()
+        for piece in _WORDS.findall(escape_unprintable(text)):
+            if not piece.isspace():
+                self._word += piece
+                continue
+            self._end_word(width)
+            for character in piece:
+                if character == "\n":
+                    self._column = 0
+                    print()
+                elif self._column < width:
+                    self._column += 1
+                    print(character, end="")
+        sys.stdout.flush()
+
+    def _end_word(self, width: int) -> None:
+        if self._column and self._column + len(self._word) > width:
+            self._column = 0
+            print()
+        print(self._word, end="", flush=True)
+        self._column, self._word = self._column + len(self._word), ""
+
     def _break(self) -> None:
+        self._end_word(get_width())
         if self._streamed and not self._streamed.endswith("\n"):
             print()
-        self._streamed = ""
+        self._streamed, self._column = "", 0
 
     def _dim(self, text: str) -> None:
         import shutil

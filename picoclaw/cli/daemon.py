@@ -66,7 +66,8 @@ def _run_daemon(given: Options, home: Path) -> bool:
                         print_note(f"{row.name}: {said}")
             safe = watchdog.record_start(home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
-            print_note(f"audit: the newest record is {app.audit.head()}")
+            if not sys.stderr.isatty():  # for the log: whoever cuts the end off the audit cannot cut it off there
+                print_note(f"audit: the newest record is {app.audit.head()}")
             again = DaemonService(app, print_note, given.memory_mb * MEGABYTE, safe=safe).serve()
             app.audit.mention("stop", again=again)
             watchdog.record_clean_end(home)

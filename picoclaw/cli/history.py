@@ -16,6 +16,7 @@ from picoclaw.cli.common import add_board_option, open_app, print_safe, print_wr
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
 from picoclaw.store.migrations import HISTORY_FILE
+from picoclaw.store.samples import Samples, Series
 from picoclaw.text import format_json
 from picoclaw.tools import history
 from picoclaw.tools.history import SeriesSummary
@@ -64,6 +65,8 @@ def _show_history(app: App, given: Options) -> int:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
         raise ConfigError(f"nothing is kept of {given.sensor!r}; kept are: {names or 'no measurements yet'}")
     most = _MAX_POINTS if given.svg or given.json else min(_MAX_CHART_WIDTH, shutil.get_terminal_size().columns - 10)
+    if not given.range:
+        when = _leave_out_beginning(samples, series, when)
     found = [look for one in series if (look := history.summarize_series(samples, one, when, max(8, most)))]
     if not found:
         raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
@@ -76,6 +79,14 @@ def _show_history(app: App, given: Options) -> int:
         _print_charts(found)
     _print_simulated_note(app)
     return 0
+
+
+def _leave_out_beginning(samples: Samples, series: Sequence[Series], when: times.TimeRange) -> times.TimeRange:
+    """The range from the first measurement on, where most of it was before: a chart of a new sensor is not one column."""
+    looks = (history.summarize_series(samples, one, when, _MAX_POINTS) for one in series)
+    first = min((span.at for look in looks if look for span in look.spans[:1]), default=0.0)
+    late = first > when.begin.timestamp() + when.seconds / 2
+    return when._replace(begin=datetime.fromtimestamp(first, when.end.tzinfo)) if late else when
 
 
 def _print_simulated_note(app: App) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from picoclaw import workspace
 from picoclaw.cli.arguments import Options, Parser, bold, format_table
-from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_safe, read_secret
+from picoclaw.cli.common import (
+    DEFAULT_SESSION,
+    add_board_option,
+    call_tool,
+    open_app,
+    print_safe,
+    print_wrapped,
+    read_secret,
+)
 from picoclaw.config import load_config
 from picoclaw.daemon.lock import is_lock_held
 from picoclaw.errors import ConfigError
@@ -27,9 +35,9 @@ def options(parser: Parser) -> None:
     """Declare the verb's options."""
     add_board_option(parser)
     parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
-    parser.add_flag("--diff", help="only show what is new in the pages' templates, as a patch")
-    parser.add_flag("--keep", help="only note that the pages stay as they are without it")
-    parser.add_flag("--first-meeting", help="bring back BOOTSTRAP.md, to be asked once more")
+    parser.add_flag("--diff", help="your pages (SOUL.md and others): show what a newer version would write, as a patch")
+    parser.add_flag("--keep", help="your pages: keep them as they are, and mention this no more")
+    parser.add_flag("--first-meeting", help="ask the questions of the first chat again, in the next one")
     parser.add_flag("--ask", help="ask also for what is set")
     parser.add_flag("--no-questions", help="ask nothing, also on a terminal")
     parser.add_argument(
@@ -88,7 +96,7 @@ def run(given: Options) -> int:
         answers = setup.ask_settings(load_config(), again=given.ask)
     is_new_model = needs_restart = False
     for answer in answers:
-        print_safe(*setup.write_settings(home, answer))
+        print_wrapped(*setup.write_settings(home, answer))
         is_new_model = is_new_model or bool(answer.url or answer.model)
         needs_restart = needs_restart or any(answer._replace(zone=""))
     if is_new_model:
@@ -96,7 +104,7 @@ def run(given: Options) -> int:
     with open_app(given) as app:
         if asks:
             needs_restart = _offer_parts(app) or needs_restart
-        print(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.\n")
+        print_wrapped(f"Settings are in {home / 'config.toml'}; `picoclaw doctor` checks them.\n")
         settings = dict(setup.describe_settings(app.config, app.board, app.wiring.wired))
     print_safe(*format_table(settings))
     if needs_restart and is_lock_held(home):
@@ -117,12 +125,12 @@ def _offer_parts(app: "App") -> bool:
             continue
         where, part = f"0x{found.address:02x} on i2c-{found.bus}", next(iter(found.parts), "")
         if not part:
-            print(f"{where} answers, but no driver knows a part there; `picoclaw tool i2c` reads it.")
+            print_wrapped(f"{where} answers, but no driver knows a part there; `picoclaw tool i2c` reads it.")
             continue
         if found.is_certain:
-            print(f"{where} answers like a {part.upper()}.")
+            print_wrapped(f"{where} answers like a {part.upper()}.")
         else:
-            print(f"{where} answers; what it is cannot be told by asking. It may be: {', '.join(found.parts)}.")
+            print_wrapped(f"{where} answers; what it is cannot be told by asking. It may be: {', '.join(found.parts)}.")
             part = _ask("  Which is printed on it?", ("", *found.parts))
         if part and (name := _ask("  A name to add it by, such as porch")):
             given = {"name": name, "part": part, "bus": found.bus, "address": found.address}
@@ -134,7 +142,7 @@ def _ask(question: str, choices: tuple[str, ...] = ()) -> str:
     """Ask; Enter is "". Raises ConfigError where the person leaves."""
     try:
         while (answer := input(f"{question} [leave it]: ").strip()) not in choices and choices:
-            print(f"  write one of {', '.join(choices[1:])}, or press Enter")
+            print_wrapped(f"  write one of {', '.join(choices[1:])}, or press Enter")
     except (EOFError, KeyboardInterrupt):
         raise ConfigError("stopped; what you have answered is saved") from None
     return answer
@@ -142,12 +150,12 @@ def _ask(question: str, choices: tuple[str, ...] = ()) -> str:
 
 def _offer_restart(*, asks: bool) -> None:
     """Say that what runs has the settings of before, and restart it where that can be done and is wanted."""
-    print("\npicoclaw runs with the settings of before and takes the new ones at its next start.")
+    print_wrapped("\npicoclaw runs with the settings of before and takes the new ones at its next start.")
     found = service.find_running_service()
     if found is None:
-        print("End the `picoclaw run` that runs, and start it again.")
+        print_wrapped("End the `picoclaw run` that runs, and start it again.")
     elif not found.user and os.geteuid() != 0:
-        print("`sudo picoclaw restart` does that.")
+        print_wrapped("`sudo picoclaw restart` does that.")
     elif asks and _ask("Restart it now?", ("", "y", "yes")):
         service.run_systemctl(found, "restart", "picoclaw")
         print("It is restarted.")

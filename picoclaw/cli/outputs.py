@@ -30,6 +30,7 @@ from picoclaw.outputs.supervisor.plan import open_board
 from picoclaw.records import asdict
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
+from picoclaw.times import format_duration
 from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import get_owner_time
 
@@ -127,8 +128,8 @@ def _arm_output(home: Path, given: Options) -> int:
     print_wrapped(f"[outputs.{output.name}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items()))
     print_wrapped(f"From now on picoclaw may drive what is wired to {output.place}, within these limits.")
     print_wrapped(
-        "If the program that switched it on and both processes that watch over it are killed at the same moment, it"
-        " stays as it is until `picoclaw outputs safe`, the next start of picoclaw, or the service, which does it."
+        "If picoclaw and both of its guards are killed at the same moment, it stays as it is until picoclaw starts again"
+        " or `picoclaw outputs safe` is typed; the service does that by itself."
     )
     if input(f"Type the name, {output.name}, to arm it: ").strip() != output.name:
         raise Denied(f"{output.name} was not armed: what was typed is not its name")
@@ -160,7 +161,7 @@ def _disarm_output(home: Path, given: Options) -> int:
     _switch_off(home, given)
     del left[given.name]
     _save_armed(home, left, "disarm", given.name)
-    print_wrapped(f"{given.name} is disarmed: whatever is asked of it is a dry run")
+    print_wrapped(f"{given.name} is disarmed: orders to it are only rehearsed, and nothing is switched")
     return 0
 
 
@@ -196,8 +197,21 @@ def _format_record(record: Mapping[str, Any], home: Path) -> str:
     at = str(record.get("at"))
     with suppress(ValueError):
         at = f"{get_owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"
-    rest = (f"{key} {value}" for key, value in record.items() if key not in {"at", "boot", "t", "act", "name", "chain"})
-    return " ".join([at, str(record.get("act")), str(record.get("name", "")), ", ".join(rest)])
+    said = [
+        _format_fact(key, value) for key, value in record.items() if key not in _UNSAID and value not in ("", [], None)
+    ]
+    return f"{at} {' '.join(filter(None, [str(record.get('act')), record.get('name', '')]))}: {', '.join(said)}".rstrip(
+        ": "
+    )
+
+
+_UNSAID = {"at", "boot", "t", "act", "name", "chain", "digest"}  # --json has them
+
+
+def _format_fact(key: str, value: object) -> str:
+    if isinstance(value, int | float) and key in {"level", "seconds"}:
+        return config.format_level(value) if key == "level" else f"for {format_duration(value)}"
+    return {"who": f"by {value}", "why": f"because of {value}"}.get(key, f"{key} {value}")
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, Options], int]]] = {

@@ -105,7 +105,9 @@ def _find_installed_manager(root: Path) -> Service:
     """Find the one that is installed, the system's before the user's; raises ConfigError."""
     found = next((place for place in service.list_services(root) if place.installed), None)
     if found is None:
-        raise ConfigError("picoclaw is not installed as a service; `sudo picoclaw service install` does it")
+        raise ConfigError(
+            "no service is installed here: `sudo picoclaw service install` does that, `picoclaw run` runs it until you end it"
+        )
     return found
 
 
@@ -143,7 +145,9 @@ def _install(given: Options, root: Path) -> int:
     if not given.user:
         _require_root(root, "install")
     if not (given.user or given.person) and service.is_own_user_taken():
-        raise ConfigError(f"{service.OWN_USER} is a person on this machine: let the service run as that, --as picoclaw")
+        raise ConfigError(
+            f"{service.OWN_USER} is the name of a person on this machine: let the service run as that person, with --as picoclaw"
+        )
     place, files = service.list_services(root)[given.user], _render_files(given, root)
     paths = [*files, *([] if given.user else [root / _ENVIRONMENT_FILE])]
     before = {path: path.read_bytes() if path.exists() else None for path in paths}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from picoclaw.cli.arguments import Options, Parser, parse_length
-from picoclaw.cli.common import print_note
+from picoclaw.cli.common import print_note, show_progress
 from picoclaw.maintenance import database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, translate_os_errors
 from picoclaw.resources import get_home
@@ -67,7 +67,8 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
     wheels = ("--no-index", "--find-links", str(Path(given.wheels).absolute())) if given.wheels else ()
     old = place.get_version("current")
     print_note(f"installing {source} beside {old}; this takes some minutes on a small board")
-    new = update.build_version(place, source, wheels)
+    with show_progress() as draw:
+        new = update.build_version(place, source, wheels, draw if sys.stderr.isatty() else None)
     if update.is_same_version(place, old, new):
         place.tidy()
         print(f"{source} holds what is in use already; nothing was changed")
@@ -77,7 +78,8 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
         place.tidy()
         print(f"{said} can be used; nothing was changed")
         return 0
-    update.switch_version(place, new, home, running, given.watch, print_note)
+    with show_progress() as draw:
+        update.switch_version(place, new, home, running, given.watch, print_note, draw)
     place.keep("source", source)
     place.tidy()
     print(f"{said} is in use; `picoclaw update --back` returns to what was before")

@@ -19,6 +19,7 @@ from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
 from picoclaw.daemon.queue import MessageQueue, retry_channel_start
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status
+from picoclaw.daemon.status_text import name_channel
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
@@ -97,7 +98,7 @@ class DaemonService(MessageQueue):
             stack.callback(watchdog.stop)
             how = "safe mode after repeated crashes: only chat and status work" if self._safe else "ready"
             self.live.note(
-                f"{how}; {describe_provider(self._model_name)}; channels: {', '.join(self.channels)}",
+                f"{how}; {describe_provider(self._model_name)}; channels: {', '.join(map(name_channel, self.channels))}",
                 trouble=self._safe,
             )
             notify_systemd(os.environ, "READY=1", f"STATUS={how}")

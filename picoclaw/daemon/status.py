@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _MAX_NEXT_JOBS = 3
 _SUPERVISOR_TIMEOUT_S = 0.3
-_LEFT_ON_WARNING = "an output may still be on, and no supervisor controls it: run `picoclaw outputs safe`"
+_LEFT_ON_WARNING = "an output may still be on, and nothing watches over it: run `picoclaw outputs safe`"
 _MIN_FREE_BYTES = 100 * MEGABYTE
 StatusDict = dict[str, Any]
 

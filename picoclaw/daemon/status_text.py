@@ -5,8 +5,12 @@ from typing import Any
 
 from picoclaw.times import format_duration
 
-_CHANNEL_NAMES = {"socket": "terminals"}
 StatusMapping = Mapping[str, Any]
+
+
+def name_channel(name: str) -> str:
+    """Name a channel for a person."""
+    return "terminals" if name == "socket" else name
 
 
 def format_status(status: StatusMapping, now: float) -> Iterator[str]:
@@ -23,7 +27,7 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
         for name, one in status["channels"].items():
             heard = f", last heard from {_format_ago(one['last_contact'], now)}" if one["last_contact"] else ""
             how = "up" if one["up"] else f"DOWN since {_format_ago(one['since'], now)}: {one['error']}"
-            yield f"{_CHANNEL_NAMES.get(name, name)}: {how}{heard}"
+            yield f"{name_channel(name)}: {how}{heard}"
         yield f"model: {_format_model(status['model'], now)}"
         yield from _format_model_chain(status["model"], now)
     else:

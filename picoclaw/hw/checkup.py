@@ -105,7 +105,7 @@ def _check_gpio(board: Board) -> Iterator[CheckResult]:
     nodes = board.glob("/dev/gpiochip*")
     closed = [path for path in nodes if not board.may_open(path)]
     if nodes and not paths and not closed:
-        yield bad("GPIO", f"{nodes[0]} refuses to be asked", "allow it to the service or the container (DeviceAllow)")
+        yield bad("GPIO", f"{nodes[0]} may not be opened", "allow it to the service or the container (DeviceAllow)")
     elif not paths and not closed:
         yield note("GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
     yield from _check_permissions(board, "GPIO", [*paths, *closed])

@@ -80,7 +80,7 @@ def _check_temperature(board: Board) -> CheckResult:
             if reading.value is None:
                 return bad(what, reading.problem)
             return good(what, f"{reading.value:.1f} °C ({sensor.name})")
-    return note(what, "not available: this board has no thermal zone")
+    return note(what, "not available: this board does not measure it")
 
 
 def decode_throttling(word: int) -> list[str]:

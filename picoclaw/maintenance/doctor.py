@@ -234,7 +234,7 @@ def _describe_index(path: Path) -> str:
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             count = connection.execute("SELECT count(*) FROM chunks").get
-            return f"{count} parts of them are in the index"
+            return f"{count} passages of them can be searched"
     except apsw.Error as error:
         return (
             f"memory.db cannot be read just now ({error}); the next search repairs it, or `picoclaw memory check` does"
@@ -250,7 +250,7 @@ def examine_models(config: Config) -> _Rows:
     """Ask each model for a word: nothing less shows that address, key and name are right."""
     if not config.model.base_url:
         named = [name for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY") if os.environ.get(name)]
-        fix = "set base_url and name under [model] in config.toml, or PICOCLAW_BASE_URL and PICOCLAW_MODEL"
+        fix = "if you want one: picoclaw init --ask"
         if named:
             fix = f"{named[0]} is set: set PICOCLAW_MODEL as well to use it"
         yield note("model", "none is configured; the built-in matcher answers", fix)
@@ -593,7 +593,7 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
         yield good("sensors", f"{', '.join(working)} can be read")
     if not listed and not config.sensors:
         fix = "name a part in config.toml under [sensors.NAME], or try `picoclaw chat --board sim`"
-        yield note("sensors", "the kernel reports none and none is configured", fix)
+        yield note("sensors", "none is set up, and none has a driver in the kernel", fix)
 
 
 def _explain_silence(

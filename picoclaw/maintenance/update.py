@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +31,64 @@ _RELEVANT_FINDINGS = {"settings", "state.db", "history.db", "rules.toml", "outpu
 """Of the doctor's findings: what a version can break. A newer doctor may well find more that is wrong here."""
 
 ProgressCallback = Callable[[str], None]
+DrawProgress = Callable[[int, int], None]
+"""Shows a part of a whole."""
 
 
-def build_version(place: Installation, source: str, pip: tuple[str, ...] = ()) -> str:
-    """Make an environment with the new version; returns its name. Raises MaintenanceError, and removes what it made."""
+def build_version(place: Installation, source: str, pip: tuple[str, ...] = (), draw: DrawProgress | None = None) -> str:
+    """Make an environment with the new version; returns its name. Raises MaintenanceError, and removes what it made.
+
+    `draw` is called about once a second with how many files there are, and how many the present version has.
+    """
     free = os.statvfs(place.root)
     if free.f_bavail * free.f_frsize < _MIN_FREE_BYTES:
         raise MaintenanceError(f"{place.root}: an update needs {_MIN_FREE_BYTES // 1_000_000} MB free; free some space")
     place.tidy()
     folder = place.empty_version()
     try:
-        _run_build_step("the new environment", sys.executable, "-m", "venv", str(folder))
+        whole = _count_files(place.versions / place.get_version("current")) if draw else 0
+        tick = (lambda: draw(min(_count_files(folder), whole - 1), whole)) if draw else (lambda: None)
+        _run_build_step("the new environment", tick, sys.executable, "-m", "venv", str(folder))
         wheels = ("--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check")
-        _run_build_step("pip", str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *wheels, *pip, source)
+        _run_build_step(
+            "pip", tick, str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *wheels, *pip, source
+        )
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder.name
 
 
-def _run_build_step(what: str, *command: str) -> None:
+def _count_files(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
+def _run_build_step(what: str, tick: Callable[[], None], *command: str) -> None:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_PIP_TIMEOUT_S, check=False
-        )
+        code, said = _run_ticking(command, tick)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MaintenanceError(f"{what} could not be made: {error}; nothing was changed") from None
-    if done.returncode:
-        last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL_LINES:])
+    if code:
+        last = "\n".join(said.strip().splitlines()[-_TAIL_LINES:])
         raise MaintenanceError(f"{what} failed; nothing was changed:\n{last}")
+
+
+def _run_ticking(command: Sequence[str], tick: Callable[[], None]) -> tuple[int, str]:
+    """Run a command, and tick each second meanwhile; returns its exit code and what it said."""
+    end, pipe = time.monotonic() + _PIP_TIMEOUT_S, subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, errors="replace") as child:
+        try:
+            while True:
+                try:
+                    out, err = child.communicate(timeout=1)
+                    return child.returncode, err or out
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        raise
+                    tick()
+        except BaseException:
+            child.kill()
+            raise
 
 
 def is_same_version(place: Installation, one: str, other: str) -> bool:
@@ -160,7 +189,13 @@ def _list_bad_findings(python: Path, home: Path) -> set[str]:
 
 
 def switch_version(
-    place: Installation, new: str, home: Path, service: Service | None, seconds: float, say: ProgressCallback
+    place: Installation,
+    new: str,
+    home: Path,
+    service: Service | None,
+    seconds: float,
+    say: ProgressCallback,
+    draw: DrawProgress = lambda _done, _total: None,
 ) -> None:
     """Switch the link, start the service and watch it; raises MaintenanceError after switching back."""
     old = place.get_version("current")
@@ -173,7 +208,7 @@ def switch_version(
         place.point("current", new)
         if service:
             service.do("start")
-            _watch_service(service, seconds, say)
+            _watch_service(service, seconds, say, draw)
     except BaseException as error:
         roll_back(place, UpdateTrial(new, old, home), service)
         if isinstance(error, MaintenanceError):
@@ -182,10 +217,12 @@ def switch_version(
     end_trial(place, home)
 
 
-def _watch_service(service: Service, seconds: float, say: ProgressCallback) -> None:
-    before = service.restarts()
+def _watch_service(service: Service, seconds: float, say: ProgressCallback, draw: DrawProgress) -> None:
+    before, begin = service.restarts(), time.monotonic()
     say(f"the service has started; watching it for {seconds:.0f} s")
-    time.sleep(seconds)
+    while (left := begin + seconds - time.monotonic()) > 0:
+        draw(int(100 * (seconds - left)), int(100 * seconds))
+        time.sleep(min(left, 1.0))
     if before < 0 or service.restarts() != before:
         raise MaintenanceError(f"the service did not stay up for {seconds:.0f} s (see picoclaw service logs)")
 

@@ -236,7 +236,7 @@ def run_quick_check(path: Path, migrations: Sequence[Migration] = MIGRATIONS) ->
 
 def _check_not_empty(path: Path) -> None:
     if path.stat().st_size == 0:
-        raise StoreDamaged(f"{path} is empty, which a finished database never is; {DAMAGE_ADVICE}")
+        raise StoreDamaged(f"{path} is empty, and a database never is; {DAMAGE_ADVICE}")
 
 
 def mark_suspect(path: Path) -> None:

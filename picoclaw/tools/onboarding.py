@@ -35,10 +35,7 @@ QUESTIONS = {
 }
 _BEGIN = 'A few questions; "skip" leaves one out, "undo" takes an answer back, "done" ends them.'
 _CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
-_OVER = (
-    "The first meeting is over, and BOOTSTRAP.md is gone; what was noted is in USER.md, and can be changed there."
-    " `picoclaw init --first-meeting` asks again."
-)
+_OVER = "That is all, thank you. What you have answered stands in USER.md; `picoclaw init --first-meeting` asks again."
 
 _MAX_ANSWER_CHARS = 200
 _MAX_PAGE_BYTES = 1_000_000

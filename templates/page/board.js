@@ -43,7 +43,7 @@ function sensor(value, call) {
   if (age > 60) body.push(element("span", { class: "why" }, `measured ${ago(age)}`));
   const course = courses.get(key);
   if (course?.points.length > 1) body.push(chart(course.points, course.begin, course.end, [160, 36], false, ""));
-  const button = element("button", { class: age > STALE_S ? "stale" : "", "data-key": `sensor ${key}`, "aria-haspopup": "dialog", onclick: () => past(key, call, 24) }, ...body);
+  const button = element("button", { class: age > STALE_S ? "stale" : "", "data-key": `sensor ${key}`, "aria-haspopup": "dialog", onclick: () => past(key, call, 24, 0, "", true) }, ...body);
   return element("li", {}, button);
 }
 
@@ -195,7 +195,7 @@ export async function day(call) {
 }
 
 // The course of one series, in a dialogue of its own: for how many hours, ending how many hours back, beside which other.
-async function past(key, call, hours, back = 0, other = "") {
+async function past(key, call, hours, back = 0, other = "", opens = false) {
   const value = series.get(key), box = find("past"), place = find("past-chart");
   const mine = looked = { key, call, hours, back, other };
   const named = (one) => `${one.sensor} · ${one.quantity}`;
@@ -221,6 +221,7 @@ async function past(key, call, hours, back = 0, other = "") {
     return `${whose}Lowest ${shown(Math.min(...points.map((p) => p[1])))}, mean ${shown(mean)}, highest ${shown(Math.max(...points.map((p) => p[3])))}, last ${shown(points.at(-1)[2])}.`;
   }).join("\n");
   const [{ points, begin, end }, beside] = found;
+  if (opens && points.length && points[0][0] > end - 3600) return past(key, call, 1);  // of a new sensor there is no day yet
   const size = [Math.max(260, Math.min(700, place.clientWidth)), 260];
   place.replaceChildren(...(points.length || beside?.points.length ? [chart(points, begin, end, size, true, figures, beside?.points)] : []));
   find("past-figures").textContent = figures;

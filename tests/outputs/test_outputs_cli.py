@@ -312,7 +312,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
 
 def test_where_an_output_is_armed_it_is_said_what_can_leave_it_on(tmp_path, home):
     with Person(tmp_path, "outputs", "--board", "sim", "arm", "pump", columns=400) as person:
-        person.sees("are killed at the same moment, it stays as it is until `picoclaw outputs safe`")
+        person.sees("are killed at the same moment, it stays as it is until")
         person.sees("Type the name, pump, to arm it: ")
         person.types("no\n")
         person.leaves()

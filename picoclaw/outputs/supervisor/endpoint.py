@@ -96,7 +96,7 @@ def exchange(connection: socket.socket, request: dict[str, Any], seconds: float)
     while not heard.endswith(b"\n"):
         said = connection.recv(65_536)
         if not said:
-            raise ConnectionResetError("the supervisor closed the connection")
+            raise ConnectionResetError("it has ended")
         heard += said
     answer = json.loads(heard)
     return answer if isinstance(answer, dict) else {}
