@@ -60,6 +60,10 @@ def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, .
         *(one.url.partition("://")[2].partition("/")[2] for one in config.notify.values()),
         *(environment.get(name, "") for name in config.tools.environment),
     )
+    if config.mcp:
+        from picoclaw.mcp.pins import list_login_secrets
+
+        used += list_login_secrets(config.home)
     try:
         return *used, *credentials_list_secrets(config.home, environment)
     except ConfigError:  # a file that was changed since it was read; those in use are known all the same

@@ -121,9 +121,12 @@ def test_a_home_that_is_written_to_is_backed_up_as_it_was_at_one_moment(tmp_path
 def test_secrets_that_were_left_out_stay_in_the_home(tmp_path):
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
     lived_in(home).close()
+    (home / "mcp").mkdir(exist_ok=True)
+    (home / "mcp/shed.token").write_text('{"access": "hidden"}')
     backup.write_backup(home, file, secrets=False)
-    assert "home/secrets.toml" not in names_in(file)
+    assert not {"home/secrets.toml", "home/mcp/shed.token"} & set(names_in(file))
     backup.restore_backup(file, home)
+    assert "hidden" in (home / "mcp/shed.token").read_text()
     assert "sk-0123456789abcdef" in (home / "secrets.toml").read_text()
 
 

@@ -37,6 +37,8 @@ Progress = Callable[[int, int], None]
 MANIFEST_NAME, HOME_PREFIX = "backup.json", "home/"
 SECRETS_FILES = ("secrets.toml", "fleet.json")
 """What a backup need not hold, and what a restore keeps where it does not."""
+_LOGIN_SUFFIX = ".token"
+"""Of files in `mcp/`, which are logins at other servers, and the same."""
 _EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
     r"|memory\.db.*|skills\.cache|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?|before-migrate(/.*)?"
@@ -136,6 +138,10 @@ def _copy_databases(home: Path) -> Iterator[dict[str, Path]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _is_secret(inside: str) -> bool:
+    return inside in SECRETS_FILES or (inside.startswith("mcp/") and inside.endswith(_LOGIN_SUFFIX))
+
+
 def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secrets: bool) -> Iterator[tuple[Path, str]]:
     def closed(error: OSError) -> None:
         left.append(f"{Path(error.filename).relative_to(home)}: {explain_os_error(error)}")
@@ -145,7 +151,7 @@ def _select_files(home: Path, copies: dict[str, Path], left: list[str], *, secre
         for name in sorted([*names, *(f for f in folders if Path(where, f).is_symlink())]):
             path = Path(where, name)
             inside = str(path.relative_to(home))
-            if _EXCLUDED.fullmatch(inside) or (inside in SECRETS_FILES and not secrets):
+            if _EXCLUDED.fullmatch(inside) or (_is_secret(inside) and not secrets):
                 continue
             if inside.count("/") >= MAX_DEPTH:
                 left.append(f"{inside[:80]}…: {inside.count('/')} folders deep")
@@ -234,8 +240,10 @@ def restore_backup(path: Path, home: Path, progress: Progress = _ignore_progress
         staged = _make_staging_folder(home)
         try:
             kept = _unpack_archive(path, staged, progress)
-            for name in SECRETS_FILES:
+            logins = (str(file.relative_to(home)) for file in home.glob(f"mcp/*{_LOGIN_SUFFIX}"))
+            for name in (*SECRETS_FILES, *logins):
                 if (home / name).is_file() and not (staged / name).exists():
+                    make_folder((staged / name).parent)
                     write_atomic(staged / name, read_file(home / name))
             for name, migrations in database_copy.DATABASE_MIGRATIONS.items():
                 if (staged / name).exists():  # opening it also brings an older one up to this picoclaw

@@ -92,6 +92,18 @@ def save_pin(home: Path, name: str, pin: Pin) -> None:
     write_atomic(get_pin_path(home, name), format_json(pin.offer._asdict() | {"agreed": pin.agreed}, indent=1).encode())
 
 
+def list_login_secrets(home: Path) -> tuple[str, ...]:
+    """What the logins at servers have given: what no result, log or answer may show."""
+    found: list[str] = []
+    for path in (home / "mcp").glob("*.token"):
+        try:
+            kept = get_object(json.loads(read_file(path)))
+        except (OSError, ValueError, RecursionError):
+            continue
+        found += [str(kept[key]) for key in ("access", "refresh", "client_secret") if kept.get(key)]
+    return tuple(found)
+
+
 def remove_pin(home: Path, name: str) -> None:
     remove_file(get_pin_path(home, name))
 
