@@ -467,3 +467,22 @@ def test_a_person_agrees(tmp_path):
         person.sees("agreed: 1 tools")
     table = McpConfig(command=[PYTHON, "-c", BAD, "plain"])
     assert [one.name for one in pins.list_pinned(tmp_path / "picoclaw", "bad", table)] == ["say"]
+
+
+def test_the_doctor_looks_at_servers_without_starting_any(tmp_path):
+    from picoclaw.maintenance import doctor
+
+    home = tmp_path / "home"
+    config = make_config(home, bad=bad("plain"), lost=McpConfig(command=["no-such-program"]))
+
+    def rows():
+        return [(row.status, row.detail) for row in doctor.examine_channels(config, offline=True) if row.name == "mcp"]
+
+    assert rows() == [
+        ("note", "bad: nothing is agreed to, so nothing of it is used"),
+        ("bad", "lost: there is no program 'no-such-program' that the sandbox finds"),
+        ("note", "lost: nothing is agreed to, so nothing of it is used"),
+    ]
+    agree(home, "bad", config.mcp["bad"])
+    assert rows()[0] == ("good", "bad: 1 tools are agreed to")
+    assert rows()[1][0] == "bad"

@@ -10,6 +10,7 @@ import os
 import platform
 import pwd
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -59,6 +60,7 @@ from picoclaw.mqtt import read_remote
 from picoclaw.outputs import config as outputs
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped, get_home
+from picoclaw.security.sandbox import SANDBOX_PATH
 from picoclaw.skills.library import SkillLibrary, list_home_tiers
 from picoclaw.store.database import run_quick_check
 from picoclaw.tools.exec import ExecTools
@@ -333,6 +335,7 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     if config.page.enabled:
         yield _examine_dashboard(config.page.host, config.page.port)
     yield from _examine_programs(config)
+    yield from _examine_mcp(config)
     if config.mqtt.host and not offline:
         yield _examine_broker(config)
     if config.matrix.homeserver and config.matrix_token:
@@ -378,6 +381,27 @@ def _examine_dashboard(host: str, port: int) -> CheckResult:
         return good("page", f"on this machine alone, at {host}:{port}")
     detail = f"it listens at {host}:{port}: the network sees its door, and can read what goes through"
     return note("page", detail, 'host = "127.0.0.1" under [page] keeps it to this machine')
+
+
+def _examine_mcp(config: Config) -> _Rows:
+    """Look at MCP servers, without starting any, and at what is served over MCP."""
+    if config.mcp_token and not config.page.enabled:
+        yield bad("mcp", "the page is off, and /mcp uses its port", "enabled = true under [page]")
+    for name, table in config.mcp.items():
+        from picoclaw.mcp.pins import list_pinned
+
+        if table.command and not shutil.which(table.command[0], path=SANDBOX_PATH):
+            detail = f"{name}: there is no program {table.command[0]!r} that the sandbox finds"
+            yield bad("mcp", detail, f"install it, or write its whole path into [mcp.{name}]")
+        try:
+            used = list_pinned(config.home, name, table)
+        except ConfigError as error:
+            yield bad("mcp", str(error), f"picoclaw mcp agree {name}")
+            continue
+        if used:
+            yield good("mcp", f"{name}: {len(used)} tools are agreed to")
+        else:
+            yield note("mcp", f"{name}: nothing is agreed to, so nothing of it is used", f"picoclaw mcp agree {name}")
 
 
 def _examine_programs(config: Config) -> _Rows:
