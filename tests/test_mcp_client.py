@@ -486,3 +486,36 @@ def test_the_doctor_looks_at_servers_without_starting_any(tmp_path):
     agree(home, "bad", config.mcp["bad"])
     assert rows()[0] == ("good", "bad: 1 tools are agreed to")
     assert rows()[1][0] == "bad"
+
+
+def test_a_server_of_the_sandbox_service_has_its_errors_apart(tmp_path, monkeypatch):
+    import socket
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    import picoclaw.security.sandbox_launcher as launcher
+
+    path = tmp_path / "exec.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        started = []
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    started.append(subprocess.Popen([sys.executable, Path(launcher.__file__)], stdin=connection))
+
+        threading.Thread(target=serve, daemon=True).start()
+        monkeypatch.setenv("PICOCLAW_EXEC_SOCKET", str(path))
+        with opened(tmp_path / "home", bad("die")) as app:
+            assert called(app) == MISBEHAVE["die"]
+        listening.shutdown(socket.SHUT_RDWR)
+        for process in started:
+            process.wait(10)
+    assert len(started) == 2
