@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from picoclaw.config.tables import McpConfig
 from picoclaw.http_client import Client, Timeout
+from picoclaw.mcp import pins
 from picoclaw.mcp.client import AuthNeeded
 from picoclaw.mcp.oauth import log_in
 from picoclaw.mcp.wire import McpError
@@ -26,11 +27,28 @@ def open_link(link):
         return answer.headers.get("location", "")
 
 
-def use(home, config, secret, scenario):
+def use(home, config, secret, scenario, calls=None):
     with closing(McpServers(home, {"it": config}, {"it": secret})) as servers:
         client = servers.client("it")
         client.connect()
-        print([one["name"] for one in client.list_all("tools")])
+        tools = {one["name"]: one for one in client.list_all("tools")}
+        print(list(tools))
+        for wanted in calls if calls is not None else []:
+            one = pins.read_tool(tools[wanted["name"]])
+            words = {"name": one.name, "arguments": wanted["arguments"]}
+            client.request("tools/call", words, headers=pins.fill_headers(one.headers, wanted["arguments"]))
+        if scenario == "http-invalid-tool-headers":
+            for one in map(pins.read_tool, tools.values()):
+                if not one.problem:
+                    arguments = {p.name: "x" for p in one.parameters}
+                    headers = pins.fill_headers(one.headers, arguments)
+                    client.request("tools/call", {"name": one.name, "arguments": arguments}, headers=headers)
+        if scenario == "http-standard-headers":
+            client.request("tools/call", {"name": next(iter(tools)), "arguments": {}})
+            for resource in client.list_all("resources"):
+                client.request("resources/read", {"uri": resource["uri"]})
+            for prompt in client.list_all("prompts"):
+                client.request("prompts/get", {"name": prompt["name"]})
         if scenario in CALLS or scenario.startswith("auth/"):
             name, arguments = CALLS.get(scenario, ("test-tool", {}))
             print(client.request("tools/call", {"name": name, "arguments": arguments}))
@@ -43,7 +61,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(MOST_LOGINS):
             try:
-                use(Path(folder), config, secret, scenario)
+                use(Path(folder), config, secret, scenario, context.get("toolCalls"))
             except AuthNeeded as needed:
                 log_in(Path(folder), "it", config, secret, open_link, needed.challenge)
             else:

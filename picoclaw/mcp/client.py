@@ -23,6 +23,7 @@ _LONGEST_FACTOR = 10
 _MAX_ASKED = 20
 """What a server may ask of us between two of its answers, all of which is refused; then it is ended."""
 _MAX_PAGES, MAX_LISTED = 50, 500
+NO_HEADERS: Mapping[str, str] = {}
 _LISTS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -36,6 +37,10 @@ class AuthNeeded(McpError):
     def __init__(self, text: str, challenge: Mapping[str, str]) -> None:
         super().__init__(text)
         self.challenge = challenge
+
+
+class HttpRefused(ServerGone):
+    """A server refuses a request without a word of MCP."""
 
 
 class NotSent(ServerGone):
@@ -52,6 +57,7 @@ class PendingReply:
     heard_at: float = field(default_factory=time.monotonic)
     longest_until: float = 0.0
     may_act: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def settle(self, answer: Wire | None = None, problem: McpError | None = None) -> None:
         if not self.done.is_set():
@@ -124,6 +130,8 @@ class McpClient:
         try:
             said = self._exchange("initialize", params, stop, START_S)
             self.version = str(said.get("protocolVersion"))
+            if self.version == wire.STATELESS_VERSION:
+                raise HttpRefused(f"{self.name} knows no handshake")  # noqa: TRY301
             if self.version not in wire.HANDSHAKE_VERSIONS:
                 raise ServerGone(
                     f"{self.name} speaks version {wire.clean_line(self.version, 40)!r} of MCP, and picoclaw"
@@ -132,12 +140,12 @@ class McpClient:
             self._get_transport().use_version(self.version)
             who = get_object(said.get("serverInfo"))
             self._get_transport().send(wire.make_notification("notifications/initialized"), None, stop, START_S)
-        except RpcError as refusal:
+        except (RpcError, HttpRefused) as refusal:
             self._is_stateless, self.version = True, wire.STATELESS_VERSION
             self._get_transport().use_version(self.version)
             try:
                 said = self._exchange("server/discover", {}, stop, START_S)
-            except RpcError:
+            except (RpcError, HttpRefused):
                 raise ServerGone(f"{self.name} cannot be greeted: {refusal}") from None
             who = get_object(get_object(said.get("_meta")).get(f"{META}serverInfo"))
         self.capabilities = get_object(said.get("capabilities"))
@@ -145,20 +153,26 @@ class McpClient:
         self.identity = wire.clean_line(f"{who.get('name', '')} {who.get('version', '')}", 80)
 
     def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, stop: Stop | None = None, seconds: float = 60.0
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        stop: Stop | None = None,
+        seconds: float = 60.0,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Ask the server, which is started if it does not run; returns the result.
 
-        `seconds` is how long it may say nothing. Raises McpError, TurnStopped.
+        `seconds` is how long it may say nothing; `headers` go along over HTTP. Raises McpError, TurnStopped.
         """
         stop = Stop() if stop is None else stop
         self.connect(stop)
         try:
-            return self._exchange(method, params or {}, stop, seconds)
+            return self._exchange(method, params or {}, stop, seconds, headers or {})
         except (SessionLost, NotSent):
             self.close()
             self.connect(stop)
-            return self._exchange(method, params or {}, stop, seconds)
+            return self._exchange(method, params or {}, stop, seconds, headers or {})
 
     def list_all(self, what: str, *, stop: Stop | None = None) -> list[dict[str, Any]]:
         """List `tools`, `resources`, `resourceTemplates` or `prompts`, all pages of it. Raises McpError, TurnStopped."""
@@ -175,9 +189,16 @@ class McpClient:
                 return found
         raise McpError(f"{self.name} does not come to the end of its list of {what}")
 
-    def _exchange(self, method: str, params: Mapping[str, Any], stop: Stop, seconds: float) -> dict[str, Any]:
+    def _exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        stop: Stop,
+        seconds: float,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> dict[str, Any]:
         transport, number = self._get_transport(), next(self._numbers)
-        pending = self._pending[number] = PendingReply(may_act=method == "tools/call")
+        pending = self._pending[number] = PendingReply(may_act=method == "tools/call", headers=headers)
         pending.longest_until = pending.heard_at + seconds * _LONGEST_FACTOR
         self.used_at = time.monotonic()
         meta: dict[str, Any] = {"progressToken": number} if pending.may_act else {}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 from picoclaw.mcp import wire
-from picoclaw.mcp.http import NAMED, encode_header
+from picoclaw.mcp.http import NAMED
 from picoclaw.mcp.server import ClientState, McpServer, is_yes
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, META, Wire, get_object
 from picoclaw.records import NamedTuple, dataclass, field
@@ -189,7 +189,7 @@ class HttpServer:
             return _refuse(400, wire.INVALID_PARAMS, f"_meta lacks {META}protocolVersion", number)
         wanted = {"mcp-protocol-version": meta.get(f"{META}protocolVersion"), "mcp-method": method}
         if key := NAMED.get(str(method)):
-            wanted["mcp-name"] = encode_header(str(params.get(key, "")))
+            wanted["mcp-name"] = wire.encode_header(str(params.get(key, "")))
         for name, value in wanted.items():
             if headers.get(name, "").strip() != value:
                 return _refuse(400, wire.HEADER_MISMATCH, f"the header {name} does not say what the body says", number)

@@ -4,7 +4,6 @@ A stream that breaks is read on where the server gave its events numbers. A sess
 again once.
 """
 
-import base64
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from picoclaw.http_client import (
     TimeoutException,
 )
 from picoclaw.mcp import wire
-from picoclaw.mcp.client import AuthNeeded, McpClient, PendingReply, SessionLost
+from picoclaw.mcp.client import AuthNeeded, HttpRefused, McpClient, PendingReply, SessionLost
 from picoclaw.mcp.wire import MAX_MESSAGE_BYTES, McpError, ServerGone, Wire, clean_line, get_object
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
@@ -92,10 +91,10 @@ class HttpTransport:
             given["Mcp-Session-Id"] = self._session
         if message is not None:
             given["Content-Type"] = "application/json"
-            if self._version == wire.STATELESS_VERSION and "method" in message:
+            if "method" in message:  # older servers do not look at it
                 given["Mcp-Method"] = message["method"]
                 if key := NAMED.get(message["method"]):
-                    given["Mcp-Name"] = encode_header(str(get_object(message.get("params")).get(key, "")))
+                    given["Mcp-Name"] = wire.encode_header(str(get_object(message.get("params")).get(key, "")))
         return given
 
     def _bearer(self) -> str:
@@ -147,7 +146,7 @@ class HttpTransport:
     def _ask(self, message: Wire, pending: PendingReply, stop: Stop, seconds: float) -> None:
         waits, trace = Timeout(seconds, _CONNECT_S), self._connection.trace
         data = wire.encode(message)
-        headers = self._headers(message)
+        headers = self._headers(message) | dict(pending.headers)
         with self._http.stream(
             "POST", self._config.url, timeout=waits, trace=trace, content=data, headers=headers
         ) as answer:
@@ -199,7 +198,8 @@ class HttpTransport:
         if said is not None and isinstance(said.get("error"), dict):
             pending.settle(said)
             return
-        raise ServerGone(f"{name} answers with status {code}")
+        kind = HttpRefused if code // 100 == 4 else ServerGone
+        raise kind(f"{name} answers with status {code}")
 
     def _read(self, answer: Response, pending: PendingReply) -> tuple[str, float]:
         """Hand on what an answer says; returns the number of the last event, and how long to wait before reading on."""
@@ -223,13 +223,6 @@ class HttpTransport:
             if not last or self._connection.is_closed:
                 raise
         return last, wait_s
-
-
-def encode_header(value: str) -> str:
-    """Write a value so that a header can hold it (revision 2026-07-28, Value Encoding)."""
-    if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode()}?="
 
 
 def _read_whole(answer: Response, most: int) -> bytes:

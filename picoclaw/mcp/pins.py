@@ -7,14 +7,14 @@ that differs in anything is not used until there is a yes for it.
 import hashlib
 import json
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import make_folder, read_file, remove_file, write_atomic
-from picoclaw.mcp.wire import McpError, clean_line, get_list, get_object
+from picoclaw.mcp.wire import McpError, clean_line, encode_header, get_list, get_object
 from picoclaw.records import NamedTuple
 from picoclaw.schema import Parameter, Span
 from picoclaw.security.untrusted import sanitize_name, strip_invisible
@@ -22,6 +22,7 @@ from picoclaw.text import escape_control_tokens, format_json, pattern, truncate
 
 _TOOL_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,127}")
 _PARAMETER_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_HEADER = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _MAX_TOOLS, _MAX_SCHEMA_BYTES, _MAX_PARAMETERS = 100, 40_000, 40
 _MAX_WORDS, _MAX_PARAMETER_WORDS = 1000, 200
 """Characters of a description that a model is shown, and of a parameter's."""
@@ -50,7 +51,8 @@ class Pin(NamedTuple):
 class PinnedTool(NamedTuple):
     """A tool as it is called: its name at the server, what a model is told, what is checked.
 
-    `says_it_reads` is the server's own word, which decides nothing alone. `problem` is why it cannot be used.
+    `says_it_reads` is the server's own word, which decides nothing alone. `problem` is why it cannot be used. `headers`
+    are arguments that go along in headers as well, over HTTP, and their names there.
     """
 
     name: str
@@ -58,6 +60,7 @@ class PinnedTool(NamedTuple):
     parameters: tuple[Parameter, ...]
     says_it_reads: bool = False
     problem: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def get_pin_path(home: Path, name: str) -> Path:
@@ -157,17 +160,17 @@ def read_tool(tool: Mapping[str, Any], descriptions: Literal["names", "shown", "
     says_it_reads = get_object(tool.get("annotations")).get("readOnlyHint") is True
     shows = descriptions != "names"
     words = _clean_words(tool.get("description"), _MAX_WORDS) if shows else ""
-    problem, parameters = "", tuple[Parameter, ...]()
+    problem, parameters, headers = "", tuple[Parameter, ...](), tuple[tuple[str, str], ...]()
     if not _TOOL_NAME.fullmatch(name):
         problem = "its name has characters or a length that no tool's name has"
     elif len(json.dumps(schema)) > _MAX_SCHEMA_BYTES:
         problem = f"its schema is larger than {_MAX_SCHEMA_BYTES} bytes"
     else:
         try:
-            parameters = tuple(_read_parameters(schema, shows=shows))
+            parameters, headers = tuple(_read_parameters(schema, shows=shows)), tuple(_read_headers(schema))
         except (ValueError, RecursionError) as error:
             problem = f"its schema cannot be used: {'it is nested too deeply' if isinstance(error, RecursionError) else error}"
-    return PinnedTool(name, words, parameters, says_it_reads, problem)
+    return PinnedTool(name, words, parameters, says_it_reads, problem, headers)
 
 
 def _clean_words(text: Any, most: int) -> str:
@@ -193,6 +196,23 @@ def _read_parameters(schema: dict[str, Any], *, shows: bool) -> Iterator[Paramet
         words = _clean_words(one.get("description"), _MAX_PARAMETER_WORDS) if shows else ""
         described = "; ".join(filter(None, [shape, words]))
         yield Parameter(name, kind, described, _read_span(one, kind), name in required)
+
+
+def _read_headers(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which arguments are to be repeated in headers (revision 2026-07-28, x-mcp-header). Raises ValueError."""
+    seen: set[str] = set()
+    count = json.dumps(schema).count('"x-mcp-header"')
+    for name, part in get_object(schema.get("properties")).items():
+        if "x-mcp-header" not in get_object(part):
+            continue
+        header, count = part["x-mcp-header"], count - 1
+        is_plain = part.get("type") in {"string", "integer", "boolean"}
+        if not (isinstance(header, str) and _HEADER.fullmatch(header) and is_plain) or header.lower() in seen:
+            raise ValueError(f"{clean_line(name, 40)!r} cannot go into a header")
+        seen.add(header.lower())
+        yield name, f"Mcp-Param-{header}"
+    if count:
+        raise ValueError("only an argument itself can go into a header")
 
 
 def _resolve(part: Any, root: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -262,6 +282,12 @@ def _read_span(one: dict[str, Any], kind: Any) -> Span | None:
     return Span(
         low if isinstance(low, int | float) else float("-inf"), high if isinstance(high, int | float) else float("inf")
     )
+
+
+def fill_headers(names: Iterable[tuple[str, str]], given: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that repeat arguments, as far as those are given."""
+    found = ((header, given[name]) for name, header in names if given.get(name) is not None)
+    return {header: encode_header(str(v).lower() if isinstance(v, bool) else str(v)) for header, v in found}
 
 
 def format_offer(name: str, offer: ServerOffer, config: McpConfig, joint: str = ".") -> Iterator[str]:

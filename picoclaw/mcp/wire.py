@@ -3,6 +3,7 @@
 Sources: JSON-RPC 2.0; the revisions 2024-11-05 to 2026-07-28 of https://modelcontextprotocol.io/specification.
 """
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,3 +97,10 @@ def get_object(value: Any) -> dict[str, Any]:
 def get_list(value: Any) -> Sequence[Any]:
     """A JSON array, empty where something else is in its place."""
     return value if isinstance(value, list) else ()
+
+
+def encode_header(value: str) -> str:
+    """Write a value so that a header can hold it (revision 2026-07-28, Value Encoding)."""
+    if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode()}?="

@@ -132,7 +132,8 @@ class RemoteTool(Tool):
         client = servers.prepare(self._server, caller)
         seconds = servers.servers[self._server].seconds
         params = {"name": self._pinned.name, "arguments": given}
-        result = client.request("tools/call", params, stop=caller.stop, seconds=seconds)
+        headers = pins.fill_headers(self._pinned.headers, given)
+        result = client.request("tools/call", params, stop=caller.stop, seconds=seconds, headers=headers)
         text = format_content(result)
         if result.get("isError") is True:
             raise ToolError(f"{self.name} failed: {text or 'it does not say why'}")
