@@ -93,4 +93,4 @@ def test_every_command_does_what_the_page_says(tmp_path):
                 missing = [line for line in text.splitlines() if fold(line) not in fold(reader.shown)]
                 assert not missing, reader.shown
         audit = picoclaw(tmp_path, "outputs", "audit").stdout
-        assert re.search(r"on fan .* who owner", audit)
+        assert re.search(r"on fan: on, for .* by owner", audit)
