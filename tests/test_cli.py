@@ -981,6 +981,8 @@ def test_shipped_config_is_all_defaults(tmp_path):
     (tmp_path / "picoclaw/config.toml").write_text("\n".join(lines))
     done = picoclaw(tmp_path, "tools", "--board", "sim", PICOCLAW_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 0, done.stderr
+    assert "\nsensor_read([sensor], [quantity])\n" in done.stdout
+    assert "\nread_file(path, [" in done.stdout
     assert os.environ.get("PICOCLAW_HOME") != str(tmp_path)
 
 

@@ -178,6 +178,22 @@ def test_the_message_decides_what_a_verb_is_given(wish, name, given, made):
     assert make_arguments(name, given, wish) == made
 
 
+@pytest.mark.parametrize(
+    ("verb", "given", "wish", "arguments"),
+    [
+        ("remind_in", {"minutes": 45}, "soon", {"message": "tea", "at_seconds": 2700.0}),
+        ("remind_every", {"minutes": "30"}, "again and again", {"message": "tea", "every_seconds": 1800.0}),
+        ("remind_at", {"at": "18:00"}, "then", {"message": "tea", "at": "18:00"}),
+        ("remind_daily", {"at": "9 pm"}, "each day", {"message": "tea", "cron_expr": "0 21 * * *"}),
+        ("remind_daily", {"at": "12:15"}, "every evening", {"message": "tea", "cron_expr": "15 12 * * *"}),
+        ("remind_daily", {"at": "12 am"}, "every night", {"message": "tea", "cron_expr": "0 0 * * *"}),
+        ("remind_weekly", {"at": "7:30", "day": "Friday"}, "each", {"message": "tea", "cron_expr": "30 7 * * fri"}),
+    ],
+)
+def test_when_a_reminder_comes(verb, given, wish, arguments):
+    assert make_arguments(verb, given | {"text": "tea"}, wish) == {"action": "add"} | arguments
+
+
 def test_a_sum_of_other_numbers_is_refused():
     with pytest.raises(ValueError, match=r"12\*12\*12"):
         make_arguments("sum", {"expression": "12*12*12"}, "how much is 12 times 12")
