@@ -15,7 +15,7 @@ from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
 
 SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
-NAMES = dict.fromkeys(("fan", "pump"), "output") | dict.fromkeys(("greenhouse", "outside"), "sensor")
+NAMES = dict.fromkeys(("fan", "pump", "light"), "output") | dict.fromkeys(("greenhouse", "outside"), "sensor")
 INTENTS = IntentProvider([SHIPPED], declared=NAMES.copy)
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if "tool" in intent} - {"first_run"}
 READS = {
