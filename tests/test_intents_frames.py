@@ -34,6 +34,7 @@ SAID = [
     ("for ten minutes put the grow light on at 30%", on("lamp", level="30", seconds=600)),
     ("fan and lamp off", off("fan") + off("lamp")),
     ("kill the pump", off("pump")),
+    ("fan and lamp off, pump for 90 seconds", off("fan") + off("lamp") + on("pump", seconds=90)),
     ("water the toms for 5 mins", on("pump", seconds=300)),
     ("temps inside and out", read("temperature", "greenhouse") + read("temperature", "outside")),
     ("is it freezing out", read("temperature", "outside")),
@@ -122,6 +123,6 @@ def test_the_past_of_an_output_is_read_back_from_the_audit(tmp_path):
     times = audit.list_on_times(tmp_path, now + timedelta(seconds=90))
     assert [(one.name, one.who, one.is_on) for one in times] == [("fan", "owner", False), ("fan", "rule", True)]
     told = format_on_times("fan", times, parse_range("last 24 hours", now + timedelta(seconds=90)))
-    assert told.startswith("fan: on 2 x, 1 min")
+    assert told.startswith("fan: on 2 x, 1 min 3")
     assert told.endswith("to now, by rule")
     assert format_on_times("pump", [], parse_range("today", now)) == "pump: not on; never switched on so far"

@@ -342,6 +342,8 @@ class IntentMatcher:
                     continue
                 if timed and first.intent != timed:
                     continue
+                if i == 1 and not self.intents[first.intent].kind and s.holds(self.words["ends"]):
+                    continue  # "fan and lamp off": the first is not asked about
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
                 if any(match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))):

@@ -440,7 +440,7 @@ class IntentProvider:
 
 
 def _format_seconds(found: re.Match[str]) -> str:
-    return format_duration(round(float(found[1])))
+    return format_duration(round(float(found[1])), exact=True)
 
 
 def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:

@@ -123,7 +123,11 @@ def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange") -
 
     inside = [one for one in times if one.ended > wanted.begin and one.began < wanted.end]
     spent = sum((min(one.ended, wanted.end) - max(one.began, wanted.begin)).total_seconds() for one in inside)
-    said = f"{name}: on {len(inside)} x, {format_duration(spent)} in all" if inside else f"{name}: not on"
+    said = (
+        f"{name}: on {len(inside)} x, {format_duration(max(1, round(spent)), exact=True)} in all"
+        if inside
+        else f"{name}: not on"
+    )
     if not times:
         return f"{said}; never switched on so far"
     last, now = times[-1], wanted.end.astimezone(wanted.begin.tzinfo)
