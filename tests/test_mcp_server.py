@@ -117,7 +117,10 @@ def test_the_tools_are_those_of_the_registry_and_no_others(served_board):
     assert not set(tools) & {"exec", "read_file", "write_file", "web_fetch", "spawn", "gpio", "i2c", "skill_create"}
     assert all(one["inputSchema"]["type"] == "object" for one in tools.values())
     reads = {name for name, one in tools.items() if one["annotations"]["readOnlyHint"]}
-    assert reads == {"sensor_list", "sensor_read", "sensor_history", "board_status", "memory_search", "memory_get"}
+    assert reads == {
+        *("sensor_list", "sensor_read", "sensor_history", "board_status", "output_history"),
+        *("memory_search", "memory_get"),
+    }
 
 
 def test_sensors_and_notes_are_resources(served_board):

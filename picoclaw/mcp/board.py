@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from picoclaw.app import App
 
 TOOLS = (
-    *("sensor_list", "sensor_read", "sensor_history", "board_status", "output", "rule", "cron"),
+    *("sensor_list", "sensor_read", "sensor_history", "board_status", "output", "output_history", "rule", "cron"),
     *("memory_search", "memory_get", "memory_store", "memory_update", "memory_forget"),
 )
 """What is served: to measure, to look back, to switch, to plan, to remember. No commands, files or pages."""
