@@ -203,7 +203,8 @@ class IntentMatcher:
         best = max(fits, key=_rank)[0] if fits else None
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
-            return framed
+            near = self._classify(s, begins[-1], ends[-1]) if framed.score < 1.0 else None  # a word was passed over
+            return near if near and near.score >= EXACT_SCORE else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
