@@ -82,8 +82,9 @@ def start_measuring():
 
 
 def measure_child():
-    if NOW.is_dir() and (test := find_test()):
-        start_measuring().switch_context(test)
+    if plugin.measured is None and NOW.is_dir() and (test := find_test()):  # once: site-packages may be listed twice
+        plugin.measured = start_measuring()
+        plugin.measured.switch_context(test)
 
 
 class Plugin:
