@@ -221,6 +221,15 @@ class Stores:
             return frozenset({"what could not be read again"})
         return frozenset(name for name in found if not is_other_person(origin) or not name.startswith(GUEST_PREFIX))
 
+    def find_shared_turns(self, session: str, who: str) -> frozenset[int] | None:
+        """Number the turns of a conversation that others than `who` have asked for; None where it may be any of them."""
+        try:
+            if self.write_behind.has_turns_of_others(session, who):
+                return None
+            return frozenset(self.history.list_turns_of_others(session, who))
+        except StoreError:
+            return None
+
     def redact_turn(self, turn: Turn, taints: Iterable[str], inbound: Inbound) -> Turn:
         """Take the secrets out of a turn that is to be kept and told, and name what it rests on."""
         others = [f"{GUEST_PREFIX}{plain_name(inbound.who)}"] if is_other_person(inbound.origin) else []

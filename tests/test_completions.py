@@ -173,6 +173,8 @@ WRONG = [
         *(400, "context_length_exceeded"),
     ),
     ("POST", "/v1/chat/completions", chat(n=2), 400, None),
+    ("POST", "/v1/chat/completions", chat(n=[]), 400, None),
+    ("POST", "/v1/chat/completions", chat(messages=[{"role": {}, "content": "x"}]), 400, None),
     ("POST", "/v1/chat/completions", chat(messages=[{"role": "user", "content": "/stop"}]), 400, None),
     ("POST", "/v1/embeddings", {"input": "x"}, 404, "unknown_url"),
     ("POST", "/v1/responses", {"input": "x"}, 404, "unknown_url"),

@@ -415,6 +415,16 @@ def test_an_answer_can_bring_files_and_charts(bench, server, room):
     assert sorted(server.media.values()) == sorted([PNG, b"a,b\n"])
 
 
+def test_where_others_read_an_answer_brings_no_file(bench, server, room):
+    (bench.home / "workspace/leaf.png").write_bytes(PNG)
+    server.joins(room, BOB)
+    server.says(room, ANN, "hello", **MENTION)
+    server.wait(lambda: bench.texts)
+    bench.put(f"matrix:{room}", "![a leaf](leaf.png)")
+    server.wait(lambda: server.sent)
+    assert ([one.text for one in server.sent], server.media) == (["a leaf (leaf.png)"], {})
+
+
 CHART = (
     "Temperature today:\n```\n 25.0 ┤▁▂▃▄▅▆▇█▇▆▅▄\n 24.0 ┤████████████\n 23.0 ┤████████████\n      00:00  12:00\n```"
 )

@@ -20,7 +20,8 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.people import People
 from picoclaw.store.database import Database
-from picoclaw.workspace import prepare_home
+from picoclaw.store.outbox import OutboxMessage
+from picoclaw.workspace import prepare_home, prepare_person
 
 PEOPLE = {
     "ada": PersonConfig("owner", telegram=1),
@@ -48,9 +49,9 @@ class Household:
             model = ModelConfig(self.server.url, "m", retries=0)
         self.app = App(Config(home, people=PEOPLE, model=model), SimBoard())
 
-    def ask(self, number, text, origin=""):
-        origin = origin or {1: "owner", 4: "guest"}.get(number, "member")
-        return self.app.dispatcher.answer(Inbound(f"telegram:{number}", text, origin, who=f"telegram:{number}"))
+    def ask(self, number, text, origin="", session=""):
+        origin, who = origin or {1: "owner", 4: "guest"}.get(number, "member"), f"telegram:{number}"
+        return self.app.dispatcher.answer(Inbound(session or who, text, origin, who=who))
 
     def close(self):
         self.app.close()
@@ -211,3 +212,120 @@ def test_people_are_added_changed_listed_and_removed(home, monkeypatch, capsys):
     assert say("remove", "bob")[0] == 0
     assert (home / "config.toml").read_text() == "# mine\n[limits]\nsteps = 5\n"
     assert load_config({"PICOCLAW_HOME": str(home)}).people == {}
+
+
+# In a group the owner, members and guests share one conversation.
+GROUPS = ["telegram:-100", "matrix:!shed:example.org"]
+
+
+class Group(Household):
+    """A household whose model does what is next in `wishes`; a text there is a long result of the turn's."""
+
+    def __init__(self, home, key):
+        super().__init__(home, self.wish)
+        self.key, self.wishes, self.asking = key, [], 0
+
+    def wish(self, _):
+        while isinstance(self.wishes[0], str):
+            who = "" if self.asking in {1, 4} else f"telegram:{self.asking}"
+            self.app.find_view(who).stores.results.keep(self.key, "exec", self.wishes.pop(0), self.app.now())
+        return self.wishes.pop(0)
+
+    def say(self, number, text, *wishes):
+        self.asking, self.wishes = number, list(wishes)
+        return self.ask(number, text, session=self.key)
+
+
+@pytest.mark.parametrize("key", GROUPS)
+@pytest.mark.parametrize("asking", [2, 4])
+@pytest.mark.parametrize("before", [1, 2, 4])
+def test_in_a_group_nobody_is_shown_what_tools_have_told_another(home, key, asking, before):
+    (home / "workspace/plan.txt").write_text(f"the owner's plan: {SECRET}\n")
+    group = Group(home, key)
+    try:
+        group.say(before, "hello", reply("hello"))  # the owner's turn then rests on what another has said
+        plan = reply("", call("read_file", {"path": "plan.txt"}))
+        assert (
+            SECRET
+            in group.say(1, "read the plan", plan, f"its rest: {SECRET}", reply("I have read it")).tools[0].result
+        )
+        assert "rest" in group.app.stores.results.read(key, 1)
+        rest = reply("", call("read_result", {"number": 1}, "9"))
+        turn = group.say(asking, "what is in it?", rest, reply("done"))
+        sent = str([request.body for request in group.server.requests[-2:]])
+        assert ("I have read it" in sent, "1234" in sent, turn.tools[0].name) == (True, False, "read_result")
+        assert "1234" not in str(turn.messages)
+    finally:
+        group.close()
+
+
+def test_in_a_group_a_member_reads_on_in_a_result_of_their_own(home):
+    group = Group(home, GROUPS[1])
+    try:
+        group.say(1, "hello", reply("hello"))
+        rest = reply("", call("read_result", {"number": 1}, "9"))
+        group.say(2, "list it", "milk and bread", reply("done"))
+        assert "milk and bread" in group.say(2, "read on", rest, reply("done")).tools[0].result
+    finally:
+        group.close()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_member_ends_no_conversation_that_others_share(household, group):
+    household.ask(1, "how warm is it?", session=group)
+    for text in ("/undo", "/clear yes", "/new", "/retry", "/sessions"):
+        assert household.ask(2, text, session=group).provider != "command"
+    assert household.ask(2, "/help", session=group).provider == "command"
+    assert household.ask(1, "/sessions", session=group).provider == "command"
+
+
+@pytest.mark.parametrize(
+    ("people", "allow", "marked", "owner"),
+    [
+        ({"dan": PersonConfig("guest", telegram=4)}, [4], "", ""),
+        ({"bob": PersonConfig("member", telegram=4)}, [4, 5], "", "5"),
+        ({"bob": PersonConfig("member", telegram=4)}, [], "4", ""),
+        ({"dan": PersonConfig("guest", telegram=4), "ada": PersonConfig("owner", telegram=6)}, [4], "4", "6"),
+        ({"dan": PersonConfig("guest", telegram=4)}, [], "7", "7"),
+    ],
+)
+def test_a_role_in_the_settings_counts_more_than_who_came_first(home, people, allow, marked, owner):
+    if marked:
+        first = make_pairing(Config(home))
+        assert first.redeem(first.offer(), marked, "First")
+        assert first.origin(marked) == "owner"
+        first.close()
+    pairing = make_pairing(Config(home, people=people, telegram=TelegramConfig(allow)))
+    roles = {str(person.telegram): person.role for person in people.values()}
+    assert (pairing.owner(), {number: pairing.origin(number) for number in roles}) == (owner, roles)
+    pairing.close()
+
+
+def test_a_code_for_a_person_whom_the_service_does_not_know_yet_makes_a_guest(home):
+    shell = make_pairing(Config(home, people={"eve": PersonConfig("owner")}))
+    service = make_pairing(Config(home))
+    code = shell.offer("eve")
+    assert service.redeem(code, "55", "Eve")
+    assert (service.origin("55"), service.owner()) == ("guest", "")
+    assert not service.redeem(code, "56", "Mallory")  # it counts once
+    assert shell.origin("55") == "owner"  # as the service sees it after a restart
+    shell.close()
+    service.close()
+
+
+@pytest.mark.parametrize(("chat", "file"), [(1, "the owner's plan"), (2, "bob's plan"), (3, ""), (4, ""), (-100, "")])
+def test_an_answer_brings_only_files_of_whoever_reads_it(home, chat, file):
+    (home / "workspace/plan.txt").write_text("the owner's plan")
+    prepare_person(home / "people/bob")
+    (home / "people/bob/workspace/plan.txt").write_text("bob's plan")
+    with TelegramServer() as server:
+        server.people |= {chat}
+        config = Config(home, telegram=TelegramConfig([1], server.url), telegram_token=TOKEN, people=PEOPLE)
+        channel = TelegramChannel(config, WORDING, frozenset(), QUICK)
+        channel.start(lambda _: None)
+        try:
+            channel.send(OutboxMessage(1, f"telegram:{chat}", "![here](plan.txt)", 0.0))
+        finally:
+            channel.stop()
+        (sent,) = server.sent
+    assert (sent.file.decode(), sent.text) == (file, "here" if file else "here (plan.txt)")

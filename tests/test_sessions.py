@@ -859,7 +859,7 @@ def large(tmp_path_factory):
     with home.database.transaction() as connection:
         connection.executemany("INSERT INTO sessions (key) VALUES (?)", ((f"job {n} x",) for n in range(2000)))
         of = [*[1] * 50_000, *range(2, 2002)]
-        add = "INSERT INTO turns VALUES (?, ?, '2026-07-01T12:00:00+00:00', 'm', 1, 9, 9, '', 0, 0, '[]')"
+        add = "INSERT INTO turns VALUES (?, ?, '2026-07-01T12:00:00+00:00', 'm', 1, 9, 9, '', 0, 0, '[]', '')"
         connection.executemany(add, ((number, session) for number, session in enumerate(of, 2)))
         add = "INSERT INTO messages (turn, role, text) SELECT id, role, id || ' ' || ? FROM turns"
         connection.execute(

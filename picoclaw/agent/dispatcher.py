@@ -31,6 +31,7 @@ from picoclaw.text import replace_surrogates
 
 if TYPE_CHECKING:
     from picoclaw.agent.context import AgentApp
+    from picoclaw.config import Config
     from picoclaw.store.approvals import Approval
 
 _NOT_STORED_NOTICE = "turns are not being kept"
@@ -78,12 +79,19 @@ class Dispatcher:
             return _make_turn(inbound, *stopped, by="stop")
         if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
-        may_command = is_owner(inbound.origin) or (inbound.origin == "member" and is_member_command(inbound.text))
+        may_command = is_owner(inbound.origin) or self._is_members_command(inbound)
         if may_command and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
         if is_owner(inbound.origin) and not inbound.foreign and (command := self._read_plain_answer(inbound)):
             return self._run_command(inbound._replace(text=command), hooks)
         return self._run_turn(inbound, hooks)
+
+    def _is_members_command(self, inbound: Inbound) -> bool:
+        """Whether a member has typed a command that is theirs; in a group the conversation is not."""
+        if inbound.origin != "member" or not is_member_command(inbound.text):
+            return False
+        is_harmless = inbound.text.split(maxsplit=1)[0] in {"/help", "/stop"}
+        return is_harmless or self.app.stores.find_shared_turns(inbound.session, inbound.who) == frozenset()
 
     def _find_view(self, inbound: Inbound) -> tuple[AgentApp, Inbound]:
         """The app as whoever asks has it. A member who cannot be told by name is a guest: the home is not theirs."""
@@ -172,13 +180,15 @@ class Dispatcher:
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
         if is_unasked:
             earlier, summary = [], ""
-        if (
-            is_other_person(inbound.origin)
-            and ":-" in inbound.session
-            and app.context_builder.guest_tools("guest") is not None
+        if inbound.origin == "member" or (
+            is_other_person(inbound.origin) and app.context_builder.guest_tools("guest") is not None
         ):
             # in a group, the owner's turns are among them
-            earlier, summary = [_keep_spoken(turn) for turn in earlier], ""
+            others = stores.find_shared_turns(inbound.session, inbound.who)
+            if others is None or others:
+                own = [others is not None and number not in others for number in numbers]
+                earlier = [turn if mine else _keep_spoken(turn) for turn, mine in zip(earlier, own, strict=True)]
+                summary = ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))
         if _is_hook(inbound) and not has_model:  # the matcher would take what others have sent for a wish
             cleaned = cleaned._replace(text=remove_untrusted(cleaned.text))
@@ -190,7 +200,7 @@ class Dispatcher:
         model = told.brief.model or self._get_model(inbound.session)
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
-        pictures = self._read_pictures(inbound)
+        pictures = self._read_pictures(app.config, inbound)
         heard = {*told.taints, *inbound.foreign, *stores.list_taints(inbound.session, inbound.origin)}
         so_far = [Message("user", brief.text, images=pictures.images)]
         words = [message.text for turn in earlier for message in turn if message.role == "user"]
@@ -234,6 +244,7 @@ class Dispatcher:
                     numbers[turn.forgotten - 1] if turn.forgotten else 0,
                     inbound.inbox,
                     told.prefix,
+                    inbound.who if is_other_person(inbound.origin) else "",
                 ),
                 [*told.problems, *pictures.problems],
             )
@@ -270,8 +281,8 @@ class Dispatcher:
         by, further = turn.provider.partition(":")[2], self.app.config.models.get(model)
         return model if not by or (further and further.name == by) else by
 
-    def _read_pictures(self, inbound: Inbound) -> Pictures:
-        config = self.app.config
+    @staticmethod
+    def _read_pictures(config: Config, inbound: Inbound) -> Pictures:
         sees = any(model.images for model in (config.model, *config.models.values()))
         return read_pictures(config.workspace, inbound.attachments) if sees and inbound.attachments else Pictures()
 

@@ -223,17 +223,18 @@ def save_file(workspace: Path, name: str, data: bytes) -> str:
     return f"inbox/{name}"
 
 
-def split_attachments(text: str, workspace: Path) -> Iterator[str | Attachment]:
+def split_attachments(text: str, workspace: Path | None) -> Iterator[str | Attachment]:
     """Give an answer's texts, and between them the files that lines of `![words](path)` name in the workspace.
 
-    What is not there, is somewhere else or is too large stays text, and so does what stands in a block of code.
+    What is not there, is somewhere else or is too large stays text, and so does what stands in a block of code, and
+    everything without a workspace.
     """
     lines: list[str] = []
     fenced = False
     for line in text.split("\n"):
         fenced ^= bool(_FENCE.match(line))
         found = None if fenced else _NAMED.match(line)
-        attached = _find_attachment(found[1], found[2].strip(), workspace) if found else None
+        attached = _find_attachment(found[1], found[2].strip(), workspace) if found and workspace else None
         if attached is None:
             lines.append(line)
             continue

@@ -9,12 +9,13 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.config import PEOPLE_FOLDER
 from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import StoreError
 from picoclaw.messages import Origin
@@ -48,10 +49,11 @@ class Pairing:
         self.channel, self._path = channel, home / "state.db"
         self._named, self._household = owner, household or {}
         ways = [(way, person.role) for person in self._household.values() for way in person.ways]
-        known = [(way.removeprefix(f"{channel}:"), role) for way, role in ways if way.startswith(f"{channel}:")]
-        owners = [user for user, role in known if role == "owner"]
-        self._first = next((user for user in (owner, *owners, *allow) if user and (user, "member") not in known), "")
-        self._allow = tuple(dict.fromkeys(filter(None, (owner, *allow, *(user for user, _ in known)))))
+        known = {way.removeprefix(f"{channel}:"): role for way, role in ways if way.startswith(f"{channel}:")}
+        owners = [user for user, role in known.items() if role == "owner"]
+        self._others = {user for user, role in known.items() if role != "owner"}
+        self._first = next((user for user in (owner, *owners, *allow) if user and user not in self._others), "")
+        self._allow = tuple(dict.fromkeys(filter(None, (owner, *allow, *known))))
         self._offer, self._pairs, self._owns = f"{channel}.code", f"{channel}.paired", f"{channel}.owner"
         self._guard = threading.Lock()
         self._database: Database | None = None
@@ -71,12 +73,28 @@ class Pairing:
         """As whom somebody asks who may talk to us. Raises StoreError."""
         if user == self.owner():
             return "owner"
-        if not self._household:
+        if not (name := self._find_person(user)):
             return "guest"
+        return self._household[name].role
+
+    def _find_person(self, user: str) -> str:
+        """Name whom of the household this is, '' for nobody. Raises StoreError."""
+        if not self._household:
+            return ""
         with self._guard:
             self._marks()  # opens the database
             assert self._database is not None
-            return People(self._household, self._database).role(f"{self.channel}:{user}") or "guest"
+            return People(self._household, self._database).find(f"{self.channel}:{user}")
+
+    def find_workspace(self, users: Collection[str]) -> Path | None:
+        """The folder of the files that may be sent where these read: the owners', or one member's; None for others."""
+        with suppress(StoreError):
+            origins = {self.origin(user) for user in users}
+            if origins == {"owner"}:
+                return self._path.parent / "workspace"
+            if origins == {"member"} and len(users) == 1:
+                return self._path.parent / PEOPLE_FOLDER / self._find_person(next(iter(users))) / "workspace"
+        return None
 
     def owner(self) -> str:
         """Give the one who is the owner, '' when nobody is: all others are guests. Raises StoreError.
@@ -94,10 +112,10 @@ class Pairing:
         if self._named or (self._database is None and not self._path.exists()):
             return self._named or first
         marked = self._marks().get(self._owns)
-        if marked and marked != _NOBODY:
+        if marked and marked != _NOBODY and marked not in self._others:  # what config.toml says counts
             return marked
         # a version that did not mark the owner has paired them first
-        return first or ("" if marked else next(iter(self._paired()), ""))
+        return first or ("" if marked else next((user for user in self._paired() if user not in self._others), ""))
 
     @contextmanager
     def marks(self) -> Iterator[Marks]:
@@ -142,8 +160,11 @@ class Pairing:
             name = str(person[0]) if person else ""
             if name and self._database:
                 People(self._household, self._database).pair(f"{self.channel}:{user}", name)
-            if not self._owner():  # the first is the owner, but no member or guest of the household
-                marks.set(self._owns, user if not name or self._household[name].role == "owner" else _NOBODY)
+            # the first is the owner, but no member or guest of the household, nor who was added since we started
+            if not self._owner():
+                person = self._household.get(name)
+                is_owner = not name or (person is not None and person.role == "owner")
+                marks.set(self._owns, user if is_owner and user not in self._others else _NOBODY)
             marks.set(self._pairs, json.dumps(self._paired() | {user: who}))
             marks.set(self._offer, "")
             AuditLog(self._path.parent).mention("paired", who=f"{self.channel}:{user}", name=who)

@@ -261,7 +261,7 @@ _CHART = pattern(r"^```\n((?:[^\n`]*┤[^\n]*\n){3,40}[^\n`]*)\n```$", re.MULTIL
 
 
 def split_answer(
-    text: str, workspace: Path, caption_units: int, whole_units: int
+    text: str, workspace: Path | None, caption_units: int, whole_units: int
 ) -> Iterator[RichText | Attachment | ChartPicture]:
     """Give the parts in their order; a text may have to be cut with `split_message`.
 

@@ -52,6 +52,10 @@ _SELECT_TAINT = """
     SELECT DISTINCT heard FROM sessions JOIN turns ON session = sessions.id
     WHERE key = ?1 AND ended = '' AND NOT undone AND turns.id != ?2 AND heard != '[]'
 """
+_SELECT_OTHERS = """
+    SELECT turns.id FROM sessions JOIN turns ON session = sessions.id
+    WHERE key = ?1 AND ended = '' AND NOT undone AND asked_by != ?2
+"""
 _UNREADABLE_TURN = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
 _SELECT_ALL_TURNS = """
     SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
@@ -141,6 +145,10 @@ class History(Table):
         rows = self._database.select(_SELECT_TAINT, session, self._replaced.get(session, 0))
         return frozenset(name for (names,) in rows for name in json.loads(names))
 
+    def list_turns_of_others(self, session: str, who: str) -> list[int]:
+        """Number the turns of the open conversation that somebody else than `who` has asked for."""
+        return [number for (number,) in self._database.select(_SELECT_OTHERS, session, who)]
+
     def heard_by(self, number: int) -> tuple[str, ...]:
         """Name the untrusted sources that a turn rests on."""
         found = self._database.select_value("SELECT heard FROM turns WHERE id = ?", number)
@@ -156,6 +164,7 @@ class History(Table):
         upto: int = 0,
         inbox: int = 0,
         prefix: str = "",
+        asked_by: str = "",
     ) -> str:
         """Add a finished turn; when this returns it is durable.
 
@@ -163,7 +172,8 @@ class History(Table):
         server's counts say of the `model` is learned; returns what the owner should know about them, or nothing. What
         no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
         or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
-        `inbox` is the number of what it answers; a `prefix` takes the place of the conversation's.
+        `inbox` is the number of what it answers; a `prefix` takes the place of the conversation's. `asked_by`
+        names who has asked where it was not the owner.
         """
         replaced = self._replaced.pop(session, 0)
         with self.along(self._database.transaction()) as connection:
@@ -177,7 +187,7 @@ class History(Table):
                 connection.execute(_HIDE_OLDEST_TURNS, (conversation, turn.forgotten))
             connection.execute(
                 "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox,"
-                " heard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " heard, asked_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     conversation,
                     at.isoformat(timespec="seconds"),
@@ -188,6 +198,7 @@ class History(Table):
                     turn.stopped,
                     inbox,
                     json.dumps(turn.taints, ensure_ascii=False),
+                    asked_by,
                 ),
             )
             number = connection.last_insert_rowid()
@@ -331,10 +342,15 @@ def _identify_process(pid: int) -> str:
 
 # What was taken back is not shown to a model again.
 _SELECT_RESULT = """
-    SELECT text FROM results JOIN sessions ON sessions.id = session WHERE results.id = ? AND key = ? AND NOT EXISTS (
+    SELECT text FROM results JOIN sessions ON sessions.id = session WHERE results.id = ?1 AND key = ?2 AND NOT EXISTS (
         SELECT 1 FROM turns WHERE turns.id = results.turn AND undone
     )
 """
+_SELECT_OWN_RESULT = f"""{_SELECT_RESULT} AND (
+        (results.turn = 0 AND results.at = ?4)
+        OR EXISTS (SELECT 1 FROM turns WHERE turns.id = results.turn AND asked_by = ?3)
+    )
+"""  # noqa: S608
 
 
 class Results(Table):
@@ -357,6 +373,11 @@ class Results(Table):
         """Return a result of any conversation of the chat; None for one that is not kept, or of a turn taken back."""
         return self._database.select_value(_SELECT_RESULT, number, session) if is_valid_row_id(number) else None
 
+    def read_own(self, session: str, number: int, who: str, at: datetime) -> str | None:
+        """Return such a result of a turn that `who` has asked for, or of the one that began `at`: others share a group."""
+        values = number, session, who, at.isoformat(timespec="seconds")
+        return self._database.select_value(_SELECT_OWN_RESULT, *values) if is_valid_row_id(number) else None
+
 
 # Turns that the disk did not take: a model is shown them as if they were kept, and they are kept as soon as it takes
 # them, in their order. A conversation that is new gives way while the last of the room is for what was promised.
@@ -376,6 +397,7 @@ class UnsavedTurn(NamedTuple):
     upto: int = 0
     inbox: int = 0
     prefix: str = ""
+    asked_by: str = ""
 
 
 class TurnWriteBehind:
@@ -389,6 +411,10 @@ class TurnWriteBehind:
     def turns(self, session: str) -> list[tuple[Message, ...]]:
         """Return the unsaved turns of a conversation, the oldest first."""
         return [unsaved.turn.messages for unsaved in self._unsaved if unsaved.session == session]
+
+    def has_turns_of_others(self, session: str, who: str) -> bool:
+        """Whether somebody else than `who` has asked for one of the unsaved turns."""
+        return any(unsaved.session == session and unsaved.asked_by != who for unsaved in self._unsaved)
 
     def heard(self, session: str) -> frozenset[str]:
         """Name the untrusted sources of a conversation's unsaved turns."""

@@ -455,6 +455,11 @@ def m021_prefix(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE sessions ADD COLUMN prefix TEXT NOT NULL DEFAULT ''")
 
 
+def m022_asked_by(connection: apsw.Connection) -> None:
+    """Who else than the owner has asked for a turn, such as telegram:12345: in a group they share the conversation."""
+    connection.execute("ALTER TABLE turns ADD COLUMN asked_by TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -477,6 +482,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m019_subagents,
     m020_ledger_details,
     m021_prefix,
+    m022_asked_by,
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from picoclaw.errors import StoreError, ToolError
-from picoclaw.messages import Caller
+from picoclaw.messages import Caller, is_other_person
 from picoclaw.store.conversations import Results
 from picoclaw.tools.registry import tool
 from picoclaw.window import get_result_part
@@ -26,7 +26,10 @@ class ResultTool:
     @tool(effect="read", brings=True, private=True)
     def read_result(self, number: int, caller: Caller, start: int = 0) -> str:
         """Read on in a result that was cut, as the cut says."""
-        text = self._store().read(caller.session, number)
+        if is_other_person(caller.origin):  # in a group, the owner's are among them
+            text = self._store().read_own(caller.session, number, caller.who, caller.now)
+        else:
+            text = self._store().read(caller.session, number)
         if text is None:
             raise ToolError(f"there is no result {number} in this chat; where one is cut, its number is told")
         if not 0 <= start < len(text):

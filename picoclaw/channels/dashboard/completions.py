@@ -63,7 +63,7 @@ class ModelDoor:
         body = _read_body()
         if (name := body.get("model")) != MODEL:
             _refuse_model(name)
-        if body.get("n") not in {None, 1}:
+        if body.get("n") not in (None, 1):  # it may be a list
             _refuse(400, "n has to be 1", "n")
         text, first, has_earlier = read_messages(body.get("messages"))
         key, is_named = find_session(token, body, first)
@@ -216,7 +216,7 @@ def read_messages(given: Any) -> tuple[str, str, bool]:
     """Read the newest text of the user; returns also the first, as JSON, and whether anything was said before."""
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         _refuse(400, "messages has to be a list of objects", "messages")
-    said = [one for one in given if one.get("role") in {"user", "assistant"}]
+    said = [one for one in given if one.get("role") in ("user", "assistant")]
     mine = [one for one in said if one["role"] == "user"]
     if not mine:
         _refuse(400, "messages has none of the role user", "messages")

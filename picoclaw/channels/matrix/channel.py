@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival, is_stop_order
@@ -179,7 +180,7 @@ class MatrixChannel:
         self._sync_api, self._api, self._files = MatrixApi(*account), MatrixApi(*account), MatrixApi(*account)
         self._link = LinkState(self.name, timing, note=note)
         self._pairing = make_pairing(config)
-        self._sender = MatrixSender(self._api, self._workspace, self._ending, timing)
+        self._sender = MatrixSender(self._api, self._find_workspace, self._ending, timing)
         self._questions = MatrixQuestions(self._sender, self._pairing, kept, note)
         self._downloads = Downloads(
             self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
@@ -694,13 +695,18 @@ class MatrixChannel:
 
         threading.Thread(target=run, name="matrix-telling", daemon=True).start()
 
+    def _find_workspace(self, place: RoomPlace) -> Path | None:
+        """Whose files a room may be sent: of those who are all there is in it. Raises ChannelError."""
+        return self._pairing.find_workspace(self._get_room(place.room).members.keys() - {self._state.user})
+
     def _fetch(self, message: MatrixMessage, file: IncomingFile, number: int) -> str:
-        check_room(self._workspace, file.size)
+        workspace = self._pairing.find_workspace([message.user]) or self._workspace
+        check_room(workspace, file.size)
         data = self._files.download(file.id, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
-        check_room(self._workspace, len(data))
+        check_room(workspace, len(data))
         plain = "".join(char for char in message.update if char.isalnum())[:16]
         name = make_file_name(f"matrix-{plain}", file.kind, f"{number}_{file.name}" if number else file.name)
-        return save_file(self._workspace, name, data)
+        return save_file(workspace, name, data)
 
     def _format_text(self, message: MatrixMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """See format_arrival. Commands, and the words that stop, stay bare."""

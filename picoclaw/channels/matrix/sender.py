@@ -69,8 +69,15 @@ NO_CONTEXT = SendContext()
 class MatrixSender:
     """Sends for one user, one event at a time, from any thread."""
 
-    def __init__(self, api: MatrixApi, workspace: Path, ending: threading.Event, timing: Timing) -> None:
-        self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
+    def __init__(
+        self,
+        api: MatrixApi,
+        find_workspace: Callable[[RoomPlace], Path | None],
+        ending: threading.Event,
+        timing: Timing,
+    ) -> None:
+        """`find_workspace` gives the folder of the files that a room may be sent, None for none."""
+        self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
         self._guard = threading.RLock()
         self._next = 0.0  # a server's pause is for the user, not for a room
         self._begun: dict[str, int] = {}
@@ -83,7 +90,7 @@ class MatrixSender:
         with self._guard:
             done = self._begun.get(number, 0)
             try:
-                for at, part in enumerate(_list_parts(text, self._workspace)):
+                for at, part in enumerate(_list_parts(text, self._find_workspace(place))):
                     if at >= done:
                         self._part(place, part, f"{number}.{at}", context if at == 0 else NO_CONTEXT)
                         done = at + 1
@@ -291,7 +298,7 @@ def _make_tags(entity: Entity) -> tuple[str, str]:
     return f"<{tag}>", f"</{tag}>"
 
 
-def _list_parts(text: str, workspace: Path) -> list[RichText | Attachment | ChartPicture]:
+def _list_parts(text: str, workspace: Path | None) -> list[RichText | Attachment | ChartPicture]:
     parts: list[RichText | Attachment | ChartPicture] = []
     for part in split_answer(text, workspace, _MAX_CAPTION_UNITS, MAX_EXTENDABLE_UNITS):
         parts += split_message(part, MAX_TEXT_UNITS) if isinstance(part, RichText) else [part]

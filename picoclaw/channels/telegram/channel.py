@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -182,7 +183,7 @@ class TelegramChannel:
         self._poll_api, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
         self._link = LinkState(self.name, timing, note=note)
         self._pairing = make_pairing(config)
-        self._sender = Sender(self._api, self._workspace, self._ending, timing)
+        self._sender = Sender(self._api, self._find_workspace, self._ending, timing)
         self._questions = TelegramQuestions(self._sender, self._pairing, kept, note)
         self._downloads = Downloads(
             self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
@@ -438,18 +439,23 @@ class TelegramChannel:
 
         threading.Thread(target=run, name="telegram-telling", daemon=True).start()
 
+    def _find_workspace(self, place: ChatPlace) -> Path | None:
+        """Whose files a chat may be sent; none in a group, of which it is not known who reads it."""
+        return self._pairing.find_workspace([str(place.chat)]) if place.chat > 0 else None
+
     def _fetch(self, message: TelegramMessage, file: IncomingFile, number: int) -> str:
-        check_room(self._workspace, file.size)
+        workspace = self._pairing.find_workspace([str(message.user)]) or self._workspace
+        check_room(workspace, file.size)
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram did not say where the file is")
         data = self._files.fetch(path, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
-        check_room(self._workspace, len(data))
+        check_room(workspace, len(data))
         name = file.name or path.rpartition("/")[2]
         name = f"{number}_{name}" if number else name
         name = make_file_name(f"telegram{message.chat}-{message.message}", file.kind, name)
-        return save_file(self._workspace, name, data)
+        return save_file(workspace, name, data)
 
     def _format_text(self, message: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """See format_arrival. Commands, and the words that stop, stay bare."""

@@ -7,7 +7,7 @@ Source of what a message may have: https://core.telegram.org/bots/api#messageent
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,15 @@ MAX_EXTENDABLE_UNITS = 3800
 class Sender:
     """Sends for one bot, one message at a time, from any thread."""
 
-    def __init__(self, api: TelegramApi, workspace: Path, ending: threading.Event, timing: Timing) -> None:
-        self._api, self._workspace, self._ending, self._timing = api, workspace, ending, timing
+    def __init__(
+        self,
+        api: TelegramApi,
+        find_workspace: Callable[[ChatPlace], Path | None],
+        ending: threading.Event,
+        timing: Timing,
+    ) -> None:
+        """`find_workspace` gives the folder of the files that a chat may be sent, None for none."""
+        self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
         self._begun: dict[int, tuple[str, list[RichText | Attachment | ChartPicture]]] = {}
@@ -58,7 +65,7 @@ class Sender:
         with self._guard:
             begun, left = self._begun.get(number, ("", []))
             if not left or begun != text[:_KNOWN_AGAIN]:
-                left = _list_parts(text, self._workspace)
+                left = _list_parts(text, self._find_workspace(place))
             self._begun, before = {number: (text[:_KNOWN_AGAIN], left)}, len(left)
             try:
                 with self._doubting(place, text):
@@ -81,7 +88,7 @@ class Sender:
 
     def say(self, place: ChatPlace, text: str) -> None:
         with self._guard, self._doubting(place, text):
-            for part in _list_parts(text, self._workspace):
+            for part in _list_parts(text, self._find_workspace(place)):
                 self._part(place, part)
 
     def plain(self, place: ChatPlace, text: str, buttons: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -218,7 +225,7 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
     return None
 
 
-def _list_parts(text: str, workspace: Path) -> list[RichText | Attachment | ChartPicture]:
+def _list_parts(text: str, workspace: Path | None) -> list[RichText | Attachment | ChartPicture]:
     room = len(MAYBE_REPEATED) + 1
     parts: list[RichText | Attachment | ChartPicture] = []
     for part in split_answer(text, workspace, _MAX_CAPTION_UNITS - room, MAX_EXTENDABLE_UNITS):
