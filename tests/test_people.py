@@ -14,10 +14,10 @@ from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import make_pairing
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import ModelConfig, PersonConfig, TelegramConfig
+from picoclaw.config.tables import MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Inbound
+from picoclaw.messages import Inbound, Message, Notice, Turn, Usage
 from picoclaw.people import People
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
@@ -76,6 +76,18 @@ def test_nobody_finds_what_another_has_noted(household):
     assert BOBS in "".join(
         p.read_text() for p in (household.app.config.home / "people/bob/workspace/memory").rglob("*.md")
     )
+
+
+def test_a_search_in_past_messages_finds_ones_own_only(home):
+    app = App(Config(home, people=PEOPLE, memory=MemoryConfig(messages=True)), SimBoard())
+    for number in (1, 2, 4):
+        said = Turn("so it is", (Message("user", f"the zebra of {number}"),), 1, (), Usage(), "", "m", Notice(""))
+        app.stores.history.keep(
+            f"telegram:{number}", said, app.now(), asked_by="" if number == 1 else f"telegram:{number}"
+        )
+    turn = app.dispatcher.answer(Inbound("terminal", "what did I note about the zebra?", "owner"))
+    assert [n for n in (1, 2, 4) if f"zebra of {n}" in turn.reply] == [1]
+    app.close()
 
 
 def test_a_members_model_has_tools_that_reach_nothing_of_the_owners(home):

@@ -238,8 +238,8 @@ _MAX_NAME_CHARS, _MAX_NAMES, _MAX_HITS = 60, 2, 24
 
 
 def list_past_turns(history: History) -> Iterator[Document]:
-    """Give each kept turn: a path such as `chats/terminal/12`, and what was said in it. A turn never changes."""
-    for number, session, day in history.kept():
+    """Give each kept turn of the owner's: a path such as `chats/terminal/12`, and what was said. It never changes."""
+    for number, session, day in history.kept(only_owners=True):
         yield Document(f"chats/{session}/{number}", number, partial(_extract_turn_text, history, number), day)
 
 

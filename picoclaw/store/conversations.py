@@ -59,7 +59,7 @@ _SELECT_OTHERS = """
 _UNREADABLE_TURN = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
 _SELECT_ALL_TURNS = """
     SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
-    WHERE NOT undone ORDER BY 1
+    WHERE NOT undone AND (asked_by = '' OR NOT ?) ORDER BY 1
 """
 
 
@@ -126,9 +126,9 @@ class History(Table):
         """Show a turn to no model in this process, and take it back at last when the next one is kept."""
         self._replaced[session] = number
 
-    def kept(self) -> list[tuple[int, str, str]]:
-        """List all turns that are kept and were not taken back: number, session and day."""
-        rows = self._database.select(_SELECT_ALL_TURNS)
+    def kept(self, *, only_owners: bool = False) -> list[tuple[int, str, str]]:
+        """List all turns that are kept and were not taken back, or the owner's of them: number, session and day."""
+        rows = self._database.select(_SELECT_ALL_TURNS, only_owners)
         return [row for row in rows if row[0] not in self._replaced.values()]
 
     def turn(self, number: int) -> tuple[Message, ...]:
