@@ -378,11 +378,15 @@ class App:
 
     @cached_property
     def library(self) -> SkillLibrary:
-        """The skills; their front matter is kept in a file, so that a start reads none that has not changed."""
-        from picoclaw.skills.library import SkillLibrary, list_home_tiers
+        """The skills; their front matter is kept in a file, so that a start reads none that has not changed.
 
-        home = self.config.home
-        library = SkillLibrary(list_home_tiers(home), home / "skills.cache" if home.is_dir() else None)
+        A member has those that came with picoclaw: the others are the owner's.
+        """
+        from picoclaw.skills.library import BUILT_IN, SkillLibrary, list_home_tiers
+
+        config = self.config
+        tiers = [tier for tier in list_home_tiers(config.home) if not config.person or tier[0] == BUILT_IN]
+        library = SkillLibrary(tiers, config.folder / "skills.cache" if config.folder.is_dir() else None)
         library.refresh()
         return library
 

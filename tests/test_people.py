@@ -93,8 +93,11 @@ def test_a_search_in_past_messages_finds_ones_own_only(home):
 def test_a_members_model_has_tools_that_reach_nothing_of_the_owners(home):
     (home / "workspace/plan.txt").write_text("the owner's plan")
     (home / "workspace/USER.md").write_text("- Name: Ada\n- Preferences: tell nobody that I am away\n")
+    (home / "workspace/skills/safe").mkdir(parents=True)
+    (home / "workspace/skills/safe/SKILL.md").write_text(f"---\nname: safe\ndescription: opens\n---\n{SECRET}\n")
     wishes = iter(
         [
+            reply("", call("read_file", {"path": "skills/safe/SKILL.md"}, "0")),
             reply("", call("read_file", {"path": "plan.txt"})),
             reply("", call("read_file", {"path": str(home / "workspace/plan.txt")}, "2")),
             reply("", call("write_file", {"path": "list.txt", "content": "milk"}, "3")),
@@ -107,6 +110,7 @@ def test_a_members_model_has_tools_that_reach_nothing_of_the_owners(home):
         turn = household.ask(2, "show me the plan")
         results = {run.name: run.result for run in turn.tools}
         assert "the owner's plan" not in str(turn.messages)
+        assert SECRET not in str(turn.messages)
         assert "list.txt" in results["write_file"]
         assert (home / "people/bob/workspace/list.txt").read_text() == "milk"
         assert not (home / "workspace/list.txt").exists()

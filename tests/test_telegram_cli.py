@@ -46,6 +46,20 @@ def test_without_a_token_it_says_how_to_get_one(tmp_path):
     assert not (tmp_path / "state.db").exists()
 
 
+def test_status_says_the_role_of_each(tmp_path, server):
+    home = made(tmp_path / "home", server, [5])
+    with (home / "config.toml").open("a") as config:
+        config.write(
+            '[people.bob]\ntelegram = 7\n[people.eve]\nrole = "owner"\ntelegram = 8\n[people.dan]\nrole = "guest"\ntelegram = 9\n'
+        )
+    code, out, _ = telegram(home, "status")
+    roles = dict(line.split("  ", 1) for line in out.splitlines()[1:])
+    assert (code, {number: role.rpartition(", ")[2] for number, role in roles.items()}) == (
+        0,
+        {"5": "a guest", "7": "a member", "8": "the owner", "9": "a guest"},
+    )
+
+
 def test_pairing_is_offered_and_shown_and_taken_back(tmp_path, server):
     home = made(tmp_path / "home", server, [5])
     code, out, _ = telegram(home, "pair")
@@ -59,7 +73,7 @@ def test_pairing_is_offered_and_shown_and_taken_back(tmp_path, server):
     assert "\x1b" not in out
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["5", str(OWNER)]
     code, out, _ = telegram(home, "status", "--json")
-    assert json.loads(out)["people"][1] == {"number": OWNER, "name": "Ann\x1b[2J", "owner": False}
+    assert json.loads(out)["people"][1] == {"number": OWNER, "name": "Ann\x1b[2J", "owner": False, "role": "guest"}
     assert telegram(home, "forget", str(OWNER))[0] == 0
     assert pairing.people() == {"5": ""}
     for number, word in ((5, "config.toml"), (OWNER, "not paired")):

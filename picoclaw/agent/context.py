@@ -218,8 +218,7 @@ class ContextBuilder:
         usable = [
             skill
             for skill in app.library.skills.values()
-            if not describe_unmet_needs(skill, here)
-            and (not (reserved or self.config.person) or skill.tier == BUILT_IN)
+            if not describe_unmet_needs(skill, here) and (not reserved or skill.tier == BUILT_IN)
         ]
         shown_meeting = meeting and not app.is_onboarding_led(earlier)  # what the matcher leads, no model need know
         listed = [skill for skill in usable if skill.listed and not (shown_meeting or reserved)]  # one thing at a time

@@ -165,6 +165,7 @@ def run_people(given: Options) -> int:
             print_wrapped(
                 f"{given.name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}"
             )
+            print_wrapped("A running service knows it after a restart: picoclaw restart")
             for way in gone:
                 channel, _, user = way.partition(":")
                 print_wrapped(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
@@ -226,13 +227,18 @@ def run_telegram(given: Options) -> int:
                 raise ConfigError(f"{given.number} is in config.toml: take it out of allow under [telegram]")
             raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
         people, owner = pairing.people(), pairing.owner()
+        origins = {number: pairing.origin(number) for number in people}
     if given.json:
-        listed = [{"number": int(n), "name": person, "owner": n == owner} for n, person in people.items()]
+        listed = [
+            {"number": int(n), "name": person, "owner": n == owner, "role": origins[n]} for n, person in people.items()
+        ]
         print(format_json({"bot": name, "error": error, "people": listed}))
         return 1 if error else 0
     print_wrapped(f"the bot is @{name}, and Telegram answers" if name else error)
     for number, person in people.items():
-        print_wrapped(f"{number}  {person or '(from config.toml)'}, {'the owner' if number == owner else 'a guest'}")
+        print_wrapped(
+            f"{number}  {person or '(from config.toml)'}, {_word_origin(origins[number], is_first=number == owner)}"
+        )
     if not people:
         print("nobody may talk to it yet: `picoclaw telegram pair`")
     return 1 if error else 0
@@ -248,6 +254,10 @@ def _identify_bot(config: Config) -> tuple[str, str]:
             return identify_bot(api, 10.0).name, ""
     except ChannelError as error:
         return "", str(error)
+
+
+def _word_origin(origin: str, *, is_first: bool) -> str:
+    return "the owner" if is_first else f"{'an' if origin == 'owner' else 'a'} {origin}"
 
 
 def _check_person(config: Config, name: str) -> str:
@@ -332,14 +342,18 @@ def run_matrix(given: Options) -> int:
                 raise ConfigError(f"{given.user} is in config.toml: take it out of allow under [matrix]")
             raise ConfigError(f"{given.user} was not paired; `picoclaw matrix status` shows who is")
         people, owner = pairing.people(), pairing.owner()
+        origins = {user: pairing.origin(user) for user in people}
     if given.json:
-        listed = [{"user": user, "name": person, "owner": user == owner} for user, person in people.items()]
+        listed = [
+            {"user": user, "name": person, "owner": user == owner, "role": origins[user]}
+            for user, person in people.items()
+        ]
         print(format_json({"account": account, "error": error, "people": listed}))
         return 1 if error else 0
     print_wrapped(f"the account is {account}, and {config.matrix.homeserver} answers" if account else error)
     for user, person in people.items():
         shown = person.removesuffix(f"({user})").strip() or "(from config.toml)"
-        print_wrapped(f"{user}  {shown}, {'the owner' if user == owner else 'a guest'}")
+        print_wrapped(f"{user}  {shown}, {_word_origin(origins[user], is_first=user == owner)}")
     if not people:
         print("nobody may talk to it yet: `picoclaw matrix pair`")
     return 1 if error else 0
