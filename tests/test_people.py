@@ -14,7 +14,7 @@ from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import make_pairing
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
+from picoclaw.config.tables import HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Message, Notice, Turn, Usage
@@ -345,3 +345,12 @@ def test_an_answer_brings_only_files_of_whoever_reads_it(home, chat, file):
             channel.stop()
         (sent,) = server.sent
     assert (sent.file.decode(), sent.text) == (file, "here" if file else "here (plan.txt)")
+
+
+@pytest.mark.parametrize("origin", ["hook", "remote", "guest"])
+def test_programs_and_guests_are_answered_again_and_again(home, origin):
+    app = App(Config(home, hooks={"house": HookConfig("{text}", "token")}), SimBoard())
+    for _ in range(3):
+        turn = app.dispatcher.answer(Inbound("hook:house", "how warm is it?", origin, who="hook:house"))
+        assert "greenhouse: temperature" in turn.reply
+    app.close()

@@ -180,7 +180,7 @@ class Dispatcher:
         earlier, acts, summary, numbers = stores.load_history(inbound.session)
         if is_unasked:
             earlier, summary = [], ""
-        if inbound.origin == "member" or (
+        elif inbound.origin == "member" or (
             is_other_person(inbound.origin) and app.context_builder.guest_tools("guest") is not None
         ):
             # in a group, the owner's turns are among them
