@@ -304,7 +304,7 @@ class App:
         if self.config.model.is_small:
             from picoclaw.agent.small import SmallProvider
 
-            model = SmallProvider(self.models, self.make_matcher, self.prompts)
+            model = SmallProvider(self.models, self.make_matcher, self.prompts, self.config.workspace)
         return OnboardingProvider(model, self.make_matcher, self.is_onboarding_led, lambda: self.prompts["invitation"])
 
     @cached_property

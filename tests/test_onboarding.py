@@ -439,6 +439,7 @@ ANSWERS = [
     ("time_zone", "UTC+1", {"time_zone": "UTC+1"}),
     ("time_zone", "-5", {"time_zone": "-5"}),
     ("preferences", "celsius please", {"preferences": "celsius"}),
+    ("preferences", "Celsius please, and keep it short", {"preferences": "Celsius please, and keep it short"}),
     ("preferences", "short answers in celsius", {"preferences": "short answers in celsius"}),
     ("preferences", "no", {"preferences": "skip"}),
     ("preferences", "I don't mind", {"preferences": "skip"}),
@@ -491,6 +492,7 @@ ELSE = [
     ("<b>frogs</b>", "I can't do that without a model"),
     ("???", "I can't do that without a model"),
     ("later", "All right."),
+    ("that's enough for now", "All right."),
     ("not now, thanks", "All right."),
 ]
 

@@ -209,6 +209,63 @@ def test_a_promise_without_a_call_is_marked(chat):
     assert "nothing was noted" in turn.reply
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("alert me each hour until 6 pm to drink", verb("remind_every", minutes=60, text="drink")),
+        ("the tea needs a timer of 5 and another of 15 minutes", verb("remind_in", minutes=5, text="the tea")),
+    ],
+)
+def test_a_number_of_the_order_that_a_reminder_would_not_have_is_not_dropped(chat, text, answer):
+    turn, _ = chat([answer], text)
+    assert calls(turn) == []
+    assert "in other words" in turn.reply
+
+
+@pytest.mark.parametrize("text", ["when am I supposed to water the tomatoes", "do I still have to repair anything?"])
+def test_a_question_about_the_owners_plans_is_looked_up_and_sets_nothing(chat, text):
+    _, bodies = chat([say("Tomorrow at ten.")], text)
+    admitted = json.dumps(bodies[0]["response_format"])
+    assert "reminders" in admitted or '"tasks"' in admitted
+    assert not [word for word in ("say", "remind_at", "cancel", "add_task", "done_task") if word in admitted]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "is_shown"),
+    [
+        ("let some air in", "Let some air in!", False),
+        ("I live in Berlin", "I live in Berlin.", False),
+        ("is a tomato a fruit", "A tomato is a fruit.", True),
+        ("say good night to Anna", "Good night to Anna", True),
+    ],
+)
+def test_what_only_repeats_the_message_is_no_answer(chat, text, said, is_shown):
+    turn, _ = chat([say(said)], text)
+    assert (said in turn.reply) is is_shown
+
+
+def test_of_an_output_the_model_only_talks_so_it_is_not_asked(chat, tmp_path):
+    (tmp_path / "home/outputs.toml").write_text('[outputs.fan]\nline = "GPIO17"\nkind = "motor"\nlongest_on_s = 60\n')
+    turn, bodies = chat([say("The fan is on now.")], "why is the fan so loud")
+    assert bodies == []
+    assert "in other words" in turn.reply
+
+
+def test_a_list_with_a_name_is_the_file_of_that_name(chat, tmp_path):
+    (tmp_path / "home/workspace/shopping.txt").write_text("milk\n")
+    turn, _ = chat([], "what's on the shopping list")
+    assert calls(turn) == [("read_file", {"path": "shopping.txt"})]
+    turn, bodies = chat([verb("add_line", path="shopping.txt", text="string")], "put string on the shopping list")
+    assert calls(turn)[0][0] == "write_file"
+    assert bodies[0]["messages"][-1]["content"] == "put string on shopping.txt"
+
+
+def test_two_times_of_one_reminder_are_two_reminders(chat):
+    turn, bodies = chat([], "Remind me tomorrow at 8 to feed the cat and at 9 to ring Anna.")
+    assert [arguments["at"] for _, arguments in calls(turn)] == ["tomorrow 08:00", "tomorrow 09:00"]
+    assert bodies == []
+
+
 def test_what_no_word_of_the_message_bears_out_is_not_kept(chat):
     turn, _ = chat([verb("note", text="humidity sensor broken")], "remember me fondly, old friend")
     assert calls(turn) == []
@@ -399,6 +456,9 @@ class _Silent:
 
     def match(self, *_):
         return None
+
+    def names_output(self, _):
+        return False
 
     unlisted = frozenset()
 

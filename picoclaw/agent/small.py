@@ -27,6 +27,8 @@ from picoclaw.text import list_query_terms, list_terms, pattern, truncate
 from picoclaw.window import remove_hints
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from picoclaw.intents.grammar import IntentMatch
     from picoclaw.intents.provider import IntentProvider
 
@@ -47,15 +49,16 @@ _CUES = {
         "board": r"\bboard\b|processor|cpu|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer",
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
         r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
-        r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b",
+        r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b|supposed to",
         "note": r"\bnote\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
         "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
         r"|\w's (?:birthday|number|address|name)",
         "forget_note": r"forget|delete|remove|erase",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
-        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open",
+        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b",
         "now": r"\bdate\b|\btime\b|\btoday\b|weekday|what day",
-        "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b",
+        "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b"
+        r"|\d.*\d.*\bhow many\b|\bhow many\b.*\d.*\d",
     }.items()
 }
 """Which words of a message admit which verbs; where none stands in it, the answer is words."""
@@ -94,6 +97,7 @@ _QUANTITY_WORDS = {
     "temperature": pattern(r"temperature|\b(?:warm|hot|cold|freez|degrees)|thermometer", re.IGNORECASE),
     "humidity": pattern(r"humid|\b(?:damp|moist|stick|stuff)", re.IGNORECASE),
     "pressure": pattern(r"pressure|baromet", re.IGNORECASE),
+    "light": pattern(r"bright|\bdark|\blight\b|\blux\b", re.IGNORECASE),
 }
 """By which a message itself says what is to be measured, whatever the model makes of it."""
 _SPLIT = pattern(
@@ -101,16 +105,25 @@ _SPLIT = pattern(
 )
 _LOOKED_UP = pattern(
     r"^(?=\W*(?:what|where|when|who|which|how|do|did|have|has|is|are)\b).*"
-    r"\b(?:my|our|did i|did we|have i|i said|i told|told you|know about|password|code of|pin of)\b",
+    r"\b(?:my|our|did i|did we|have i|i said|i told|told you|know about|password|code of|pin of"
+    r"|(?:am|are) (?:i|we) supposed|(?:do|must) (?:i|we) (?:still )?(?:have|need) to)\b",
     re.IGNORECASE | re.DOTALL,
 )
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
+_LOOKS_UP = frozenset(
+    ["measure", "past", "sensors", "board", "reminders", "find_note", "files", "read_file", "tasks", "now", "sum"]
+)
+"""Verbs that change nothing: all that such a question admits."""
 _REPEATS = pattern(
     r"\b(?:every|each|daily|weekly|hourly|again and again|once an? (?:hour|day|week)|(?:mon|tues|wednes|thurs|fri|satur|sun)days"
     r"|mornings|evenings|nights)\b",
     re.IGNORECASE,
 )
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
+_NAMED_LIST = pattern(r"\b(?:the|my|our) (?P<name>[\w-]+) list\b", re.IGNORECASE)
+_TIMED = frozenset(["remind_in", "remind_at", "remind_daily", "remind_weekly", "remind_every"])
+_MIN_ECHO = 3  # words
+_SAY_IT = pattern(r"\b(?:say|repeat|spell|write|translate)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
 _QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IGNORECASE)
 _SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
@@ -149,6 +162,11 @@ _BARE = frozenset(
     ]
 )
 """Words of which a part of a sentence says nothing by itself: "..., remind me"."""
+_REMIND_ME = pattern(
+    r"^(?P<head>(?:please )?remind me)\b(?P<day> (?:tomorrow|today|on (?:mon|tues|wednes|thurs|fri|satur|sun)day))?",
+    re.IGNORECASE,
+)
+_GOES_ON_AT = pattern(r"^(?:in|at) \S+ (?:\w+ )?(?:to|of|about|that)\b|^(?:in|at) \d", re.IGNORECASE)
 _GOES_ON = pattern(r"(?:it|that|this|they|those)(?:'s| is| are)\b", re.IGNORECASE)
 _BACK = pattern(
     r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one)\b|^(?:and|or|no|yes)\b", re.IGNORECASE
@@ -204,8 +222,15 @@ class SmallProvider:
     What a call has brought is told as it is, and a comparison is worked out here: no small model judges.
     """
 
-    def __init__(self, models: Provider, matcher: "Callable[[], IntentProvider]", prompts: Templates) -> None:
-        self._models, self._make_matcher, self._prompts = models, matcher, prompts
+    def __init__(
+        self,
+        models: Provider,
+        matcher: "Callable[[], IntentProvider]",
+        prompts: Templates,
+        workspace: "Path | None" = None,
+    ) -> None:
+        """Take "the shopping list" for shopping.txt where the `workspace` has that file."""
+        self._models, self._make_matcher, self._prompts, self._workspace = models, matcher, prompts, workspace
         self._begin()
         self._asked_model = True  # by which it is called before the first turn
 
@@ -234,15 +259,17 @@ class SmallProvider:
         newest, usage, shown = request.messages[-1], Usage(), ""
         if newest.role == "user":
             self._begin()
-            if calls := self._match_whole(request):
+            said = strip_context(newest.text)
+            text = _NAMED_LIST.sub(self._name_file, said)
+            if text == said and (calls := self._match_whole(request)):
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
-            self._todo = self._split(strip_context(newest.text), request)
+            self._todo = self._split(text, request)
         elif newest.role == "tool":
             if newest.call_id != self._open:  # the matcher's, or one that the owner has said yes to meanwhile
                 self._begin()
-            if not self._wish and not self._is_handed_over(request, newest.text):
+            if not self._wish and not self._is_handed_over(request):
                 yield from self._tell_matched(request)
                 return
             call = self._take_result(request) if self._wish else None
@@ -259,7 +286,9 @@ class SmallProvider:
                     self._verb, call = "", found
                 case str():
                     self._told.append(found)
-            if found is None:
+            if found is None and self._matcher.names_output(self._wish) and not self._admit(self._wish, request):
+                self._told.append(self._prompts["small_cannot"])  # no verb switches, and talk would seem to
+            elif found is None:
                 try:
                     for event in self._ask(request):
                         if isinstance(event, Text):
@@ -289,7 +318,7 @@ class SmallProvider:
     def build_request(self, request: Request, wish: str = "") -> Request:
         """What a model is sent for one wish: the constant prompt, and the message with what it goes back to."""
         wish = wish or strip_context(request.messages[-1].text)
-        verbs = select_verbs(wish, self._offered(request))
+        verbs = self._admit(wish, request)
         return request._replace(
             system=self._prompts["small"],
             messages=(Message("user", "\n".join([*self._recall(request, wish), wish])),),
@@ -298,6 +327,19 @@ class SmallProvider:
             calls=True,
             schema=build_schema(verbs, with_words=not is_looked_up(wish, verbs)),
         )
+
+    def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
+        """The verbs of a wish: of a question about the owner's own things, those that look something up."""
+        verbs = select_verbs(wish, self._offered(request))
+        return tuple(verb for verb in verbs if verb in _LOOKS_UP) if is_looked_up(wish, verbs) else verbs
+
+    def _name_file(self, named: re.Match[str]) -> str:
+        """The file of a list that is called by its name, else the words as they are."""
+        if self._workspace and not _TASKS.search(named[0]):
+            for file in (f"{named['name'].lower()}{suffix}" for suffix in (".txt", ".md")):
+                if (self._workspace / file).is_file():
+                    return file
+        return named[0]
 
     def _offered(self, request: Request) -> Collection[str]:
         offered = {tool["name"] for tool in request.tools if request.calls}
@@ -325,7 +367,7 @@ class SmallProvider:
             match and match.tool in self._offered(request) and _is_sure(text, match) for text, match in wishes
         ):
             return []
-        if len(wishes) == 1 and len(self._split(wishes[0][0], request)) > 1:
+        if len(wishes) == 1 and len(self._split(wishes[0][0].strip(), request)) > 1:
             return []
         return [
             ToolCall(f"intent-{len(request.messages)}-{number}", match.tool, match.arguments)
@@ -333,17 +375,15 @@ class SmallProvider:
             if match
         ]
 
-    def _is_handed_over(self, request: Request, result: str) -> bool:
-        """Whether what the matcher had called alone has failed to read, so that the model may find another way."""
+    def _is_handed_over(self, request: Request) -> bool:
+        """Whether all that the matcher had called has failed to read, so that the model may find another way."""
         turn = split_turns(request.messages)[-1]
         calls, wish = list_calls(turn), strip_context(turn[0].text)
-        reads = bool(calls) and calls[-1][0].name in _READS and calls[-1][0].id.startswith("intent-")
-        if (
-            len(calls) != 1
-            or not reads
-            or not result.startswith(ERROR_PREFIX)
-            or not select_verbs(wish, self._offered(request))
-        ):
+        failed = [
+            call.name in _READS and call.id.startswith("intent-") and result.startswith(ERROR_PREFIX)
+            for call, result in calls
+        ]
+        if not failed or not all(failed) or not select_verbs(wish, self._offered(request)):
             return False
         self._todo, self._distrusted = [wish], wish
         return True
@@ -387,14 +427,15 @@ class SmallProvider:
         begin = 0
         for gap in _SPLIT.finditer(text):
             head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
-            if self._stands_alone(tail, request) and (
+            if (self._stands_alone(tail, request) or (_REMIND_ME.match(text) and _GOES_ON_AT.match(tail))) and (
                 self._stands_alone(head, request) or (_QUESTION.match(head) and self._match(tail, request))
             ):
                 parts.append(head)
                 begin = gap.end()
         parts.append(text[begin:].strip())
-        if len(parts) > 1 and (found := pattern(r"^(?:please )?remind me\b", re.IGNORECASE).match(parts[0])):
-            parts[1:] = [f"{found[0]} {part}" if pattern(r"^(?:in|at) ").match(part) else part for part in parts[1:]]
+        if len(parts) > 1 and (found := _REMIND_ME.match(parts[0])):
+            day = found["day"] or ""
+            parts[1:] = [f"{found['head']}{day} {part}" if _GOES_ON_AT.match(part) else part for part in parts[1:]]
         return [part for part in parts if part] or [text]
 
     def _stands_alone(self, text: str, request: Request) -> bool:
@@ -410,14 +451,13 @@ class SmallProvider:
         asked = self.build_request(request, self._wish)
         self._asked_model = True
         text, shown, is_cut = "", "", False
-        streams = not (
-            self._told or self._todo or is_looked_up(self._wish, select_verbs(self._wish, self._offered(request)))
-        )
+        admitted = self._admit(self._wish, request)
+        streams = not (self._told or self._todo or is_looked_up(self._wish, admitted))
         for event in self._models.events(asked):
             if isinstance(event, Text):
                 text += event.text
                 said = read_said(text) if streams else ""
-                if len(said) > len(shown):
+                if len(said) > len(shown) and not is_part(said, self._wish):
                     yield Text(said[len(shown) :])
                     shown = said
             elif isinstance(event, End | Notice):
@@ -425,14 +465,17 @@ class SmallProvider:
                 yield event
         given = parse_answer(text)
         verb = str(given.pop("do", "say"))
-        admitted = select_verbs(self._wish, self._offered(request))
+        if verb == "files" and (file := _FILE.search(self._wish)) and "read_file" in admitted:
+            verb, given = "read_file", {"path": file[0]}
         if verb not in admitted:
             is_said = verb == "say" and not is_looked_up(self._wish, admitted)
             said = str(given.get("text", "")).strip() if is_said else ""
             if said and is_cut:
                 said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
             self._told.append(
-                self._check_words(said, asked) if said and not _BLANK.search(said) else self._prompts["small_cannot"]
+                self._check_words(said, asked)
+                if said and not _BLANK.search(said) and not is_echo(said, self._wish)
+                else self._prompts["small_cannot"]
             )
             return
         try:
@@ -446,7 +489,10 @@ class SmallProvider:
             self._told.append(made)
             return
         sources = asked.messages[-1].text
-        if _is_made_up(given, sources):
+        # a number of the order that no argument has, as in "until 6 pm", is not dropped silently
+        if _is_made_up(given, sources) or (
+            verb in _TIMED and find_unfounded_numbers(self._wish, [json.dumps([given, made])])
+        ):
             self._told.append(self._prompts["small_cannot"])
             return
         values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
@@ -534,7 +580,21 @@ def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
 
 def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
     """Whether words cannot be the answer, since they would be made up."""
-    return "find_note" in verbs and bool(_LOOKED_UP.search(wish))
+    return not {"find_note", "reminders", "tasks"}.isdisjoint(verbs) and bool(_LOOKED_UP.search(wish))
+
+
+def is_part(said: str, wish: str) -> bool:
+    """Whether all that has come in but for the last word stands in the message, so that it may become an echo."""
+    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, said))
+    begun = words[:-1]
+    return any(heard[at : at + len(begun)] == begun for at in range(len(heard)))
+
+
+def is_echo(said: str, wish: str) -> bool:
+    """Whether words only say again what was said to the model, which is no answer."""
+    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, said))
+    is_end = len(words) >= max(_MIN_ECHO, len(heard) / 2) and heard[-len(words) :] == words
+    return is_end and not _SAY_IT.search(wish)
 
 
 def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +105,22 @@ def select_requests(count: int, kind: str | None = None) -> list[tuple[str, list
 
 
 def run_requests(
-    config: Config, asked: Sequence[tuple[str, list[str]]], *, alone: bool = False
+    config: Config,
+    asked: Sequence[tuple[str, list[str]]],
+    *,
+    alone: bool = False,
+    furnish: Callable[[Path], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Ask each request in a home of its own, which is thrown away; gives what came of it as data."""
+    """Ask each request in a home of its own, which is thrown away; gives what came of it as data.
+
+    `furnish` puts into that home what the requests are about beyond what the shipped ones need.
+    """
     model = replace(config.model, base_url="", then=[]) if alone else replace(config.model, then=[])
     with tempfile.TemporaryDirectory(prefix="picoclaw-test-") as folder:
         seeded = Path(folder) / "seeded"
         base = Config(home=seeded, model=model, api_key=config.api_key, limits=config.limits)
+        if furnish:
+            furnish(seeded)
         _seed_home(base)
         for number, (kind, (text, reply, acts)) in enumerate(asked):
             home = shutil.copytree(seeded, Path(folder) / str(number))

@@ -18,7 +18,7 @@ _QUESTION = pattern(r"^([A-Z][a-z]*(?: [a-z]+)*): [^\n]*\?\Z", re.MULTILINE)
 _MAX_WORDS = {"name": 4, "time_zone": 6}
 """Words in an answer; other questions may be answered at length."""
 _MAX_UNCLEAR_WORDS = 12
-_FILLER_WORDS = frozenset({"a", "and", "in", "no", "only", "the", "with"})
+_FILLER_WORDS = frozenset({"a", "and", "in", "it", "keep", "no", "only", "please", "the", "with"})
 _MAX_MESSAGES_OPEN = 6
 """Messages after a question, beyond which nothing is taken for its answer."""
 _CAPITALS = pattern(r"[A-Z]{4}")

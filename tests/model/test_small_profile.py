@@ -4,6 +4,7 @@ PICOCLAW_TEST_MODEL_URL=http://127.0.0.1:8081/v1 .venv/bin/python -m pytest test
 """
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,19 +15,22 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.resources import find_shipped
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+from profiles import FURNISHED
+
 URL = os.environ.get("PICOCLAW_TEST_MODEL_URL", "")
 BLIND = tomllib.loads(Path(__file__).with_name("blind.toml").read_text())
 LEAST = {"plain": 0.85, "two": 0.6, "talk": 0.85}
 
 
 @pytest.mark.skipif(not URL, reason="PICOCLAW_TEST_MODEL_URL names no server")
-@pytest.mark.parametrize("tables", [load_requests(), *BLIND.values()], ids=["shipped", *BLIND])
+@pytest.mark.parametrize("name", ["a", *BLIND])
 @pytest.mark.parametrize("kind", LEAST)
-def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, tables, capsys):
+def test_the_small_profile_is_right_and_does_nothing_unasked(tmp_path, kind, name, capsys):
     config = Config(home=tmp_path, model=ModelConfig(base_url=URL, name="small", profile="small", idle_seconds=600))
-    asked = [(kind, row) for row in tables[kind]]
-    rows = list(run_requests(config, asked))
-    alone = list(run_requests(config, asked, alone=True))
+    asked = [(kind, row) for row in (load_requests() if name == "a" else BLIND[name])[kind]]
+    rows = list(run_requests(config, asked, furnish=FURNISHED.get(name)))
+    alone = list(run_requests(config, asked, alone=True, furnish=FURNISHED.get(name)))
     right, by_matcher = (sum(row["verdict"] == "right" for row in each) for each in (rows, alone))
     with capsys.disabled():
         print(f"\n{kind}: {right} of {len(rows)} right, the matcher alone {by_matcher}")
