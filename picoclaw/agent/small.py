@@ -104,9 +104,9 @@ _SPLIT = pattern(
     r"\s*(?:[,;.!?]\s+(?:and\s+)?(?:then\s+|also\s+)?|,?\s+and\s+(?:then\s+|also\s+)?|,?\s+then\s+)", re.IGNORECASE
 )
 _LOOKED_UP = pattern(
-    r"^(?=\W*(?:what|where|when|who|which|how|do|did|have|has|is|are)\b).*"
+    r"^(?=\W*(?:what|where|when|since|who|which|how|do|did|have|has|is|are)\b).*"
     r"\b(?:my|our|did i|did we|have i|i said|i told|told you|know about|password|code of|pin of"
-    r"|(?:am|are) (?:i|we) supposed|(?:do|must) (?:i|we) (?:still )?(?:have|need) to)\b",
+    r"|(?:am|are) (?:i|we) supposed|(?:are|have) you (?:been )?(?:running|up)|(?:do|must) (?:i|we) (?:still )?(?:have|need) to)\b",
     re.IGNORECASE | re.DOTALL,
 )
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
@@ -580,7 +580,7 @@ def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
 
 def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
     """Whether words cannot be the answer, since they would be made up."""
-    return not {"find_note", "reminders", "tasks"}.isdisjoint(verbs) and bool(_LOOKED_UP.search(wish))
+    return not {"find_note", "reminders", "tasks", "board"}.isdisjoint(verbs) and bool(_LOOKED_UP.search(wish))
 
 
 def is_part(said: str, wish: str) -> bool:
