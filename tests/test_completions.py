@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -314,6 +315,26 @@ def test_who_hangs_up_takes_the_message_back(client, bench, stream):
     until(lambda: bench.withdrawn)
     assert bench.withdrawn == [(client.posted[0].key, client.posted[0].external)]
     until(lambda: not bench.programs._open)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_token_that_is_revoked_takes_its_message_back(client, bench, stream):
+    """A stream ends without its mark of the end, also while the turn goes on talking."""
+    line = client.ada.send("POST", "/v1/chat/completions", chat(stream=stream))
+    until(lambda: client.posted)
+    hooks, tokens = bench.programs.around(client.posted[0]), ProgramTokens(client.home)
+    assert tokens.revoke("ada")
+    tokens.add("ada", owner=True)  # of the same name, and another
+
+    def talk():
+        hooks.listen(Text("and "))
+        time.sleep(0.02)
+        return bench.withdrawn
+
+    until(talk)
+    assert bench.withdrawn == [(client.posted[0].key, client.posted[0].external)]
+    with closing(line), line.getresponse() as answer:
+        assert (answer.status, b"[DONE]" in answer.read()) == (200 if stream else 503, False)
 
 
 def test_a_hundred_programs_do_not_take_the_page_with_them(client, bench, notes):

@@ -87,8 +87,9 @@ class ModelDoor:
         except bottle.HTTPResponse:
             self._programs.close(pending)
             raise
+        has_hung_up: Callable[[], bool] = bottle.request.environ["waitress.client_disconnected"]
         answer = _PendingCompletion(
-            self._programs, token, pending, bottle.request.environ["waitress.client_disconnected"]
+            self._programs, token, pending, lambda: has_hung_up() or not self._tokens.is_valid(token)
         )
         if body.get("stream") is True:
             options = body.get("stream_options")
@@ -129,7 +130,7 @@ class ModelDoor:
 
 
 class _PendingCompletion:
-    """One answer on its way to a program; a program that hangs up takes its message back."""
+    """One answer on its way to a program; one that hangs up, or whose token is revoked, takes its message back."""
 
     def __init__(
         self, programs: Programs, token: ProgramToken, pending: ProgramRequest, is_gone: Callable[[], bool]
@@ -146,25 +147,27 @@ class _PendingCompletion:
         finally:
             self._leave()
         if pending.turn is None:
-            _refuse(503, "picoclaw ends; try again", kind="server_error", wait=10)
+            _refuse(503, "picoclaw ends, or the token was revoked; try again", kind="server_error", wait=10)
         message = {"role": "assistant", "content": f"{pending.reply}{self._word_questions()}", "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish()}
         return self._about | {"object": "chat.completion", "choices": [choice], "usage": self._count()}
 
     def stream(self, *, with_usage: bool) -> Iterator[str]:
         """Give the events, and now and then a comment, by which a line that is dead is noticed."""
-        pending, spoke = self._pending, time.monotonic()
+        pending, spoke, looked = self._pending, time.monotonic(), 0.0
         try:
             yield self._make_event({"role": "assistant", "content": ""})
             while True:
                 is_over = pending.is_over
+                if time.monotonic() - looked >= _LOOK_S:
+                    looked = time.monotonic()
+                    if self._is_gone():
+                        return
                 if text := pending.take(_LOOK_S):
                     yield self._make_event({"content": text})
                     spoke = time.monotonic()
                 elif is_over:
                     break
-                elif self._is_gone():
-                    return
                 elif time.monotonic() - spoke > _ALIVE_S:
                     yield ": still at it\n\n"
                     spoke = time.monotonic()
