@@ -619,11 +619,11 @@ def test_at_the_cap_a_daemon_is_well_and_says_that_the_model_rests(tmp_path):
             return status["problems"], _format_model(status["model"], time.time())
 
         (problem,), failing = told()
-        assert ("wrong key" in problem, failing.startswith(", not answering")) == (True, True)
+        assert ("wrong key" in problem, "openai:big, not answering (" in failing) == (True, True)
         house.used(1000)
         problems, resting = told()
         assert problems == []
-        assert resting.startswith(", resting: 1,000 of 1,000 tokens (100 %) of the day are used")
+        assert resting.startswith("openai:big, resting: 1,000 of 1,000 tokens (100 %) of the day are used")
         assert notes == [("model: the m", True)]
 
 

@@ -59,8 +59,8 @@ def describe_outcome(approval: Approval) -> str:
 
 
 def waits_for_approval(turn: Turn) -> bool:
-    """Whether a turn ended with a call that waits for the owner's yes."""
-    return bool(turn.tools) and WAITING_FOR_APPROVAL in turn.tools[-1].result
+    """Whether a turn ended with a call that waits for the owner's yes, and there is nothing else to say of it."""
+    return bool(turn.tools) and WAITING_FOR_APPROVAL in turn.tools[-1].result and turn.notice.text in turn.reply
 
 
 def _describe_place(who: str) -> str:
