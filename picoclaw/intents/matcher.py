@@ -203,8 +203,7 @@ class IntentMatcher:
         best = max(fits, key=_rank)[0] if fits else None
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
-            near = self._classify(s, begins[-1], ends[-1]) if framed.score < 1.0 else None  # a word was passed over
-            return near if near and near.score >= EXACT_SCORE else framed
+            return framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
@@ -251,6 +250,9 @@ class IntentMatcher:
             if fit.left and best is not None:
                 return None
             match = self._planned(self._make_match(fit.intent, s, fit.found))
+            if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
+                near = self._classify(s, begins[-1], ends[-1])
+                match = near if near and near.score >= EXACT_SCORE else match
             if match and (best is None or match.missing in {"", NEEDS_CLOCK}):
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
         return None
