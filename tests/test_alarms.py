@@ -60,7 +60,7 @@ def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server)
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         until(lambda: "waiting: not delivered yet" in log(tmp_path))
-        server.wait(lambda: any("It is warm (warm: " in text for text in server.texts()), 20)
+        server.wait(lambda: any("It is warm (greenhouse temperature " in text for text in server.texts()), 20)
         until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
         assert waiting(folder) == []
 
@@ -73,7 +73,7 @@ def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so
         daemon.says("it waits for a terminal: Telegram refused")
         assert log(tmp_path).rstrip().endswith("; tell: waiting: not delivered yet")
         with Person(tmp_path, "chat") as person:
-            person.sees("It is warm (warm: ")
+            person.sees("It is warm (greenhouse temperature ")
             until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
 
 
@@ -137,7 +137,7 @@ def test_a_rule_that_fails_tells_the_owner_so_in_words(tmp_path, server):
         (failed,) = server.wait(lambda: [text for text in server.texts() if text.startswith("Rule warm (")], 20)
         assert "failed: " in failed
         assert "letter" not in failed
-        server.wait(lambda: [text for text in server.texts() if text.startswith("It is warm (warm: ")], 20)
+        server.wait(lambda: [text for text in server.texts() if text.startswith("It is warm (greenhouse temperature ")], 20)
 
 
 class Place:
