@@ -380,3 +380,128 @@ def is_check(text: str) -> bool:
         return False
     words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
     return " ".join(words).removesuffix(" please") in _CHECK_PHRASES
+
+
+# A message that orders nothing but that everything ends is obeyed before anything else, by its words alone: in a hurry
+# nobody remembers which ones are the right ones, and to stop does no harm.
+
+_MAX_STOP_LENGTH = 60
+_STOP_WORDS = frozenset(
+    [
+        "stop",
+        "stopp",
+        "stoppe",
+        "stoppen",
+        "halt",
+        "haltet",
+        "anhalten",
+        "notaus",
+        "para",
+        "parad",
+        "pare",
+        "paralo",
+        "alto",
+        "basta",
+        "corta",
+        "cortalo",
+        "detente",
+        "arrete",
+        "arretez",
+        "arreter",
+        "stoppez",
+        "emergency",
+    ]
+)
+_OFF_WORDS = frozenset(
+    [
+        "off",
+        "aus",
+        "ausschalten",
+        "ausmachen",
+        "abschalten",
+        "apaga",
+        "apagad",
+        "apagalo",
+        "apagar",
+        "eteins",
+        "eteignez",
+        "coupe",
+        "coupez",
+    ]
+)
+_ALL_WORDS = frozenset(["all", "everything", "alles", "alle", "todo", "todos", "tout", "tous"])
+_BESIDE_STOP = frozenset(
+    [
+        "it",
+        "that",
+        "now",
+        "please",
+        "right",
+        "away",
+        "immediately",
+        "the",
+        "outputs",
+        "turn",
+        "switch",
+        "shut",
+        "down",
+        "jetzt",
+        "sofort",
+        "bitte",
+        "mach",
+        "mache",
+        "schalt",
+        "schalte",
+        "stell",
+        "das",
+        "ausgange",
+        "ya",
+        "ahora",
+        "mismo",
+        "por",
+        "favor",
+        "las",
+        "salidas",
+        "maintenant",
+        "vite",
+        "immediatement",
+        "s",
+        "il",
+        "te",
+        "vous",
+        "plait",
+        "les",
+        "sorties",
+        "ca",
+    ]
+)
+
+
+def is_stop_order(text: str) -> bool:
+    """Tell whether a message is nothing but the order that all outputs stop, in English, German, Spanish or French.
+
+    Behind a comma may stand more where all is named: "everything off, I am going to bed".
+    """
+    words = _split_plain(text)
+    if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
+        return True
+    first = _split_plain(text.partition(",")[0][:_MAX_STOP_LENGTH])
+    return (
+        len(first) > 1 and "," in text and "?" not in text and not _ALL_WORDS.isdisjoint(first) and _orders_stop(first)
+    )
+
+
+def _orders_stop(words: Sequence[str]) -> bool:
+    found = frozenset(words)
+    ends = not found.isdisjoint(_STOP_WORDS) or not (found.isdisjoint(_OFF_WORDS) or found.isdisjoint(_ALL_WORDS))
+    return ends and found <= _STOP_WORDS | _OFF_WORDS | _ALL_WORDS | _BESIDE_STOP
+
+
+def _split_plain(text: str) -> list[str]:
+    """Split a text into words of small letters without accents; none where something else than words ends it."""
+    import unicodedata
+
+    if text.lstrip().startswith("/") or "?" in text:
+        return []
+    plain = "".join(char for char in unicodedata.normalize("NFD", text.casefold()) if not unicodedata.combining(char))
+    return "".join(char if char.isalnum() else " " for char in plain).split()

@@ -12,6 +12,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import loader, sensors
 from picoclaw.hw.reading import WiredPart
+from picoclaw.messages import is_stop_order
 from picoclaw.mqtt import read_remote
 from picoclaw.records import dataclass
 from picoclaw.tools.registry import ToolGroup
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from picoclaw.outputs.client import OutputsClient
     from picoclaw.tools.outputs import OutputSwitch
     from picoclaw.tools.sensors import SensorTools
-
-STOP_ORDERS = {
-    *("stop", "please stop", "stop it", "stop now", "emergency stop"),
-    *("stop everything", "stop all", "all off", "everything off"),
-}
 
 
 @dataclass
@@ -60,7 +56,7 @@ class Wiring:
 
         Every channel may ask this before anything else. Returns whether it went well and what to say.
         """
-        if self.outputs is None or " ".join(text.lower().strip(" \t\r\n!.").split()) not in STOP_ORDERS:
+        if self.outputs is None or not is_stop_order(text):
             return None
         try:
             return True, self.outputs.stop(who)

@@ -41,9 +41,7 @@ class Board:
         self.database = Database(home / "state.db")
         self.boxes = delivery.MessageBoxes(Inbox(self.database), Outbox(self.database), threading.RLock())
         config = Config(home, matrix=MatrixConfig(url, list(allow), owner), matrix_token=token)
-        self.channel = MatrixChannel(
-            config, WORDING, frozenset({"stop", "all off"}), timing, self.notes.append, kept or (lambda _: None)
-        )
+        self.channel = MatrixChannel(config, WORDING, timing, self.notes.append, kept or (lambda _: None))
         self.worker = delivery.DeliveryWorker(
             self.channel, self.boxes, lambda _: True, self.notes.append, is_exact=True
         )

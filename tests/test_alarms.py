@@ -137,7 +137,9 @@ def test_a_rule_that_fails_tells_the_owner_so_in_words(tmp_path, server):
         (failed,) = server.wait(lambda: [text for text in server.texts() if text.startswith("Rule warm (")], 20)
         assert "failed: " in failed
         assert "letter" not in failed
-        server.wait(lambda: [text for text in server.texts() if text.startswith("It is warm (greenhouse temperature ")], 20)
+        server.wait(
+            lambda: [text for text in server.texts() if text.startswith("It is warm (greenhouse temperature ")], 20
+        )
 
 
 class Place:

@@ -30,7 +30,6 @@ from picoclaw.outputs.config import save_armed
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.resources import find_shipped
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
-from picoclaw.wiring import STOP_ORDERS
 
 HW = [find_shipped("tools/hw")]
 
@@ -655,7 +654,34 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
     "text",
     [
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
-        *("stop\r\n", *sorted(STOP_ORDERS)),
+        *(
+            "stop\r\n",
+            "stop it",
+            "stop now",
+            "stop all",
+            "everything off",
+            "STOP EVERYTHING NOW",
+            "stop it all",
+            "stop stop",
+        ),
+        *(
+            "turn everything off",
+            "switch everything off now",
+            "everything off, im going to bed",
+            "halt",
+            "Stopp!!",
+            "halt, stopp!",
+        ),
+        *(
+            "Alles aus",
+            "alles ausschalten",
+            "mach alles aus",
+            "alles aus, ich geh schlafen",
+            "alto",
+            "para todo",
+            "apágalo todo",
+        ),
+        *("apaga todo, me piro", "corta corta", "arrête tout !!!", "éteins tout", "tout arrêter, vite", "stop please"),
     ],
 )
 def test_the_order_to_stop(pumping, text):
@@ -668,7 +694,31 @@ def test_the_order_to_stop(pumping, text):
     "text",
     [
         *("", "!", "stop the pump", "don't stop", "how do I stop it", "/stop", "stopped", "st op"),
-        "stop, please tell me why",
+        *(
+            "stop, please tell me why",
+            "stop?",
+            "turn off all reminders",
+            "stop the reminders",
+            "everything is off",
+            "all good",
+        ),
+        *(
+            "para mañana",
+            "para las tomateras",
+            "halt mal die Pumpe",
+            "aus",
+            "alles gut",
+            "todo bien",
+            "tout va bien",
+            "off",
+        ),
+        *(
+            "is everything off, or not",
+            "all off at ten",
+            "turn it off",
+            "pump off, and tell me all",
+            "everything off, or not?",
+        ),
     ],
 )
 def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):

@@ -122,7 +122,8 @@ OTHERS = [
     ("open the valve for 5 minutes", "output"),
     ("is it above 35?", "sensor_read"),
     ("is it above 35 in the greenhouse?", "sensor_read"),
-    ("tell me if it is above 35", "sensor_read"),
+    ("tell me whether it is above 35", "sensor_read"),
+    ("tell me if it is above 35", ""),  # a rule, for whom no sensor is named: which one is asked
     ("is the greenhouse above 35?", "sensor_read"),
     ("how warm is it?", "sensor_read"),
     ("is it warm in the greenhouse today?", "sensor_read"),

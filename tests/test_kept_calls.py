@@ -47,7 +47,7 @@ class Bench:
     def new(self):
         allow = [OWNER, GUEST]
         config = Config(self.home, telegram=TelegramConfig(allow, self.server.url), telegram_token=TOKEN)
-        return TelegramChannel(config, {}, frozenset(), QUICK, kept=self.kept.get)
+        return TelegramChannel(config, {}, QUICK, kept=self.kept.get)
 
     def restart(self):
         self.channel.stop()

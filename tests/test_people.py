@@ -199,7 +199,7 @@ def test_a_number_of_a_member_is_nobodys_owner(home):
 def test_telegram_posts_a_member_as_one(home):
     with TelegramServer() as server:
         config = Config(home, telegram=TelegramConfig([1], server.url), telegram_token=TOKEN, people=PEOPLE)
-        channel, posted, came = TelegramChannel(config, WORDING, frozenset({"stop"}), QUICK), [], threading.Event()
+        channel, posted, came = TelegramChannel(config, WORDING, QUICK), [], threading.Event()
         channel.start(lambda arrived: (posted.append(arrived), came.set()) if len(posted) < 1 else None)
         try:
             server.says(2, "how warm is it?")
@@ -337,7 +337,7 @@ def test_an_answer_brings_only_files_of_whoever_reads_it(home, chat, file):
     with TelegramServer() as server:
         server.people |= {chat}
         config = Config(home, telegram=TelegramConfig([1], server.url), telegram_token=TOKEN, people=PEOPLE)
-        channel = TelegramChannel(config, WORDING, frozenset(), QUICK)
+        channel = TelegramChannel(config, WORDING, QUICK)
         channel.start(lambda _: None)
         try:
             channel.send(OutboxMessage(1, f"telegram:{chat}", "![here](plan.txt)", 0.0))

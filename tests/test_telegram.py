@@ -43,7 +43,7 @@ class Bench:
         prepare_home(home)
         self.home, self.server, self.posted, self.refusing = home, server, [], 0
         config = Config(home, telegram=TelegramConfig(list(allow), server.url), telegram_token=TOKEN)
-        self.channel = TelegramChannel(config, WORDING, frozenset({"stop", "all off"}), QUICK)
+        self.channel = TelegramChannel(config, WORDING, QUICK)
 
     def post(self, arrived):
         if self.refusing:
@@ -798,7 +798,7 @@ def test_the_commands_are_in_the_bots_menu_and_nothing_waits_for_that(tmp_path, 
     bench = Bench(tmp_path / "home", server)
     does = {word: does for word, (_, does) in CHAT_COMMANDS.items()}
     config = Config(bench.home, telegram=TelegramConfig([OWNER], server.url), telegram_token=TOKEN)
-    bench.channel = TelegramChannel(config, WORDING, frozenset(), QUICK, commands=does)
+    bench.channel = TelegramChannel(config, WORDING, QUICK, commands=does)
     bench.channel.start(bench.post)
     server.says(OWNER, "hello")
     bench.come()

@@ -56,11 +56,6 @@ def describe_sender(origin: Origin, who: str) -> list[str]:
     return [f"from {who}"] if is_other_person(origin) else []
 
 
-def is_stop_order(text: str, stops: frozenset[str]) -> bool:
-    """Whether a message is one of the words, in small letters, that stop the outputs."""
-    return " ".join(text.lower().strip(" \t\r\n!.").split()) in stops
-
-
 def count_seconds_since(sent: int, told: str) -> float:
     """Seconds since a message was sent, by the service's own clock: the board's may be wrong. 0 when it does not say."""
     try:

@@ -35,7 +35,6 @@ from picoclaw.store.heartbeats import Heartbeats
 from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
-from picoclaw.wiring import STOP_ORDERS
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
@@ -187,17 +186,12 @@ class DaemonService(MessageQueue):
             from picoclaw.channels.telegram.channel import TelegramChannel
 
             commands = {word: does for word, (takes, does) in CHAT_COMMANDS.items() if takes[:1] in {"", "["}}
-            stops = frozenset(STOP_ORDERS)
-            yield TelegramChannel(
-                app.config, app.prompts, stops, note=self.note, kept=self.find_approval, commands=commands
-            )
+            yield TelegramChannel(app.config, app.prompts, note=self.note, kept=self.find_approval, commands=commands)
 
         if app.config.matrix.homeserver and app.config.matrix_token and not self._safe:
             from picoclaw.channels.matrix.channel import MatrixChannel
 
-            yield MatrixChannel(
-                app.config, app.prompts, frozenset(STOP_ORDERS), note=self.note, kept=self.find_approval
-            )
+            yield MatrixChannel(app.config, app.prompts, note=self.note, kept=self.find_approval)
 
         if app.config.mqtt.host and not self._safe:
             from picoclaw.daemon.mqtt import MqttChannel

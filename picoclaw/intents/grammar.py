@@ -226,6 +226,9 @@ class IntentMatch(NamedTuple):
     said: SlotValues = MappingProxyType({})  # type: ignore[assignment]
 
 
+WHOLE_ROUTES = frozenset({"template", "frame"})
+"""Ways of understanding a sentence by all that is in it, and not by its likeness to an example."""
+
 NEEDS_CLOCK = "?"
 """What is missing of a match that ends at a time of day, for who knows what time it is."""
 

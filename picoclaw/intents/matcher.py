@@ -16,6 +16,7 @@ from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vo
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     NEEDS_CLOCK,
+    WHOLE_ROUTES,
     Grammar,
     Intent,
     IntentMatch,
@@ -250,6 +251,7 @@ class IntentMatcher:
             if fit.left and best is not None:
                 return None
             match = self._planned(self._make_match(fit.intent, s, fit.found))
+            match = match and match._replace(route="frame" if match.route == "template" else match.route)
             if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
                 near = self._classify(s, begins[-1], ends[-1])
                 match = near if near and near.score >= EXACT_SCORE else match
@@ -297,7 +299,7 @@ class IntentMatcher:
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
             parts = self._split(text, offered, topic, last)
             return parts if parts and all(is_complete(match) for _, match in parts) else [(text, whole)]
-        if whole and whole.route == "template" and (whole.tool or whole.answer):
+        if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
                 parts = self._split(text, offered, topic, last)
@@ -341,7 +343,7 @@ class IntentMatcher:
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
                 first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
-                if first is None or first.route != "template" or not is_complete(first):
+                if first is None or first.route not in WHOLE_ROUTES or not is_complete(first):
                     continue
                 if timed and first.intent != timed:
                     continue
@@ -369,7 +371,7 @@ class IntentMatcher:
             rest = self._match_all(tail, offered, topic, call)
             reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
-            if all(is_complete(match) and match and match.route == "template" for _, match in rest):
+            if all(is_complete(match) and match and match.route in WHOLE_ROUTES for _, match in rest):
                 same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
                 devices = self._book.slot("device").before
                 is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
@@ -389,7 +391,7 @@ class IntentMatcher:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
         for begin in range(min(end, most), 0, -1):
             match = self.match(f"{s.text(0, begin)} {tail}", offered)
-            alike = match is not None and match.intent == first.intent and match.route == "template"
+            alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
             if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
                 return match
         return None

@@ -79,7 +79,9 @@ class Onboarding:
             return False
         if field in _MAX_WORDS:
             plain = not _get_served_tool(match) or (
-                match is not None and match.route != "template" and match.score < EXACT_SCORE
+                match is not None
+                and match.route != "template"
+                and (match.score < EXACT_SCORE or (match.route == "frame" and not match.tool))
             )
             return plain and len(s.words) <= _MAX_WORDS[field] and self._is_named(field, s)
         is_of_field = any(self._is_word_of(field, word) for word in s.words)
@@ -88,7 +90,9 @@ class Onboarding:
                 return False
             return (match.route != "template" and is_of_field) or self._is_only(field, s)
         small_talk = (
-            match is not None and bool(match.answer) and (match.route == "template" or match.score >= EXACT_SCORE)
+            match is not None
+            and bool(match.answer)
+            and (match.route == "template" or (match.score >= EXACT_SCORE and match.route != "frame"))
         )
         return not small_talk and is_of_field
 

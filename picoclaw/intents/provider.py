@@ -9,7 +9,7 @@ from typing import Any
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.conversation import LOOK_UP, Topic, clean_text, find_topic, is_recent, list_calls, split_turns
-from picoclaw.intents.grammar import NEEDS_CLOCK, Grammar, IntentMatch, fill_fields
+from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields
 from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
@@ -235,7 +235,7 @@ class IntentProvider:
         if not failed and reply not in questions:
             return []
         own = self._matcher.match(text, offered)
-        if is_complete(own) and own and own.route == "template":
+        if is_complete(own) and own and own.route in WHOLE_ROUTES:
             return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
         for said in (earlier[-1], " ".join(earlier)):

@@ -187,7 +187,7 @@ def telegram(house, user=1, **message):
     """What the channel makes of a message."""
     came = []
     config = replace(house.app.config, telegram=TelegramConfig([1, 666], owner=1), telegram_token="1:x")
-    channel = TelegramChannel(config, house.app.prompts, frozenset({"stop"}))
+    channel = TelegramChannel(config, house.app.prompts)
     channel._post, channel._downloads._fetch = came.append, lambda *_: "inbox/figs.jpg"
     about = {"message_id": len(house.model.obeyed) + 1, "date": 1_800_000_000, "chat": {"id": 5, "type": "private"}}
     who = {"id": user, "is_bot": False, "first_name": "Ada"}

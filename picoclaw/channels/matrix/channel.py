@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival, is_stop_order
+from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival
 from picoclaw.channels.attachments import (
     MAX_DOWNLOAD_BYTES,
     Downloads,
@@ -62,7 +62,7 @@ from picoclaw.channels.questions import Questions, ShownQuestion
 from picoclaw.channels.rich_text import RichText, render_rich, split_message
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Event, Origin, Text, ToolRun, Turn, TurnHooks
+from picoclaw.messages import Event, Origin, Text, ToolRun, Turn, TurnHooks, is_stop_order
 from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
@@ -83,6 +83,7 @@ _EVENT_TYPES = ["m.room.message", "m.sticker", "m.reaction", "m.room.member", "m
 _STATE_TYPES = ["m.room.member", "m.room.encryption"]
 _TIMELINE_LIMIT, _PAGE, _MAX_PAGES = 20, 50, 40
 _MAX_STRANGERS, _MAX_JOINED, _MAX_HANDLED, _MAX_ORDERS = 20, 200, 500, 50
+_MAX_ORDER_CHARS = 300  # with the name of whom it is meant for
 _TYPING_S, _TYPING_SHOWN_MS, _MAX_TYPING_S = 20.0, 30_000, 600.0
 _DRAFT_FIRST_S, _DRAFT_S, _MAX_DRAFT_S = 2.5, 5.0, 20.0
 _SHORT_WAIT_S, _JOIN_WAITS, _FETCH_WAITS = 5.0, 3, 6
@@ -163,17 +164,14 @@ class MatrixChannel:
         self,
         config: Config,
         wording: Templates,
-        stops: frozenset[str] = frozenset(),
         timing: Timing = MATRIX_TIMING,
         note: Callable[[str], None] = lambda _: None,
         kept: FindApproval = lambda _: None,
     ) -> None:
-        """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
-
-        `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
+        """Nothing is connected yet. `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
         and `kept` looks up a call that needs a yes.
         """
-        self._wording, self._stops, self._timing, self._note = wording, stops, timing, note
+        self._wording, self._timing, self._note = wording, timing, note
         self._workspace = config.workspace
         self._ending = threading.Event()
         account = (config.matrix_token, config.matrix.homeserver)
@@ -566,8 +564,7 @@ class MatrixChannel:
         if self._is_new or room not in self._state.last:
             return
         for raw in events:
-            words = as_text(get(raw, "content", "body")).lower()
-            if not any(word in words for word in ("/stop", *self._stops)) or not self._is_heard(raw):
+            if len(as_text(get(raw, "content", "body"))) > _MAX_ORDER_CHARS or not self._is_heard(raw):
                 continue
             update = parse_event(raw, room, self._get_room(room), self._me)
             if isinstance(update, MatrixMessage) and self._is_urgent(update) and self._note_handled(update):
@@ -590,7 +587,7 @@ class MatrixChannel:
         return (
             message.addressed
             and not message.replaces
-            and (is_stop_order(message.text, self._stops) or message.text.lower() == "/stop")
+            and (is_stop_order(message.text) or message.text.lower() == "/stop")
         )
 
     def _receive_event(self, room: str, raw: Any, info: RoomInfo) -> None:
@@ -710,7 +707,7 @@ class MatrixChannel:
 
     def _format_text(self, message: MatrixMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """See format_arrival. Commands, and the words that stop, stay bare."""
-        if message.text.startswith("/") or is_stop_order(message.text, self._stops):
+        if message.text.startswith("/") or is_stop_order(message.text):
             return message.text, ()
         return format_arrival(
             self._wording,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival, is_stop_order
+from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival
 from picoclaw.channels.attachments import (
     MAX_DOWNLOAD_BYTES,
     Downloads,
@@ -52,7 +52,7 @@ from picoclaw.channels.telegram.updates import (
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Origin, Turn, TurnHooks
+from picoclaw.messages import Origin, Turn, TurnHooks, is_stop_order
 from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
@@ -163,20 +163,17 @@ class TelegramChannel:
         self,
         config: Config,
         wording: Templates,
-        stops: frozenset[str] = frozenset(),
         timing: Timing = DEFAULT_TIMING,
         note: Callable[[str], None] = lambda _: None,
         kept: FindApproval = lambda _: None,
         commands: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Nothing is connected yet. `stops` are the words, in small letters, that stop the outputs.
-
-        `commands` are shown in the bot's menu, each with what it does.
+        """Nothing is connected yet. `commands` are shown in the bot's menu, each with what it does.
 
         `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
         and `kept` looks up a call that needs a yes.
         """
-        self._wording, self._stops, self._timing, self._note = wording, stops, timing, note
+        self._wording, self._timing, self._note = wording, timing, note
         self._workspace = config.workspace
         self._ending = threading.Event()
         bot = (config.telegram_token, config.telegram.api_url)
@@ -356,7 +353,7 @@ class TelegramChannel:
         """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
         if not isinstance(update, TelegramMessage) or not update.addressed or update.strange:
             return False
-        return is_stop_order(update.text, self._stops) or update.text.lower() == "/stop"
+        return is_stop_order(update.text) or update.text.lower() == "/stop"
 
     def _receive(self, update: Update) -> None:
         if isinstance(update, ButtonPress) and (chosen := _CHOICE_DATA.fullmatch(update.data)):
@@ -460,7 +457,7 @@ class TelegramChannel:
     def _format_text(self, message: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """See format_arrival. Commands, and the words that stop, stay bare."""
         text = "/help" if message.text == "/start" else message.text
-        if (text.startswith("/") or is_stop_order(text, self._stops)) and not message.strange:
+        if (text.startswith("/") or is_stop_order(text)) and not message.strange:
             return text, ()
         return format_arrival(
             self._wording,
