@@ -162,6 +162,8 @@ def test_commands_of_a_member_are_those_of_their_own_conversations(household):
         ('[people.ada]\nrole = "boss"', "must be one of 'owner', 'member', 'guest'"),
         ("[people.a]\ntelegram = 5\n[people.b]\ntelegram = 5", "telegram:5 is a already"),
         ('[people.a]\ntime_zone = "Mars/Base"', "time_zone"),
+        ("[telegram]\nowner = 5\n[people.a]\ntelegram = 5", "telegram:5 is the owner below"),
+        ('[matrix]\nowner = "@a:x.org"\n[people.a]\nrole = "guest"\nmatrix = "@a:x.org"', "is the owner below"),
         ("people = 3", "must hold one table for each person"),
     ],
 )

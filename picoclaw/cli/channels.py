@@ -150,9 +150,9 @@ def run_people(given: Options) -> int:
         role = given.role or (known.role if known else "member")
         change_person(config.home, given.name, {"role": role} | {key: value for key, value in fields.items() if value})
         print_wrapped(f"{given.name} is {_ROLE_WORDS[role]}")
-        print_wrapped(
-            f"`picoclaw telegram pair --as {given.name}` prints a code for them; a running service takes it after a restart."
-        )
+        print_wrapped("A running service knows it after a restart: picoclaw restart")
+        if not (given.telegram or given.matrix):
+            print_wrapped(f"Then `picoclaw telegram pair --as {given.name}`, or `matrix pair`, prints a code for them.")
         return 0
     if given.act == "remove":
         _check_person(config, given.name)

@@ -184,7 +184,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     for name, server in mcp.items():
         server.check(name, f"{path}: [mcp.{name}]", home)
     people: dict[str, PersonConfig] = _make_named_tables(PersonConfig, household, path, "people")
-    check_people(people, path)
+    owners = [f"{way}:{settings[way].owner}" for way in ("telegram", "matrix") if way in settings]
+    check_people(people, owners, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -314,8 +314,8 @@ class PersonConfig:
         return tuple(f"{way}:{name}" for way, name in (("telegram", self.telegram), ("matrix", self.matrix)) if name)
 
 
-def check_people(people: Mapping[str, PersonConfig], path: Path) -> None:
-    """Hold the tables of people against each other; raises ConfigError."""
+def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], path: Path) -> None:
+    """Hold the tables of people against each other, and whom the channels' tables call the owner; raises ConfigError."""
     by_way: dict[str, str] = {}
     for name, person in people.items():
         where = f"{path}: [people.{name}]"
@@ -329,6 +329,11 @@ def check_people(people: Mapping[str, PersonConfig], path: Path) -> None:
         for way in person.ways:
             if (other := by_way.setdefault(way, name)) != name:
                 raise ConfigError(f"{where}: {way} is {other} already; a person has one table")
+            if way in owners and person.role != "owner":
+                channel = way.partition(":")[0]
+                raise ConfigError(
+                    f'{where}: {way} is the owner below [{channel}]; make the role "owner", or change that'
+                )
 
 
 @dataclass(frozen=True)
