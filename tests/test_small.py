@@ -254,6 +254,13 @@ def test_of_an_output_the_model_only_talks_so_it_is_not_asked(chat, tmp_path):
     assert "in other words" in turn.reply
 
 
+def test_what_an_order_lacks_is_asked_by_the_matcher(chat, tmp_path):
+    (tmp_path / "home/outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n')
+    turn, bodies = chat([], "water the tomatoes")
+    assert turn.reply.startswith("For how long?")
+    assert (calls(turn), bodies) == ([], [])
+
+
 def test_a_list_with_a_name_is_the_file_of_that_name(chat, tmp_path):
     (tmp_path / "home/workspace/shopping.txt").write_text("milk\n")
     turn, _ = chat([], "what's on the shopping list")

@@ -265,6 +265,9 @@ class SmallProvider:
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
+            if text == said and self._asks_back(said, request):
+                yield from self._matcher.events(request)
+                return
             self._todo = self._split(text, request)
         elif newest.role == "tool":
             if newest.call_id != self._open:  # the matcher's, or one that the owner has said yes to meanwhile
@@ -374,6 +377,12 @@ class SmallProvider:
             for number, (_, match) in enumerate(wishes)
             if match
         ]
+
+    def _asks_back(self, text: str, request: Request) -> bool:
+        """Whether the matcher lacks one word of an order for which there is no verb: "for how long?"."""
+        wishes = self._matcher.understand(request)
+        match = wishes[0][1] if len(wishes) == 1 else None
+        return bool(match and match.missing and match.score >= MIN_SCORE and not self._admit(text, request))
 
     def _is_handed_over(self, request: Request) -> bool:
         """Whether all that the matcher had called has failed to read, so that the model may find another way."""
