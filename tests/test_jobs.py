@@ -262,6 +262,16 @@ def test_a_reminder_is_kept(cron, given):
     assert cron("shed", action="list") == "no reminders"
 
 
+@pytest.mark.parametrize("now", [datetime(2026, 11, 25, 12, 0).astimezone, datetime(2026, 7, 1, 12, 0).astimezone])
+def test_a_reminder_beyond_a_change_of_clocks_is_told_at_its_hour(cron, board_clock, now):
+    board_clock("Europe/Berlin")
+    today = now()
+    other = "2027-04-14" if today.month > 9 else "2026-12-14"
+    said = cron(now=today, **ADD, at=f"{other} 09:00")
+    assert f"{other} 09:00 (in " in said
+    assert f"{other} 09:00 (in " in cron(now=today, action="list")
+
+
 @pytest.mark.parametrize(
     ("session", "kind", "where"),
     [

@@ -210,7 +210,9 @@ def _format_details(job: Job, now: datetime) -> str:
 
 def _format_kept(job: Job, now: datetime) -> str:
     """Say when a new job is due; a repeating one with its next three times."""
-    following = list_upcoming(job, now, _MAX_NEXT_SHOWN)
+    # what names no zone is told in the owner's, whose clock may be changed until then; `now` knows today's offset only
+    upcoming = list_upcoming if job.plan.kind == "cron" else _list_in_owner_zone
+    following = upcoming(job, now, _MAX_NEXT_SHOWN)
     if job.plan.kind == "at":
         return f"is kept for {_format_due(following[0], now)}"
     moments = ", ".join(_format_moment(due, now) for due in following)
