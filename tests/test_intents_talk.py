@@ -71,6 +71,8 @@ LIST = ("cron", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
 CONVERSATIONS = [
+    (["where is the greenhouse sensor?"], [("sensor_list", {})]),
+    (["do you have anything to measure the humidity?"], [("sensor_list", {})]),
     ([WARM, "and the humidity?"], read(sensor="greenhouse", quantity="humidity")),
     ([WARM, "what about the cellar"], read(sensor="cellar", quantity="temperature")),
     ([WARM, "and yesterday?"], past(**GREENHOUSE, when="yesterday")),
