@@ -144,7 +144,7 @@ def test_a_chat_that_ends_leaves_no_command_behind_and_says_what_has_not_begun(t
         assert person.leaves() == 0
     assert (work / "number").exists()
     assert gone("sleep 6363")
-    with Person(tmp_path, "chat", "--board", "sim") as person:
+    with Person(tmp_path, "chat", "--board", "sim", columns=200) as person:
         said = person.sees("it is not repeated") + person.sees("it is not repeated")
         assert "Job 1 (touch number; sleep 6363; true): cut off: picoclaw ended while it ran" in said
         assert "Job 2 (touch second): failed: picoclaw stopped before it started" in said

@@ -40,6 +40,11 @@ MAY = {
     "picoclaw/outputs/supervisor/plan.py": "the supervisor's emergency: outputs go off before anything waits for a card",
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
+    # what comes from another program, or is of no use any more
+    "picoclaw/maintenance/migrate/journal.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
+    "picoclaw/maintenance/migrate/origins.py": "a copy in a temporary folder, to be read",
+    "picoclaw/mcp/stdio.py": "a server's own folder, which is made again where it is missing",
+    "picoclaw/cli/mcp.py": "takes a server's token and folder away, once nothing names it",
     # what the kernel's files are told, which are no disk
     "picoclaw/hw/handles.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",

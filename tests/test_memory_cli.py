@@ -558,7 +558,7 @@ def test_the_doctor_tells_of_the_memory_and_changes_nothing(home):
     assert not home.index.exists()
     home("index")
     before = home.index.stat().st_mtime_ns
-    assert f"{home.stats()['chunks']} parts" in home.doctor()["notes"]["detail"]
+    assert f"{home.stats()['chunks']} passages" in home.doctor()["notes"]["detail"]
     assert home.index.stat().st_mtime_ns == before
 
 

@@ -199,6 +199,8 @@ def _is_same_output() -> bool:
 # A person at a terminal.
 
 _WORDS = pattern(r"\s+|\S+")
+_LONGEST_REST = 16
+"""Characters that may still come of a word which is shown before it has ended."""
 _DIM_CODE, _RESET_CODE = "\x1b[2m", "\x1b[0m"
 _MAX_HISTORY_LINES = 1000
 _LOCAL_COMMANDS = {*_LEAVING, "/help"}
@@ -394,7 +396,10 @@ class Terminal:
         return False
 
     def _write(self, text: str) -> None:
-        """Write what is streamed, broken between words to the terminal's width; a word is held back until it ends."""
+        """Write what is streamed, broken between words to the terminal's width.
+
+        A word that may not fit into its line is held back until it ends.
+        """
         width = get_width()
         for piece in _WORDS.findall(escape_unprintable(text)):
             if not piece.isspace():
@@ -408,6 +413,8 @@ class Terminal:
                 elif self._column < width:
                     self._column += 1
                     print(character, end="")
+        if self._column + len(self._word) + _LONGEST_REST <= width:
+            self._end_word(width)
         sys.stdout.flush()
 
     def _end_word(self, width: int) -> None:
