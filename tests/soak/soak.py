@@ -69,6 +69,10 @@ class Soak:
         if self.pace.problem:
             print(f"the clocks go at their own pace, so that what needs hours does not come: {self.pace.problem}")
         self.script = Script(REMIND_S if given.pace > 1 else SLOW_REMIND_S)
+        for _ in range(
+            3
+        ):  # the built-in matcher is loaded while the daemon settles, and is no growth when it is needed later
+            self.script.bad("error 500")
         self.telegram = stack.enter_context(Telegram(self.pace))
         self.telegram.people |= set(GUESTS)
         model = stack.enter_context(ModelServer(self.script))
