@@ -94,6 +94,12 @@ class HttpApi:
         self._closed = False
         self._idle: list[_ApiConnection] = []
         self._era = 0
+        self.date = ""
+        """The date that the service sent with its last answer, as HTTP writes it."""
+
+    def check(self) -> None:
+        """Raise BadToken for a token that cannot be one."""
+        raise NotImplementedError
 
     def rebuild(self) -> None:
         """Leave every connection and begin with new ones."""
@@ -146,6 +152,7 @@ class HttpApi:
             raise CallRefused(f"the file cannot be sent: {explain_os_error(error)}") from None
         finally:
             self._release(connection, era, is_good=answer is not None)
+        self.date = answer.date
         return answer
 
     def _release(self, used: _ApiConnection, era: int, *, is_good: bool) -> None:
@@ -264,3 +271,30 @@ class LinkState:
             return error.seconds
         fixed = error.retry_s if isinstance(error, OwnerMustAct) else pause
         return fixed * random.uniform(0.7, 1.0)  # noqa: S311 - many boards behind one router should not call at once
+
+
+# What comes may hold anything.
+
+
+def get(value: Any, *keys: str) -> Any:
+    """Look up a key of a key's value; None where anything on the way is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def as_int(value: Any) -> int:
+    fits = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63
+    return value if fits else 0

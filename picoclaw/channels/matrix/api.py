@@ -34,11 +34,8 @@ class MatrixApi(HttpApi):
 
     def __init__(self, token: str, base: str) -> None:
         super().__init__(_SERVICE, token, base)
-        self.date = ""
-        """The date that the server sent with its last answer, as HTTP writes it."""
 
     def check(self) -> None:
-        """Raise BadToken for a token that cannot be one."""
         if not (self._token.isascii() and self._token.isprintable() and self._token.strip() == self._token != ""):
             raise BadToken("the Matrix access token is not valid: `picoclaw matrix login` gets one")
 
@@ -59,7 +56,6 @@ class MatrixApi(HttpApi):
         body = {"headers": headers} | ({} if fields is None else {"content": json.dumps(fields).encode()})
         path = f"{path}?{urlencode(query)}" if query else path
         answer = self.request(method, path, _give(body), wait=wait, quiet=wait, most=MAX_ANSWER_BYTES)
-        self.date = answer.date
         return _parse_answer(answer)
 
     def upload(self, source: RootedPath | bytes, name: str, kind: str, wait: float) -> str:

@@ -16,36 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival
-from picoclaw.channels.attachments import (
-    MAX_DOWNLOAD_BYTES,
-    Downloads,
-    IncomingFile,
-    check_room,
-    make_file_name,
-    save_file,
-)
-from picoclaw.channels.channel import (
-    ApprovalAnswer,
-    ChannelStatus,
-    FindApproval,
-    PostMessage,
-    describe_outcome,
-    make_answer_command,
-)
-from picoclaw.channels.http_api import TOO_LARGE, CallRefused, LinkState, Timing, Unreachable
+from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
+from picoclaw.channels.channel import ApprovalAnswer, FindApproval
+from picoclaw.channels.http_api import TOO_LARGE, CallRefused, Timing, Unreachable, as_dict, as_list, as_text, get
 from picoclaw.channels.matrix.api import MatrixApi, identify_account, join_path
 from picoclaw.channels.matrix.events import (
     MatrixMessage,
     Reaction,
     RoomInfo,
     RoomPlace,
-    as_dict,
     as_event,
-    as_int,
-    as_list,
-    as_text,
-    get,
     get_thread,
     is_room,
     is_user,
@@ -53,16 +33,14 @@ from picoclaw.channels.matrix.events import (
     parse_event,
     parse_place,
     read_quote,
-    restore_message,
 )
 from picoclaw.channels.matrix.sender import MAX_TEXT_UNITS, NO_CONTEXT, MatrixSender, SendContext, make_number
 from picoclaw.channels.matrix.state import SyncState
-from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.questions import Questions, ShownQuestion
+from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion, is_urgent_text
 from picoclaw.channels.rich_text import RichText, render_rich, split_message
 from picoclaw.config import Config
-from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Event, Origin, Text, ToolRun, Turn, TurnHooks, is_stop_order
+from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.messages import Event, Text, ToolRun, Turn, TurnHooks
 from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
@@ -82,11 +60,11 @@ HOW_TO_ANSWER = "React with ✅ yes, ❌ no, ♾️ always."
 _EVENT_TYPES = ["m.room.message", "m.sticker", "m.reaction", "m.room.member", "m.room.encrypted", "m.room.encryption"]
 _STATE_TYPES = ["m.room.member", "m.room.encryption"]
 _TIMELINE_LIMIT, _PAGE, _MAX_PAGES = 20, 50, 40
-_MAX_STRANGERS, _MAX_JOINED, _MAX_HANDLED, _MAX_ORDERS = 20, 200, 500, 50
+_MAX_JOINED, _MAX_HANDLED, _MAX_ORDERS = 200, 500, 50
 _MAX_ORDER_CHARS = 300  # with the name of whom it is meant for
 _TYPING_S, _TYPING_SHOWN_MS, _MAX_TYPING_S = 20.0, 30_000, 600.0
 _DRAFT_FIRST_S, _DRAFT_S, _MAX_DRAFT_S = 2.5, 5.0, 20.0
-_SHORT_WAIT_S, _JOIN_WAITS, _FETCH_WAITS = 5.0, 3, 6
+_JOIN_WAITS = 3
 NOT_FOR_YOU = "This board answers its owner only; see `picoclaw matrix pair`."
 ENCRYPTED = (
     "This room is encrypted, and picoclaw cannot read encrypted messages."
@@ -94,12 +72,8 @@ ENCRYPTED = (
 )
 
 
-class MatrixQuestions(Questions):
+class MatrixQuestions(Questions[MatrixSender]):
     """The questions of one account, each answered by a reaction to its very message."""
-
-    def __init__(self, sender: MatrixSender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
-        super().__init__(pairing, kept, note)
-        self._sender = sender
 
     def show(self, place: RoomPlace, number: int, text: str, transaction: str) -> str:
         """Show a question whole; returns the event that asks, '' when it is open no more.
@@ -155,7 +129,7 @@ class _Draft:
         return "".join(list(self._parts)).strip()
 
 
-class MatrixChannel:
+class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
     """One account, which a home's owners talk to."""
 
     name = "matrix"
@@ -168,70 +142,35 @@ class MatrixChannel:
         note: Callable[[str], None] = lambda _: None,
         kept: FindApproval = lambda _: None,
     ) -> None:
-        """Nothing is connected yet. `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
-        and `kept` looks up a call that needs a yes.
-        """
-        self._wording, self._timing, self._note = wording, timing, note
-        self._workspace = config.workspace
-        self._ending = threading.Event()
-        account = (config.matrix_token, config.matrix.homeserver)
-        self._sync_api, self._api, self._files = MatrixApi(*account), MatrixApi(*account), MatrixApi(*account)
-        self._link = LinkState(self.name, timing, note=note)
-        self._pairing = make_pairing(config)
+        """`kept` looks up a call that needs a yes; for the rest see PolledChannel."""
+        make_api = partial(MatrixApi, config.matrix_token, config.matrix.homeserver)
+        super().__init__(config, wording, timing, note, make_pairing(config), make_api, MatrixMessage)
         self._sender = MatrixSender(self._api, self._find_workspace, self._ending, timing)
-        self._questions = MatrixQuestions(self._sender, self._pairing, kept, note)
-        self._downloads = Downloads(
-            self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
-        )
-        self._thread = threading.Thread(target=self._poll, name="matrix", daemon=True)
-        self._post: PostMessage = lambda _: None
+        self._questions: MatrixQuestions = MatrixQuestions(self._sender, self._pairing, kept, note)
         self._state, self._state_guard = SyncState(self._pairing), threading.RLock()
         self._rooms: dict[str, RoomInfo] = {}
         self._answers: dict[str, _MatrixAnswer] = {}
         self._drafts: dict[str, _Draft] = {}
         self._joining: set[str] = set()
-        self._strangers: set[str] = set()
         self._told_encrypted: set[str] = set()
         self._old_drafts: dict[str, str] = {}
         self._handled: dict[str, None] = {}
         self._read: dict[RoomPlace, str] = {}
         self._me = self._since = ""
-        self._limit, self._may_hold, self._is_new, self._is_gap = _TIMELINE_LIMIT, False, False, False
+        self._limit, self._is_new, self._is_gap = _TIMELINE_LIMIT, False, False
 
-    def start(self, post: PostMessage) -> None:
-        self._post = post
-        try:
-            self._sync_api.check()
-            self._state.load()
-            self._old_drafts = dict(self._state.drafts)
-        except (ChannelError, StoreError) as error:
-            self._link.failed(error)
-            raise ChannelError(str(error)) from None
-        try:
-            self._downloads.begin()
-        except StoreError as error:
-            self._note(f"matrix: messages whose files were being fetched cannot be read: {error}")
-        self._thread.start()
+    def _load_state(self) -> None:
+        self._state.load()
+        self._old_drafts = dict(self._state.drafts)
 
     def stop(self) -> None:
-        self._ending.set()
         for draft in list(self._drafts.values()):
             draft.done.set()
-        for api in (self._sync_api, self._api, self._files):
-            api.close()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(1.5)
-        self._pairing.close()
+        super().stop()
 
     def owner_chat(self) -> str:
         """See Channel: the room in which the owner is alone with us, and spoke last."""
         return RoomPlace(self._state.owner_room).key if self._state.owner_room and self._pairing.owner() else ""
-
-    def status(self) -> ChannelStatus:
-        status = self._link.status
-        if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
-            return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
-        return status
 
     def send(self, message: OutboxMessage) -> None:
         place = parse_place(message.session)
@@ -278,11 +217,6 @@ class MatrixChannel:
             self._forget_draft(arrived.key, event)
         return False
 
-    def changed(self, approval: Approval) -> None:
-        """See Channel. What the server cannot be told now is written there with the next message."""
-        if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
-            threading.Thread(target=self._questions.settle, name="matrix-asking", daemon=True).start()
-
     def _offer_answers(self, room: str, event: str, number: str) -> None:
         """Put the emojis below a question, so that one tap answers it."""
         for at, emoji in enumerate(_OFFERED):
@@ -300,14 +234,14 @@ class MatrixChannel:
                 if now - typed >= _TYPING_S or not typed:
                     typed = now
                     fields = {"typing": True, "timeout": _TYPING_SHOWN_MS}
-                    self._api.call("PUT", path, fields, wait=_SHORT_WAIT_S)
+                    self._api.call("PUT", path, fields, wait=SHORT_WAIT_S)
                 if now >= next_draft and (text := draft.text) and text != draft.shown:
                     self._show_draft(draft, text)
                     next_draft, pace = time.monotonic() + pace, min(pace * 1.25, _MAX_DRAFT_S)
                 draft.done.wait(min(0.5, _DRAFT_FIRST_S))
         with suppress(ChannelError):
             draft.done.wait(_MAX_TYPING_S)
-            self._api.call("PUT", path, {"typing": False}, wait=_SHORT_WAIT_S)
+            self._api.call("PUT", path, {"typing": False}, wait=SHORT_WAIT_S)
 
     def _show_draft(self, draft: _Draft, text: str) -> None:
         """Show what was said so far; the first time durably known, so that no draft is left behind by a crash."""
@@ -345,21 +279,7 @@ class MatrixChannel:
 
     # The poll, in a thread of its own.
 
-    def _poll(self) -> None:
-        """Poll until the end; whatever goes wrong, it goes on later."""
-        while not self._ending.is_set():
-            try:
-                self._sync()
-            except (ChannelError, StoreError) as error:
-                self._may_hold = False
-                if self._ending.is_set():
-                    return
-                pause = self._link.failed(error)
-                if isinstance(error, Unreachable):
-                    self._sync_api.rebuild()
-                self._ending.wait(pause)
-
-    def _sync(self) -> None:
+    def _poll_once(self) -> None:
         """Take what is there; the first time, and after a failure, without waiting for more."""
         if not self._me:
             self._begin()
@@ -390,7 +310,7 @@ class MatrixChannel:
 
     def _begin(self) -> None:
         """Ask whose account it is, and where reading goes on."""
-        self._me = identify_account(self._sync_api, self._timing.wait)
+        self._me = identify_account(self._poll_api, self._timing.wait)
         with self._state_guard:
             self._state.begin(self._me)
             self._since = self._state.since
@@ -402,7 +322,7 @@ class MatrixChannel:
         query |= {"since": self._since} if self._since else {}
         wait = hold + self._timing.grace
         try:
-            return self._sync_api.call("GET", join_path("sync"), query=query, wait=wait)
+            return self._poll_api.call("GET", join_path("sync"), query=query, wait=wait)
         except CallRefused as error:
             if error.code == TOO_LARGE and self._limit > 1:
                 self._limit = max(1, self._limit // 4)
@@ -485,7 +405,7 @@ class MatrixChannel:
             query = {"dir": "b", "from": start, "limit": str(max(1, _PAGE * self._limit // _TIMELINE_LIMIT))}
             query |= {"filter": wanted} | ({"to": self._since} if self._since else {})
             try:
-                page = self._sync_api.call(
+                page = self._poll_api.call(
                     "GET", join_path("rooms", room, "messages"), query=query, wait=self._timing.wait
                 )
             except CallRefused as error:
@@ -583,20 +503,14 @@ class MatrixChannel:
         return True
 
     def _is_urgent(self, message: MatrixMessage) -> bool:
-        """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
-        return (
-            message.addressed
-            and not message.replaces
-            and (is_stop_order(message.text) or message.text.lower() == "/stop")
-        )
+        return message.addressed and not message.replaces and is_urgent_text(message.text)
 
     def _receive_event(self, room: str, raw: Any, info: RoomInfo) -> None:
         update = parse_event(raw, room, info, self._me)
         if isinstance(update, Reaction):
             if found := self._questions.answer(update):  # the owner's emoji counts as what they would type
                 approval, word = found
-                command, who = make_answer_command(approval, word), f"{self.name}:{update.user}"
-                self._post(InboxMessage(approval.chat, command, who, external=f"reaction {update.update}"))
+                self._post_answer(approval, word, update.user, f"reaction {update.update}")
         elif isinstance(update, MatrixMessage):
             if not self._pairing.allows(update.user):
                 self._greet_stranger(update, info)
@@ -608,20 +522,8 @@ class MatrixChannel:
 
     def _receive_message(self, message: MatrixMessage) -> None:
         message = self._look_up_relations(message)
-        if not message.addressed:
-            return
-        if not message.files and not self._downloads.has(message):
-            self._post_message(message, (), [])
-            return
-        try:
-            problem = "" if self._downloads.add(message) else "too many files wait to be fetched"
-        except StoreDamaged:
-            raise
-        except StoreError as error:
-            problem = str(error)
-        if problem:
-            problems = [f"I could not take what came with this: {problem}"] if message.files else []
-            self._post_message(message, (), problems)
+        if message.addressed:
+            self._take_message(message)
 
     def _look_up_relations(self, message: MatrixMessage) -> MatrixMessage:
         """Put in what a message answers, and where what it replaces stands; an answer to us is addressed to us."""
@@ -639,22 +541,19 @@ class MatrixChannel:
         """Look up an event that another names; None for one that the server does not give."""
         try:
             path = join_path("rooms", room, "event", event)
-            return self._sync_api.call("GET", path, wait=self._timing.wait)
+            return self._poll_api.call("GET", path, wait=self._timing.wait)
         except CallRefused:
             return None
 
     def _greet_stranger(self, message: MatrixMessage, info: RoomInfo) -> None:
         """Pair whoever has the code; leave a room in which nobody may talk to us."""
         is_alone = not any(map(self._pairing.allows, info.members))
-        if message.private and self._pairing.redeem(message.text, message.user, message.who):
+        if message.private and self._redeem(message):
             self._note_owner_room(message)
-            text = "Paired. What you write here goes to this board; /help lists the commands."
-            self._start_beside(partial(self._sender.say, message.place, text))
         elif is_alone and not self._pairing.is_offered():
             self._start_beside(partial(self._leave, message.room, NOT_FOR_YOU))
-        elif message.private and message.user not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
-            self._strangers.add(message.user)
-            self._start_beside(partial(self._sender.say, message.place, NOT_FOR_YOU))
+        elif message.private:
+            self._refuse_once(message, NOT_FOR_YOU)
 
     def _note_owner_room(self, message: MatrixMessage) -> None:
         """Remember where the owner is alone with us: there they are told what no other chat can be told."""
@@ -667,53 +566,21 @@ class MatrixChannel:
             self._start_beside(partial(self._sender.say, RoomPlace(room), ENCRYPTED))
 
     def _post_message(self, message: MatrixMessage, attached: tuple[str, ...], problems: list[str]) -> None:
-        if problems:
-            self._start_beside(partial(self._sender.say, message.place, "\n".join(problems)))
-        if message.text or attached:
-            origin = self._pairing.origin(message.user)
-            text, foreign = self._format_text(message, origin)
-            who, key = f"{self.name}:{message.user}", message.place.key
-            self._post(InboxMessage(key, text, who, origin, message.update, attached, foreign=foreign))
+        super()._post_message(message, attached, problems)
         self._note_owner_room(message)
         self._read[message.place] = message.update
+
+    def _say(self, message: MatrixMessage, text: str) -> None:
+        self._sender.say(message.place, text)
 
     def _mark_read(self, place: RoomPlace, event: str) -> None:
         """Show that all messages up to this were kept."""
         path = join_path("rooms", place.room, "receipt", "m.read", event)
-        self._api.call("POST", path, {"thread_id": place.thread or "main"}, wait=_SHORT_WAIT_S)
-
-    @staticmethod
-    def _start_beside(act: Callable[[], object]) -> None:
-        """Do what may fail without keeping the poll waiting: the next message may be the order to stop."""
-
-        def run() -> None:
-            with suppress(ChannelError):
-                act()
-
-        threading.Thread(target=run, name="matrix-telling", daemon=True).start()
+        self._api.call("POST", path, {"thread_id": place.thread or "main"}, wait=SHORT_WAIT_S)
 
     def _find_workspace(self, place: RoomPlace) -> Path | None:
         """Whose files a room may be sent: of those who are all there is in it. Raises ChannelError."""
         return self._pairing.find_workspace(self._get_room(place.room).members.keys() - {self._state.user})
 
-    def _fetch(self, message: MatrixMessage, file: IncomingFile, number: int) -> str:
-        workspace = self._pairing.find_workspace([message.user]) or self._workspace
-        check_room(workspace, file.size)
-        data = self._files.download(file.id, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
-        check_room(workspace, len(data))
-        plain = "".join(char for char in message.update if char.isalnum())[:16]
-        name = make_file_name(f"matrix-{plain}", file.kind, f"{number}_{file.name}" if number else file.name)
-        return save_file(workspace, name, data)
-
-    def _format_text(self, message: MatrixMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
-        """See format_arrival. Commands, and the words that stop, stay bare."""
-        if message.text.startswith("/") or is_stop_order(message.text):
-            return message.text, ()
-        return format_arrival(
-            self._wording,
-            message.text,
-            notes=[*describe_sender(origin, message.who), *message.notes],
-            late=count_seconds_since(as_int(message.date), self._sync_api.date),
-            strange="",
-            quotes=message.quotes,
-        )
+    def _download(self, file: IncomingFile) -> tuple[str, bytes]:
+        return file.name, self._files.download(file.id, MAX_DOWNLOAD_BYTES, FETCH_WAITS * self._timing.wait)

@@ -8,9 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from picoclaw.channels.arrivals import QUOTED_CHARS, QuotedMessage
 from picoclaw.channels.attachments import IncomingFile
+from picoclaw.channels.http_api import as_dict, as_int, as_text, get
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import QUOTED_CHARS, QuotedMessage
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError
 from picoclaw.records import NamedTuple
@@ -106,13 +107,21 @@ class MatrixMessage(NamedTuple):
     def place(self) -> RoomPlace:
         return RoomPlace(self.room, self.thread)
 
+    @property
+    def sender(self) -> str:
+        return self.user
 
-def restore_message(row: list[Any]) -> MatrixMessage:
-    """Make a message of what JSON has kept of it. Raises TypeError for something else."""
-    message = MatrixMessage(*row)
-    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
-    attached = tuple(IncomingFile(*one) for one in message.files)
-    return message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
+    @property
+    def external(self) -> str:
+        return self.update
+
+    @property
+    def strange(self) -> str:
+        return ""  # a message that is passed on looks like any other
+
+    @property
+    def stem(self) -> str:
+        return f"matrix-{''.join(filter(str.isalnum, self.update))[:16]}"
 
 
 class Reaction(NamedTuple):
@@ -223,30 +232,6 @@ def _strip_own_name(text: str, me: str, name: str) -> str:
         if text.lower().startswith(known.lower()) and text[len(known) : len(known) + 1] in {":", ",", " "}:
             return text[len(known) + 1 :].lstrip()
     return text
-
-
-def get(value: Any, *keys: str) -> Any:
-    """Look up a key of a key's value; None where anything on the way is no object."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def as_text(value: Any) -> str:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def as_int(value: Any) -> int:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63
-    return value if fits else 0
 
 
 def is_event(value: Any) -> bool:

@@ -40,11 +40,8 @@ class TelegramApi(HttpApi):
 
     def __init__(self, token: str, base: str = "https://api.telegram.org") -> None:
         super().__init__("Telegram", token, base)
-        self.date = ""
-        """The date that Telegram sent with its last answer, as HTTP writes it."""
 
     def check(self) -> None:
-        """Raise BadToken for a token that cannot be one."""
         if not _TOKEN.fullmatch(self._token):
             where = 'put it into secrets.toml as telegram_token = "..."'
             raise BadToken(f"the Telegram token is not valid: @BotFather gives it as 123456789:AAH…; {where}")
@@ -60,7 +57,6 @@ class TelegramApi(HttpApi):
         answer = self.request(
             "POST", f"/bot{self._token}/{method}", body, wait=wait, quiet=quiet, most=_MAX_RESPONSE_BYTES
         )
-        self.date = answer.date
         return _parse_result(answer)
 
     def fetch(self, path: str, most: int, wait: float) -> bytes:

@@ -16,26 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.channels.arrivals import count_seconds_since, describe_sender, format_arrival
-from picoclaw.channels.attachments import (
-    MAX_DOWNLOAD_BYTES,
-    Downloads,
-    IncomingFile,
-    check_room,
-    make_file_name,
-    save_file,
-)
-from picoclaw.channels.channel import (
-    ApprovalAnswer,
-    ChannelStatus,
-    FindApproval,
-    PostMessage,
-    describe_outcome,
-    make_answer_command,
-)
-from picoclaw.channels.http_api import DEFAULT_TIMING, LinkState, Timing, Unreachable
-from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.questions import Questions, ShownQuestion
+from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
+from picoclaw.channels.channel import ApprovalAnswer, FindApproval
+from picoclaw.channels.http_api import DEFAULT_TIMING, Timing, Unreachable
+from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion, is_urgent_text
 from picoclaw.channels.telegram import updates
 from picoclaw.channels.telegram.api import TelegramApi
 from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Sender
@@ -48,11 +32,10 @@ from picoclaw.channels.telegram.updates import (
     make_pairing,
     parse_place,
     parse_update,
-    restore_message,
 )
 from picoclaw.config import Config
-from picoclaw.errors import ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Origin, Turn, TurnHooks, is_stop_order
+from picoclaw.errors import ChannelError
+from picoclaw.messages import Turn, TurnHooks
 from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
@@ -106,12 +89,8 @@ class _Answer(NamedTuple):
     sign: str = ""
 
 
-class TelegramQuestions(Questions):
+class TelegramQuestions(Questions[Sender]):
     """The questions of one bot, each with buttons."""
-
-    def __init__(self, sender: Sender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
-        super().__init__(pairing, kept, note)
-        self._sender = sender
 
     def show(self, place: ChatPlace, number: int, text: str) -> None:
         """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
@@ -149,12 +128,9 @@ _EMPTY_ROUNDS = 10
 _UPDATES_PER_POLL = 40  # messages of the longest kind, each in reply to another, stay below what an answer may have
 _ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 _TYPING_S, _MAX_TYPING_S = 4.5, 600.0
-_MAX_STRANGERS = 20
-_SHORT_WAIT_S = 5.0
-_FETCH_WAITS = 6
 
 
-class TelegramChannel:
+class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
     """One bot, which a home's owners talk to."""
 
     name = "telegram"
@@ -168,65 +144,28 @@ class TelegramChannel:
         kept: FindApproval = lambda _: None,
         commands: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Nothing is connected yet. `commands` are shown in the bot's menu, each with what it does.
-
-        `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when an outage begins and ends,
-        and `kept` looks up a call that needs a yes.
+        """`commands` are shown in the bot's menu, each with what it does, and `kept` looks up a call that needs a yes; for
+        the rest see PolledChannel.
         """
-        self._wording, self._timing, self._note = wording, timing, note
-        self._workspace = config.workspace
-        self._ending = threading.Event()
-        bot = (config.telegram_token, config.telegram.api_url)
-        self._poll_api, self._api, self._files = TelegramApi(*bot), TelegramApi(*bot), TelegramApi(*bot)
-        self._link = LinkState(self.name, timing, note=note)
-        self._pairing = make_pairing(config)
+        make_api = partial(TelegramApi, config.telegram_token, config.telegram.api_url)
+        super().__init__(config, wording, timing, note, make_pairing(config), make_api, TelegramMessage)
         self._sender = Sender(self._api, self._find_workspace, self._ending, timing)
-        self._questions = TelegramQuestions(self._sender, self._pairing, kept, note)
-        self._downloads = Downloads(
-            self._pairing, restore_message, self._fetch, self._post_message, self._ending, timing.first
-        )
-        self._thread = threading.Thread(target=self._poll, name="telegram", daemon=True)
-        self._post: PostMessage = lambda _: None
+        self._questions: TelegramQuestions = TelegramQuestions(self._sender, self._pairing, kept, note)
         self._typing: dict[str, threading.Event] = {}
         self._commands, self._answers = dict(commands), dict[str, _Answer]()
-        self._strangers: set[int] = set()
         self._me: BotIdentity | None = None
-        self._offset, self._empty_rounds, self._may_hold = 0, 0, False
+        self._offset, self._empty_rounds = 0, 0
         self._kept_early: set[int] = set()
 
-    def start(self, post: PostMessage) -> None:
-        self._post = post
-        try:
-            self._poll_api.check()
-        except ChannelError as error:
-            self._link.failed(error)
-            raise
-        try:
-            self._downloads.begin()
-        except StoreError as error:
-            self._note(f"telegram: messages whose files were being fetched cannot be read: {error}")
-        self._thread.start()
-
     def stop(self) -> None:
-        self._ending.set()
         for typing in list(self._typing.values()):
             typing.set()
-        for api in (self._poll_api, self._api, self._files):
-            api.close()
-        if self._thread.is_alive():
-            self._thread.join(1.5)
-        self._pairing.close()
+        super().stop()
 
     def owner_chat(self) -> str:
         """See Channel: a person's private chat has their number."""
         owner = self._pairing.owner()
         return f"{self.name}:{owner}" if owner else ""
-
-    def status(self) -> ChannelStatus:
-        status = self._link.status
-        if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
-            return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
-        return status
 
     def send(self, message: OutboxMessage) -> None:
         place = parse_place(message.session)
@@ -263,16 +202,11 @@ class TelegramChannel:
         self._answers[arrived.key] = _Answer(reply, message, arrived.who, choices, os.urandom(8).hex())
         return False
 
-    def changed(self, approval: Approval) -> None:
-        """See Channel. What Telegram cannot be told now is written there with the next message."""
-        if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
-            threading.Thread(target=self._questions.settle, name="telegram-asking", daemon=True).start()
-
     def _type(self, place: ChatPlace, done: threading.Event) -> None:
         until = time.monotonic() + _MAX_TYPING_S
         with suppress(ChannelError):
             while not done.is_set() and time.monotonic() < until:
-                self._api.call("sendChatAction", {**place.fields, "action": "typing"}, _SHORT_WAIT_S)
+                self._api.call("sendChatAction", {**place.fields, "action": "typing"}, SHORT_WAIT_S)
                 done.wait(_TYPING_S)
 
     def _end_typing(self, key: str) -> None:
@@ -280,20 +214,6 @@ class TelegramChannel:
             typing.set()
 
     # The poll, in a thread of its own.
-
-    def _poll(self) -> None:
-        """Poll until the end; whatever goes wrong, it goes on later."""
-        while not self._ending.is_set():
-            try:
-                self._poll_once()
-            except (ChannelError, StoreError) as error:
-                self._may_hold = False
-                if self._ending.is_set():
-                    return
-                pause = self._link.failed(error)
-                if isinstance(error, Unreachable):
-                    self._poll_api.rebuild()
-                self._ending.wait(pause)
 
     def _poll_once(self) -> None:
         """Take what is there; the first time, and after a failure, without waiting for more."""
@@ -350,42 +270,32 @@ class TelegramChannel:
                 self._kept_early.add(update.update)
 
     def _is_urgent(self, update: Update) -> bool:
-        """Tell whether an update ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
         if not isinstance(update, TelegramMessage) or not update.addressed or update.strange:
             return False
-        return is_stop_order(update.text) or update.text.lower() == "/stop"
+        return is_urgent_text(update.text)
 
     def _receive(self, update: Update) -> None:
         if isinstance(update, ButtonPress) and (chosen := _CHOICE_DATA.fullmatch(update.data)):
             text = self._choose(update, chosen[1], int(chosen[2]))
             told = {"callback_query_id": update.id, "text": text}
-            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, SHORT_WAIT_S))
         elif isinstance(update, ButtonPress):
             text, approval, word = self._questions.answer(update)
             if approval:  # the owner's button counts as what they would type
-                command, who = make_answer_command(approval, word), f"telegram:{update.user}"
-                self._post(InboxMessage(approval.chat, command, who, external=f"button {update.id}"))
+                self._post_answer(approval, word, str(update.user), f"button {update.id}")
             told = {"callback_query_id": update.id, "text": text}
-            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, _SHORT_WAIT_S))
+            self._start_beside(lambda: self._api.call("answerCallbackQuery", told, SHORT_WAIT_S))
         if not isinstance(update, TelegramMessage) or not update.addressed:
             return
-        if not self._pairing.allows(str(update.user)):
-            self._greet_stranger(update)
+        if not self._pairing.allows(update.sender):
+            if update.private and not self._redeem(update):
+                number = f"Your number is {update.user}; see `picoclaw telegram pair`."
+                self._refuse_once(update, f"This bot answers its owner only. {number}")
         elif self._is_urgent(update):
             left = "I did not take what came with that: send it again." if update.files else ""
             self._post_message(update, (), [left] if left else [])
-        elif not update.files and not self._downloads.has(update):
-            self._post_message(update, (), [])
         else:
-            try:
-                problem = "" if self._downloads.add(update) else "too many files wait to be fetched"
-            except StoreDamaged:
-                raise
-            except StoreError as error:
-                problem = str(error)
-            if problem:
-                problems = [f"I could not take what came with this: {problem}"] if update.files else []
-                self._post_message(update, (), problems)
+            self._take_message(update)
 
     def _choose(self, button: ButtonPress, sign: str, number: int) -> str:
         """Post what whoever was asked has pressed; returns what to say to them."""
@@ -402,68 +312,24 @@ class TelegramChannel:
         self._start_beside(lambda: self._sender.edit(button.chat, button.message, f"{answer.text}\n\n→ {text}"))
         return text
 
-    def _greet_stranger(self, message: TelegramMessage) -> None:
-        """Pair whoever has the code; tell anybody else once, in their own chat, that this is not for them."""
-        if not message.private:
-            return
-        if self._pairing.redeem(message.text, str(message.user), message.who):
-            text = "Paired. What you write here goes to this board; /help lists the commands."
-        elif message.user in self._strangers or len(self._strangers) >= _MAX_STRANGERS:
-            return
-        else:
-            self._strangers.add(message.user)
-            text = f"This bot answers its owner only. Your number is {message.user}; see `picoclaw telegram pair`."
-        self._start_beside(lambda: self._sender.say(message.place, text))
-
     def _post_message(self, message: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
-        if problems:
-            self._start_beside(lambda: self._sender.say(message.place, "\n".join(problems)))
-        if message.text or attached:
-            origin = self._pairing.origin(str(message.user))
-            text, foreign = self._format_text(message, origin)
-            who, key = f"telegram:{message.user}", message.place.key
-            if (answer := self._answers.get(key)) and answer.who == who:  # what it asked is answered, or let go
-                self._answers[key] = answer._replace(choices=())
-            self._post(InboxMessage(key, text, who, origin, message.external, attached, foreign=foreign))
+        answer = self._answers.get(message.place.key)
+        if (message.text or attached) and answer and answer.who == f"telegram:{message.user}":
+            self._answers[message.place.key] = answer._replace(choices=())  # what it asked is answered, or let go
+        text = "/help" if message.text == "/start" else message.text
+        super()._post_message(message._replace(text=text), attached, problems)
 
-    @staticmethod
-    def _start_beside(act: Callable[[], object]) -> None:
-        """Do what may fail without keeping the poll waiting: the next message may be the order to stop."""
-
-        def run() -> None:
-            with suppress(ChannelError):
-                act()
-
-        threading.Thread(target=run, name="telegram-telling", daemon=True).start()
+    def _say(self, message: TelegramMessage, text: str) -> None:
+        self._sender.say(message.place, text)
 
     def _find_workspace(self, place: ChatPlace) -> Path | None:
         """Whose files a chat may be sent; none in a group, of which it is not known who reads it."""
         return self._pairing.find_workspace([str(place.chat)]) if place.chat > 0 else None
 
-    def _fetch(self, message: TelegramMessage, file: IncomingFile, number: int) -> str:
-        workspace = self._pairing.find_workspace([str(message.user)]) or self._workspace
-        check_room(workspace, file.size)
+    def _download(self, file: IncomingFile) -> tuple[str, bytes]:
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
         path = told.get("file_path") if isinstance(told, dict) else None
         if not isinstance(path, str) or not path:
             raise ChannelError("Telegram did not say where the file is")
-        data = self._files.fetch(path, MAX_DOWNLOAD_BYTES, _FETCH_WAITS * self._timing.wait)
-        check_room(workspace, len(data))
-        name = file.name or path.rpartition("/")[2]
-        name = f"{number}_{name}" if number else name
-        name = make_file_name(f"telegram{message.chat}-{message.message}", file.kind, name)
-        return save_file(workspace, name, data)
-
-    def _format_text(self, message: TelegramMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
-        """See format_arrival. Commands, and the words that stop, stay bare."""
-        text = "/help" if message.text == "/start" else message.text
-        if (text.startswith("/") or is_stop_order(text)) and not message.strange:
-            return text, ()
-        return format_arrival(
-            self._wording,
-            text,
-            notes=[*describe_sender(origin, message.who), *message.notes],
-            late=count_seconds_since(message.date, self._poll_api.date),
-            strange=message.strange,
-            quotes=message.quotes,
-        )
+        data = self._files.fetch(path, MAX_DOWNLOAD_BYTES, FETCH_WAITS * self._timing.wait)
+        return file.name or path.rpartition("/")[2], data

@@ -7,10 +7,10 @@ Source: https://core.telegram.org/bots/api#update.
 import re
 from typing import Any
 
-from picoclaw.channels.arrivals import QUOTED_CHARS, QuotedMessage
 from picoclaw.channels.attachments import IncomingFile
-from picoclaw.channels.http_api import Unreachable
+from picoclaw.channels.http_api import Unreachable, as_dict, as_int, as_text, get
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import QUOTED_CHARS, QuotedMessage
 from picoclaw.channels.telegram.api import TelegramApi
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError
@@ -83,13 +83,13 @@ class TelegramMessage(NamedTuple):
     def place(self) -> ChatPlace:
         return ChatPlace(self.chat, self.thread)
 
+    @property
+    def sender(self) -> str:
+        return str(self.user)
 
-def restore_message(row: list[Any]) -> TelegramMessage:
-    """Make a message of what JSON has kept of it. Raises TypeError for something else."""
-    message = TelegramMessage(*row)
-    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
-    attached = tuple(IncomingFile(*one) for one in message.files)
-    return message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
+    @property
+    def stem(self) -> str:
+        return f"telegram{self.chat}-{self.message}"
 
 
 class ButtonPress(NamedTuple):
@@ -120,7 +120,7 @@ def make_pairing(config: Config) -> Pairing:
 def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
     """Ask which bot this is, for at most `wait` seconds. Raises as TelegramApi.call."""
     told = api.call("getMe", {}, wait)
-    number, name = _get(told, "id"), _get(told, "username")
+    number, name = get(told, "id"), get(told, "username")
     if not isinstance(number, int) or not isinstance(name, str) or not name:
         raise Unreachable("Telegram does not say which bot this is")
     return BotIdentity(number, name)
@@ -128,16 +128,16 @@ def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
 
 def parse_update(raw: Any, me: BotIdentity) -> Update | None:
     """Read one update; None for what has not even a number to acknowledge it by."""
-    number = _as_int(_get(raw, "update_id"))
+    number = as_int(get(raw, "update_id"))
     if not number:
         return None
-    if query := _as_dict(raw.get("callback_query")):
-        user, name, data = _as_int(_get(query, "from", "id")), _as_text(query.get("id")), _as_text(query.get("data"))
-        chat = _as_int(_get(query, "message", "chat", "id"))
-        message_id = _as_int(_get(query, "message", "message_id"))
+    if query := as_dict(raw.get("callback_query")):
+        user, name, data = as_int(get(query, "from", "id")), as_text(query.get("id")), as_text(query.get("data"))
+        chat = as_int(get(query, "message", "chat", "id"))
+        message_id = as_int(get(query, "message", "message_id"))
         return ButtonPress(number, name, user, chat, data, message_id) if user and name else EmptyUpdate(number)
     edited = "edited_message" in raw
-    message = _as_dict(raw.get("edited_message" if edited else "message"))
+    message = as_dict(raw.get("edited_message" if edited else "message"))
     return _parse_message(number, message, me, edited=edited) or EmptyUpdate(number)
 
 
@@ -161,9 +161,7 @@ def join_albums(updates: list[Update]) -> list[Update]:
 
 
 def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edited: bool) -> TelegramMessage | None:
-    chat, message_id, user = (
-        _as_int(_get(message, *keys)) for keys in (("chat", "id"), ("message_id",), ("from", "id"))
-    )
+    chat, message_id, user = (as_int(get(message, *keys)) for keys in (("chat", "id"), ("message_id",), ("from", "id")))
     text, attached = _read_text(message), _list_files(message)
     if not (chat and message_id and user and (text or attached)):
         return None
@@ -175,64 +173,64 @@ def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edi
     return TelegramMessage(
         update=number,
         chat=chat,
-        thread=_as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
+        thread=as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
         message=message_id,
         user=user,
         who=_read_name(message["from"]),
         text=_strip_bot_name(text, me),
-        date=_as_int(message.get("edit_date" if edited else "date")),
+        date=as_int(message.get("edit_date" if edited else "date")),
         notes=("edited",) if edited else (),
         strange=_explain_foreign(message),
         quotes=_list_quotes(message, me),
         files=attached,
-        album=_as_text(message.get("media_group_id")),
+        album=as_text(message.get("media_group_id")),
         private=private,
         addressed=private or _is_addressed(message, text, me),
-        external=f"{message_id}e{_as_int(message.get('edit_date'))}" if edited else str(message_id),
+        external=f"{message_id}e{as_int(message.get('edit_date'))}" if edited else str(message_id),
     )
 
 
 def _read_text(message: dict[str, Any]) -> str:
     """Read what a message says; a place and a contact in words."""
-    if text := _as_text(message.get("text")) or _as_text(message.get("caption")):
+    if text := as_text(message.get("text")) or as_text(message.get("caption")):
         return text.strip()
-    if emoji := _as_text(_get(message, "sticker", "emoji")):
+    if emoji := as_text(get(message, "sticker", "emoji")):
         return emoji
-    latitude, longitude = _get(message, "location", "latitude"), _get(message, "location", "longitude")
+    latitude, longitude = get(message, "location", "latitude"), get(message, "location", "longitude")
     if isinstance(latitude, float | int) and isinstance(longitude, float | int):
         return f"latitude {latitude}, longitude {longitude}"
-    parts = (_as_text(_get(message, "contact", key)) for key in ("first_name", "last_name", "phone_number"))
+    parts = (as_text(get(message, "contact", key)) for key in ("first_name", "last_name", "phone_number"))
     return " ".join(filter(None, parts))
 
 
 def _explain_foreign(message: dict[str, Any]) -> str:
     """Say why a message is not the word of whoever sends it: they have passed on what another has written."""
-    if origin := _as_dict(message.get("forward_origin")):
-        senders = (_as_dict(origin.get(key)) for key in ("sender_user", "chat", "sender_chat"))
+    if origin := as_dict(message.get("forward_origin")):
+        senders = (as_dict(origin.get(key)) for key in ("sender_user", "chat", "sender_chat"))
         sender = next(filter(None, senders), None)
-        name = _read_name(sender) if sender else untrusted.sanitize_name(_as_text(origin.get("sender_user_name")))
+        name = _read_name(sender) if sender else untrusted.sanitize_name(as_text(origin.get("sender_user_name")))
         return f"a message that was forwarded from {name or 'somebody'}"
-    if bot := _as_dict(message.get("via_bot")):
+    if bot := as_dict(message.get("via_bot")):
         return f"a message that was written by the bot {_read_name(bot)}"
-    return "a contact's card" if _as_dict(message.get("contact")) else ""
+    return "a contact's card" if as_dict(message.get("contact")) else ""
 
 
 def _list_quotes(message: dict[str, Any], me: BotIdentity) -> tuple[QuotedMessage, ...]:
     """Give what a message answers, shortened; of a part that was chosen, that part."""
-    text, whose, own = _as_text(_get(message, "quote", "text")), "another chat", False
-    if answered := _as_dict(message.get("reply_to_message")):
-        by = _as_int(_get(answered, "from", "id"))
+    text, whose, own = as_text(get(message, "quote", "text")), "another chat", False
+    if answered := as_dict(message.get("reply_to_message")):
+        by = as_int(get(answered, "from", "id"))
         whose = "yours" if by == me.id else "another"
-        own = by == _as_int(_get(message, "from", "id")) and not _explain_foreign(answered)
+        own = by == as_int(get(message, "from", "id")) and not _explain_foreign(answered)
         text = text or _read_text(answered)
-    elif not _as_dict(message.get("external_reply")):
+    elif not as_dict(message.get("external_reply")):
         return ()
     text = truncate(" ".join(text.split()), QUOTED_CHARS)
     return (QuotedMessage(whose, text, own),) if text else ()
 
 
 def _is_addressed(message: dict[str, Any], text: str, me: BotIdentity) -> bool:
-    if _as_int(_get(message, "reply_to_message", "from", "id")) == me.id:
+    if as_int(get(message, "reply_to_message", "from", "id")) == me.id:
         return True
     named = rf"(?:(?<![\w@/.+-])|(?<!\S)/\w+)@{re.escape(me.name)}(?![\w@]|\.\w)"
     return bool(re.search(named, text, re.IGNORECASE))
@@ -258,30 +256,10 @@ def _list_files(message: dict[str, Any]) -> tuple[IncomingFile, ...]:
 
 
 def _parse_file(raw: Any, kind: str) -> IncomingFile | None:
-    name, size = _as_text(_get(raw, "file_id")), max(0, _as_int(_get(raw, "file_size")))
-    return IncomingFile(name, kind, _as_text(_get(raw, "file_name")), size) if name else None
+    name, size = as_text(get(raw, "file_id")), max(0, as_int(get(raw, "file_size")))
+    return IncomingFile(name, kind, as_text(get(raw, "file_name")), size) if name else None
 
 
 def _read_name(sender: dict[str, Any]) -> str:
-    parts = (_as_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
-    return untrusted.sanitize_name(" ".join(filter(None, parts))) or str(_as_int(sender.get("id")))
-
-
-def _get(value: Any, *keys: str) -> Any:
-    """Look up a key of a key's value; None where anything on the way is no object."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _as_text(value: Any) -> str:
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _as_int(value: Any) -> int:
-    fits = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63
-    return value if fits else 0
+    parts = (as_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
+    return untrusted.sanitize_name(" ".join(filter(None, parts))) or str(as_int(sender.get("id")))

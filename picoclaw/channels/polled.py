@@ -1,0 +1,400 @@
+"""What the channels of chat services share: the poll, questions whose message is known, and the form in which a message is posted.
+
+A service is asked by one long poll after the other, in a thread of its own; what may fail beside that has a thread too.
+"""
+
+import json
+import threading
+import time
+from calendar import timegm
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from picoclaw.channels.attachments import (
+    Downloads,
+    IncomingFile,
+    check_room,
+    make_file_name,
+    save_file,
+)
+from picoclaw.channels.channel import (
+    ApprovalAnswer,
+    ChannelStatus,
+    FindApproval,
+    PostMessage,
+    describe_outcome,
+    make_answer_command,
+)
+from picoclaw.channels.http_api import HttpApi, LinkState, Timing, Unreachable
+from picoclaw.channels.pairing import Pairing
+from picoclaw.config import Config
+from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
+from picoclaw.messages import Origin, is_other_person, is_stop_order
+from picoclaw.prompts import Templates, fill_template
+from picoclaw.records import NamedTuple
+from picoclaw.security import untrusted
+from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox import InboxMessage
+from picoclaw.times import format_duration
+
+FETCH_WAITS, SHORT_WAIT_S = 6, 5.0
+PAIRED = "Paired. What you write here goes to this board; /help lists the commands."
+QUOTED_CHARS = 300
+_LATE_S = 600
+_MAX_QUESTIONS, _MAX_STRANGERS = 100, 20
+_Sender = TypeVar("_Sender")
+_Api = TypeVar("_Api", bound=HttpApi)
+
+
+class QuotedMessage(NamedTuple):
+    """A message that another answers: whose it is, and whether that is the same person's own word."""
+
+    whose: str
+    text: str
+    own: bool
+
+
+def format_arrival(
+    wording: Templates,
+    text: str,
+    *,
+    notes: Sequence[str],
+    late: float,
+    strange: str,
+    quotes: Sequence[QuotedMessage],
+) -> tuple[str, tuple[str, ...]]:
+    """Put beside a text what it does not say itself, and name what of it is not the person's word.
+
+    That stands in a block which it cannot close. `late` is how long ago it was sent, in seconds; `strange` says why all
+    of it is not their word, '' when it is. `wording` has the templates `arrived` and `untrusted`.
+    """
+    notes = [*notes, *([f"sent {format_duration(late)} ago"] if late > _LATE_S else ())]
+    foreign: tuple[str, ...] = ()
+    if quotes or strange:
+        template = wording["untrusted"]
+        blocks = [untrusted.wrap_untrusted(template, f"in reply to {one.whose}", one.text) for one in quotes]
+        if strange and text:
+            blocks.append(untrusted.wrap_untrusted(template, strange, text))
+        text = "\n".join(filter(None, ["" if strange else text, *blocks]))
+        theirs = [f"a message of {one.whose} that was answered" for one in quotes if not one.own]
+        foreign = tuple(filter(None, [strange, *theirs]))
+    if notes:
+        text = fill_template(wording["arrived"], {"notes": "; ".join(notes), "content": text}, "content")
+    return text, foreign
+
+
+def count_seconds_since(sent: int, told: str) -> float:
+    """Seconds since a message was sent, by the service's own clock: the board's may be wrong. 0 when it does not say."""
+    try:
+        now = timegm(time.strptime(told, "%a, %d %b %Y %H:%M:%S GMT"))
+    except ValueError:
+        return 0.0
+    return max(0.0, now - sent) if sent else 0.0
+
+
+class ShownQuestion(NamedTuple):
+    """Where a question stands: the service's names of chat and message, that message's text, and the question's sign."""
+
+    chat: str
+    message: str
+    text: str
+    nonce: str = ""
+
+
+class Questions(Generic[_Sender]):
+    """The questions of one channel; any thread may come. A channel says how one is ended."""
+
+    def __init__(self, sender: _Sender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
+        """`kept` looks up a call; `note` is told in a line what the disk did not take."""
+        self._sender = sender
+        self._pairing, self._kept, self._note = pairing, kept, note
+        self._mark = f"{pairing.channel}.questions"
+        self._guard = threading.RLock()
+        self._known: dict[int, ShownQuestion] | None = None
+
+    def end(self, shown: ShownQuestion, text: str) -> None:
+        """Put a text in place of a question's message, which can be answered no more. Raises ChannelError."""
+        raise NotImplementedError
+
+    def find(self, number: int) -> Approval | None:
+        """Look up a call that still waits for its yes. Raises StoreError."""
+        approval = self._kept(number)
+        return approval if approval and approval.state == "waiting" else None
+
+    def describe_ended(self, number: int, text: str) -> str:
+        """Word a question that is no longer open when it comes to be asked."""
+        approval = self._kept(number)
+        return "\n\n".join(filter(None, [text, describe_outcome(approval) if approval else ""]))
+
+    def remember(self, number: int, shown: ShownQuestion) -> None:
+        """Keep which message asks, and end it at once where that is over meanwhile."""
+        try:
+            with self._guard:
+                self._save(dict(list((self._open() | {number: shown}).items())[-_MAX_QUESTIONS:]))
+        except (
+            StoreError
+        ) as error:  # it was shown, and can be answered; how it ends is not written there after a restart
+            self._note(f"{self._pairing.channel}: which message asks about number {number} is not kept: {error}")
+        self.settle()
+
+    def all(self) -> dict[int, ShownQuestion]:
+        """List where the questions stand, by the number of each. Raises StoreError."""
+        with self._guard:
+            return dict(self._open())
+
+    def settle(self) -> None:
+        """Write below the questions that are no longer open how they have ended, as far as the service can be reached."""
+        with self._guard, suppress(ChannelDown):
+            try:
+                for number, shown in list(self._open().items()):
+                    approval = self._kept(number)
+                    if ended := describe_outcome(approval) if approval else "This is no longer known.":
+                        self._mark_ended(shown, ended)
+                        self._save({n: one for n, one in self._open().items() if n != number})
+            except StoreError as error:
+                self._note(f"{self._pairing.channel}: questions cannot be looked up: {error}")
+
+    def _mark_ended(self, shown: ShownQuestion, ended: str) -> None:
+        try:
+            self.end(shown, f"{shown.text}\n\n{ended}")
+        except ChannelDown:
+            raise
+        except ChannelError as error:  # the message may be gone, or be too old
+            self._note(f"{self._pairing.channel}: a question cannot be marked as ended: {error}")
+
+    def _open(self) -> dict[int, ShownQuestion]:
+        if self._known is None:
+            with self._pairing.marks() as marks:
+                text = marks.get(self._mark)
+            try:
+                found: Any = json.loads(text or "{}").items()
+                self._known = {int(n): ShownQuestion(str(q[0]), str(q[1]), *map(str, q[2:4])) for n, q in found}
+            except (ValueError, TypeError, IndexError, AttributeError, KeyError, RecursionError):
+                self._known = {}
+        return self._known
+
+    def _save(self, shown: dict[int, ShownQuestion]) -> None:
+        self._known = shown
+        with self._pairing.marks() as marks:
+            marks.set(self._mark, json.dumps(shown))
+
+
+class ArrivedMessage(Protocol):
+    """A message as its service's module has read it, a tuple that JSON takes; see TelegramMessage for the fields."""
+
+    @property
+    def update(self) -> int | str: ...
+    @property
+    def place(self) -> "ArrivalPlace": ...
+    @property
+    def sender(self) -> str: ...
+    @property
+    def who(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def date(self) -> int: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def strange(self) -> str: ...
+    @property
+    def quotes(self) -> tuple[QuotedMessage, ...]: ...
+    @property
+    def files(self) -> tuple[IncomingFile, ...]: ...
+    @property
+    def external(self) -> str: ...
+    @property
+    def stem(self) -> str:
+        """What the names of its files begin with."""
+
+
+class ArrivalPlace(Hashable, Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+_Message = TypeVar("_Message", bound=ArrivedMessage)
+
+
+def restore_message(make: Callable[..., _Message], row: list[Any]) -> _Message:
+    """Make a message of what JSON has kept of it. Raises TypeError for something else."""
+    message: Any = make(*row)
+    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
+    attached = tuple(IncomingFile(*one) for one in message.files)
+    restored: _Message = message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
+    return restored
+
+
+def is_urgent_text(text: str) -> bool:
+    """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
+    return is_stop_order(text) or text.lower() == "/stop"
+
+
+class PolledChannel(Generic[_Message, _Api]):
+    """A chat service's account, which a home's people talk to. Each service says how it is polled, and how it sends."""
+
+    name: ClassVar[str]
+    _questions: Questions[Any]
+
+    def __init__(
+        self,
+        config: Config,
+        wording: Templates,
+        timing: Timing,
+        note: Callable[[str], None],
+        pairing: Pairing,
+        make_api: Callable[[], _Api],
+        make_message: Callable[..., _Message],
+    ) -> None:
+        """Nothing is connected yet. `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when
+        an outage begins and ends.
+        """
+        self._wording, self._timing, self._note, self._pairing = wording, timing, note, pairing
+        self._workspace = config.workspace
+        self._ending = threading.Event()
+        self._poll_api, self._api, self._files = make_api(), make_api(), make_api()
+        self._link = LinkState(self.name, timing, note=note)
+        restore = partial(restore_message, make_message)
+        self._downloads = Downloads(pairing, restore, self._fetch, self._post_message, self._ending, timing.first)
+        self._thread = threading.Thread(target=self._poll, name=self.name, daemon=True)
+        self._post: PostMessage = lambda _: None
+        self._strangers: set[str] = set()
+        self._may_hold = False
+
+    def start(self, post: PostMessage) -> None:
+        self._post = post
+        try:
+            self._poll_api.check()
+            self._load_state()
+        except (ChannelError, StoreError) as error:
+            self._link.failed(error)
+            raise ChannelError(str(error)) from None
+        try:
+            self._downloads.begin()
+        except StoreError as error:
+            self._note(f"{self.name}: messages whose files were being fetched cannot be read: {error}")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        for api in (self._poll_api, self._api, self._files):
+            api.close()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(1.5)
+        self._pairing.close()
+
+    def status(self) -> ChannelStatus:
+        status = self._link.status
+        if self._thread.ident and not self._thread.is_alive() and not self._ending.is_set():
+            return status._replace(up=False, error="its thread has ended: restart picoclaw, and report this")
+        return status
+
+    def changed(self, approval: Approval) -> None:
+        """See Channel. What the service cannot be told now is written there with the next message."""
+        if describe_outcome(approval) and self._thread.ident and not self._ending.is_set():
+            threading.Thread(target=self._questions.settle, name=f"{self.name}-asking", daemon=True).start()
+
+    def _load_state(self) -> None:
+        """Read what a former process has left. Raises StoreError."""
+
+    def _poll_once(self) -> None:
+        """Take what is there, waiting for more when `_may_hold`. Raises ChannelError, StoreError."""
+        raise NotImplementedError
+
+    def _say(self, message: _Message, text: str) -> None:
+        """Write to where a message stands. Raises ChannelError."""
+        raise NotImplementedError
+
+    def _download(self, file: IncomingFile) -> tuple[str, bytes]:
+        """Fetch a file of at most MAX_DOWNLOAD_BYTES; returns its name there, and what it holds. Raises ChannelError."""
+        raise NotImplementedError
+
+    def _poll(self) -> None:
+        """Poll until the end; whatever goes wrong, it goes on later."""
+        while not self._ending.is_set():
+            try:
+                self._poll_once()
+            except (ChannelError, StoreError) as error:
+                self._may_hold = False
+                if self._ending.is_set():
+                    return
+                pause = self._link.failed(error)
+                if isinstance(error, Unreachable):
+                    self._poll_api.rebuild()
+                self._ending.wait(pause)
+
+    def _redeem(self, message: _Message) -> bool:
+        """Pair whoever has the code; tells whether it was the code."""
+        is_paired = self._pairing.redeem(message.text, message.sender, message.who)
+        if is_paired:
+            self._start_beside(partial(self._say, message, PAIRED))
+        return is_paired
+
+    def _refuse_once(self, message: _Message, text: str) -> None:
+        if message.sender not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
+            self._strangers.add(message.sender)
+            self._start_beside(partial(self._say, message, text))
+
+    def _take_message(self, message: _Message) -> None:
+        """Post a message, behind those of its chat whose files are being fetched, and when its own are there."""
+        if not message.files and not self._downloads.has(message):
+            self._post_message(message, (), [])
+            return
+        try:
+            problem = "" if self._downloads.add(message) else "too many files wait to be fetched"
+        except StoreDamaged:
+            raise
+        except StoreError as error:
+            problem = str(error)
+        if problem:
+            problems = [f"I could not take what came with this: {problem}"] if message.files else []
+            self._post_message(message, (), problems)
+
+    def _post_message(self, message: _Message, attached: tuple[str, ...], problems: list[str]) -> None:
+        if problems:
+            self._start_beside(partial(self._say, message, "\n".join(problems)))
+        if message.text or attached:
+            origin = self._pairing.origin(message.sender)
+            text, foreign = self._format_text(message, origin)
+            who = f"{self.name}:{message.sender}"
+            self._post(InboxMessage(message.place.key, text, who, origin, message.external, attached, foreign=foreign))
+
+    def _post_answer(self, approval: Approval, word: ApprovalAnswer, user: str, external: str) -> None:
+        """Post what the owner has answered by a press, as the command that they would type."""
+        command, who = make_answer_command(approval, word), f"{self.name}:{user}"
+        self._post(InboxMessage(approval.chat, command, who, external=external))
+
+    def _fetch(self, message: _Message, file: IncomingFile, number: int) -> str:
+        workspace = self._pairing.find_workspace([message.sender]) or self._workspace
+        check_room(workspace, file.size)
+        name, data = self._download(file)
+        check_room(workspace, len(data))
+        return save_file(
+            workspace, make_file_name(message.stem, file.kind, f"{number}_{name}" if number else name), data
+        )
+
+    def _format_text(self, message: _Message, origin: Origin) -> tuple[str, tuple[str, ...]]:
+        """See format_arrival. Commands, and the words that stop, stay bare."""
+        if (message.text.startswith("/") or is_stop_order(message.text)) and not message.strange:
+            return message.text, ()
+        sender = [f"from {message.who}"] if is_other_person(origin) else []
+        return format_arrival(
+            self._wording,
+            message.text,
+            notes=[*sender, *message.notes],
+            late=count_seconds_since(message.date, self._poll_api.date),
+            strange=message.strange,
+            quotes=message.quotes,
+        )
+
+    def _start_beside(self, act: Callable[[], object]) -> None:
+        """Do what may fail without keeping the poll waiting: the next message may be the order to stop."""
+
+        def run() -> None:
+            with suppress(ChannelError):
+                act()
+
+        threading.Thread(target=run, name=f"{self.name}-telling", daemon=True).start()
