@@ -26,7 +26,7 @@ from picoclaw.security.guard import Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.stores import Stores, list_secrets
-from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset
+from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset, select_tools
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
@@ -66,7 +66,8 @@ def make_tools(
 
         return FileTools(
             config.workspace,
-            config.tools.extra_folders,
+            () if is_member else config.tools.extra_folders,
+            home=home,
             library=app.library,
             instructions=lambda: _list_instruction_files(config),
             run=lambda: list_command_words(stores.jobs.all()),
@@ -139,6 +140,7 @@ def make_tools(
         return ExecTools(
             config.workspace,
             os.environ,
+            home=home,
             folders=tools.extra_folders,
             shell=tools.shell,
             environ=tools.environment,
@@ -205,7 +207,8 @@ class App:
     """One running picoclaw. Parts that a verb does not use are not made.
 
     `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware. `changed`
-    hears of each kept call that was asked about, answered or done.
+    hears of each kept call that was asked about, answered or done. `root` is the app of the home, in the view that a person
+    has of it, or an agent.
     """
 
     config: Config
@@ -213,6 +216,7 @@ class App:
     ask: Callable[[str], bool] | None = None
     rehearses: bool = False
     changed: Callable[[Approval], None] = lambda _: None
+    root: App | None = None
 
     @property
     def mark(self) -> str:
@@ -246,8 +250,11 @@ class App:
 
             do_now = partial(run_task_in_turn, self)
         guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
+        groups = make_tools(self, whole, self.context_builder.zone, do_now)
+        if self.config.agent:
+            groups = select_tools(groups, self.config.agents[self.config.agent].tools)
         made = Toolset(
-            make_tools(self, whole, self.context_builder.zone, do_now),
+            groups,
             guard=guard,
             journal=self.stores.begin_act,
             longest_result=self.room.result,
@@ -281,7 +288,7 @@ class App:
         stores, minutes = self.stores, self.config.approvals.minutes
         return ApprovalManager(
             stores,
-            lambda who: self.find_view(who).toolset,
+            lambda one: self.find_view(one.asked_by, self.find_agent(one.session)).toolset,
             self.rights.policy,
             self.now,
             minutes,
@@ -411,22 +418,40 @@ class App:
         return People(self.config.people, self.stores.database)
 
     @cached_property
-    def _views(self) -> dict[str, App]:
+    def views(self) -> dict[tuple[str, str], App]:
+        """The views of this home that were asked for, by person and agent."""
         return {}
 
-    def find_view(self, who: str) -> App:
-        """The app as a person has it, by what a channel calls them: a member's own workspace and notes, or this one.
+    def find_agent(self, session: str) -> str:
+        """The key of the agent that a conversation is held with, '' for the home's own. Raises StoreError."""
+        return self.stores.sessions.agent(session) if self.config.agents else ""
 
-        Raises StoreError, and ConfigError when a member's workspace cannot be made.
+    def find_view(self, who: str, agent: str = "") -> App:
+        """The app as a person has it with an agent: with their own workspace and notes there, or this one.
+
+        `who` is what a channel calls a person; without a member of that name it is the owner's. A view is asked for
+        views of its own person alone. Raises StoreError, and ConfigError when there is no such agent, or no workspace
+        can be made.
         """
-        if not self.config.people or self.config.person or self.people.role(who) != "member":
-            return self
-        name = self.people.find(who)
-        if name not in self._views:
-            config = replace(self.config, person=name, memory=replace(self.config.memory, messages=False))
-            prepare_person(config.folder)
-            self._views[name] = App(config, self.board, self.ask, self.rehearses, self.changed)
-        return self._views[name]
+        root = self.root or self
+        config, person = root.config, self.config.person
+        if not person and config.people and root.people.role(who) == "member":
+            person = root.people.find(who)
+        if agent == config.default_agent:
+            agent = ""
+        if not (person or agent):
+            return root
+        if (person, agent) not in root.views:
+            if agent:
+                from picoclaw.agents import prepare_agent, select_agent
+
+                config = select_agent(config, agent)
+                prepare_agent(config)
+            config = replace(config, person=person, memory=replace(config.memory, messages=False))
+            if person:
+                prepare_person(config.folder)
+            root.views[person, agent] = App(config, root.board, root.ask, root.rehearses, root.changed, root)
+        return root.views[person, agent]
 
     @cached_property
     def subagent_tasks(self) -> Tasks:
@@ -498,7 +523,7 @@ class App:
 
     def close_own(self) -> None:
         """Close what is this app's own, and leave the board to the one who shares it."""
-        for view in self.__dict__.get("_views", {}).values():
+        for view in self.__dict__.get("views", {}).values():
             view.close_own()
         for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
             if part:

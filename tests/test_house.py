@@ -27,7 +27,7 @@ FLOORS = [
     {"security.sandbox", "security.sandbox_launcher", "times", "web"},
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
-    {"people"},
+    {"agents", "people"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
     {"mcp", "mqtt"},
     {"fleet"},

@@ -8,6 +8,7 @@ from datetime import datetime
 from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
+from picoclaw.agents import list_agents
 from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
@@ -312,6 +313,31 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
     return CommandResult(f"This conversation goes on with {name or chat.usual}.{back}")
 
 
+def choose_agent(chat: CommandContext, rest: str) -> CommandResult:
+    """List the agents and say which one answers here, or begin a conversation with another."""
+    config = chat.app.config
+    here = chat.stores.sessions.agent(chat.key) or config.default_agent
+    if not rest:
+        rows = [f"{'* ' if key == here else '  '}{key}: {what}" for key, what in list_agents(config).items()]
+        gone = (
+            ""
+            if here in list_agents(config)
+            else f"\n{here} is not in config.toml any more; /agent KEY goes on with another."
+        )
+        return CommandResult("\n".join(rows) + gone)
+    if rest not in list_agents(config):
+        near = find_nearest(rest, list_agents(config))
+        return CommandResult(
+            f"There is no agent {truncate(' '.join(rest.split()), 40)!r}{near}; /agent lists them.", good=False
+        )
+    if rest == here:
+        return CommandResult(f"{rest} answers here already.")
+    before = chat.find_open_conversation()
+    chat.stores.sessions.set_agent(chat.key, "" if rest == config.default_agent else rest, chat.now)
+    kept = f" The conversation before is kept: /sessions {before.number} goes on with it." if before else ""
+    return CommandResult(f"From here on {rest} answers.{kept}")
+
+
 # The command about what sub-agents were given to do.
 
 _MAX_TASKS = 20
@@ -474,6 +500,7 @@ _RUNS: dict[str, Callable[[CommandContext, str], CommandResult]] = {
     "context": show_context,
     "usage": show_usage,
     "model": choose_model,
+    "agent": choose_agent,
     "tasks": show_tasks,
     "set": switch_output,
     "job": change_job,

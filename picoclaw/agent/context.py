@@ -132,7 +132,8 @@ class AgentApp(Protocol):
     @property
     def light_agent(self) -> Agent: ...
     def skill_context(self) -> SkillContext: ...
-    def find_view(self, who: str) -> AgentApp: ...
+    def find_agent(self, session: str) -> str: ...
+    def find_view(self, who: str, agent: str = "") -> AgentApp: ...
     def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool: ...
     def now(self) -> datetime: ...
     def close_own(self) -> None: ...
@@ -342,7 +343,7 @@ class ContextBuilder:
         short = self._is_short(skills)
         shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
         return PromptFacts(
-            name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or "picoclaw",
+            name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or self._agent_name,
             first_run=pages[ONBOARDING_PAGE].text if ONBOARDING_PAGE in pages else "",
             tools=bool(tools),
             skills=format_listing(skills) if short and "read_file" in tools else "",
@@ -368,6 +369,11 @@ class ContextBuilder:
                 "model": config.model.name or "none",
             },
         )
+
+    @property
+    def _agent_name(self) -> str:
+        key = self.config.agent
+        return (key and (_clean_name(self.config.agents[key].name) or key)) or "picoclaw"
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""

@@ -44,6 +44,7 @@ CHAT_COMMANDS = {
     "context": ("", "show what fills the model's context window"),
     "usage": ("", "show the tokens used"),
     "model": ("[NAME]", "show the model of this conversation, or choose another"),
+    "agent": ("[KEY]", "show the agents and which one answers here, or begin a conversation with another"),
     "tasks": ("[cancel N]", "list the tasks of sub-agents; cancel one"),
     "set": ("NAME LEVEL [TIME]", "switch an output, such as: /set pump on 10m"),
     "job": ("pause|resume|remove N", "pause, resume or remove reminder or job N, of any chat"),
@@ -56,7 +57,7 @@ CHAT_COMMANDS = {
     "help": ("", "this list"),
 }
 """The words behind a /: what may follow each, and what it does."""
-_MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "help", "stop"})
+_MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations."""
 _MAX_ANSWER_WORDS = 3
 BY_COMMAND = "command"
@@ -94,14 +95,19 @@ class Dispatcher:
         return is_harmless or self.app.stores.find_shared_turns(inbound.session, inbound.who) == frozenset()
 
     def _find_view(self, inbound: Inbound) -> tuple[AgentApp, Inbound]:
-        """The app as whoever asks has it. A member who cannot be told by name is a guest: the home is not theirs."""
-        if inbound.origin != "member":
-            return self.app, inbound
-        with suppress(StoreError, ConfigError):
-            view = self.app.find_view(inbound.who)
-            if view is not self.app:
-                return view, inbound
-        return self.app, inbound._replace(origin="guest")
+        """The app as whoever asks has it, with the agent of the conversation.
+
+        A member who cannot be told by name is a guest: the home is not theirs. Raises ConfigError and StoreError where
+        the agent is not to be had.
+        """
+        agent = self.app.find_agent(inbound.session)
+        if inbound.origin == "member":
+            with suppress(StoreError, ConfigError):
+                view = self.app.find_view(inbound.who, agent)
+                if view.config.person:
+                    return view, inbound
+            inbound = inbound._replace(origin="guest")
+        return (self.app.find_view("", agent) if agent else self.app), inbound
 
     def _read_plain_answer(self, inbound: Inbound) -> str:
         """The command that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.
@@ -173,7 +179,10 @@ class Dispatcher:
     def _run_turn(self, inbound: Inbound, hooks: TurnHooks, made: Approval | None = None) -> Turn:
         from picoclaw.tools.registry import list_texts
 
-        app, inbound = self._find_view(inbound)
+        try:
+            app, inbound = self._find_view(inbound)
+        except (ConfigError, StoreError) as error:
+            return _make_turn(inbound, False, f"{error}; /agent goes on with another", by=BY_COMMAND)
         stores, now = app.stores, app.now()
         has_model, is_unasked = bool(app.config.model.base_url), inbound.origin == "heartbeat" or _is_hook(inbound)
         agent = app.light_agent if is_unasked and (has_model or not _is_hook(inbound)) else app.agent

@@ -27,6 +27,9 @@ from picoclaw.config.credentials import (
 )
 from picoclaw.config.files import read_toml
 from picoclaw.config.tables import (
+    AGENTS_FOLDER,
+    DEFAULT_AGENT,
+    AgentConfig,
     ApprovalsConfig,
     BoardConfig,
     CostsConfig,
@@ -49,6 +52,7 @@ from picoclaw.config.tables import (
     TelegramConfig,
     ToolsConfig,
     WebConfig,
+    check_agents,
     check_model_order,
     check_people,
     redact_url,
@@ -70,7 +74,8 @@ class Config:
 
     `added` names the sensors that come from sensors.toml, which is written for the owner in conversation. `models` are
     the further ones, by the names of their tables, and `model_keys` theirs. `old_tables` are those of config.toml that
-    have another name now. `person` is the member of the household whose view of the home this is, '' for the owner's.
+    have another name now. `person` is the member of the household whose view of the home this is, '' for the owner's,
+    and `agent` the key of the agent, '' for the home's own.
     """
 
     home: Path
@@ -99,7 +104,9 @@ class Config:
     hooks: Mapping[str, HookConfig] = field(default_factory=dict)
     mcp: Mapping[str, McpConfig] = field(default_factory=dict)
     people: Mapping[str, PersonConfig] = field(default_factory=dict, repr=False)
+    agents: Mapping[str, AgentConfig] = field(default_factory=dict)
     person: str = ""
+    agent: str = ""
     api_key: str = field(default="", repr=False)
     model_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     embedding_key: str = field(default="", repr=False)
@@ -115,8 +122,21 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        """Where the workspace is, and the index of its notes: the home, or a member's part of it."""
-        return self.home / PEOPLE_FOLDER / self.person if self.person else self.home
+        """Where the workspace is, and the index of its notes: the home, an agent's folder, or a member's part of these."""
+        return self.agent_folder / PEOPLE_FOLDER / self.person if self.person else self.agent_folder
+
+    @property
+    def agent_folder(self) -> Path:
+        """Where the agent's own pages are, which hold for everybody."""
+        if not self.agent:
+            return self.home
+        agent = self.agents[self.agent]
+        return agent.folder if agent.workspace else self.home / AGENTS_FOLDER / self.agent
+
+    @property
+    def default_agent(self) -> str:
+        """The key of the home's own agent."""
+        return next((key for key, agent in self.agents.items() if agent.default), DEFAULT_AGENT)
 
     @property
     def workspace(self) -> Path:
@@ -147,14 +167,14 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
     webhooks, servers = tables.pop("hooks", {}), tables.pop("mcp", {})
-    household = tables.pop("people", {})
+    household, further = tables.pop("people", {}), tables.pop("agents", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
-            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp", "people"))
+            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp", "people", "agents"))
             raise ConfigError(f"{path}: unknown table [{name}]{find_nearest(name, known)}")
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
@@ -186,6 +206,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     people: dict[str, PersonConfig] = _make_named_tables(PersonConfig, household, path, "people")
     owners = [f"{way}:{settings[way].owner}" for way in ("telegram", "matrix") if way in settings]
     check_people(people, owners, path)
+    agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
+    check_agents(agents, named, home, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -200,6 +222,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         hooks=hooks,
         mcp=mcp,
         people=people,
+        agents=agents,
         old_tables=old_tables,
         **settings,
     )

@@ -14,6 +14,8 @@ from picoclaw.text import pattern
 from picoclaw.times import parse_hour_span, parse_zone
 
 MILLION = 1_000_000
+AGENTS_FOLDER = "agents"
+"""Below it in the home, each further agent has a folder by its key."""
 _NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -334,6 +336,86 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
                 raise ConfigError(
                     f'{where}: {way} is the owner below [{channel}]; make the role "owner", or change that'
                 )
+
+
+DEFAULT_AGENT = "default"
+"""The key of the home's own agent, unless a table has `default = true`."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """[agents.KEY]: a further agent of this home, with pages, notes and conversations of its own."""
+
+    name: Annotated[str, "what it is called; '': its key"] = ""
+    description: Annotated[str, "what it is for, in a sentence: people and other agents choose by it"] = ""
+    model: Annotated[str, "the NAME of a [models.NAME]; '': as [model]"] = ""
+    tools: Annotated[list[str], "the tools that it may use at most, such as sensor_read or memory_*; empty: all"] = (
+        field(default_factory=list)
+    )
+    workspace: Annotated[str, "a folder of yours for its files; '': agents/KEY in the home"] = ""
+    type: Annotated[
+        Literal["open", "predefined"],
+        "open: each person may change all of its pages for themselves; predefined: their USER.md alone",
+    ] = "predefined"
+    default: Annotated[bool, "whether it is the home's own agent, which answers where no other is chosen"] = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the owner has chosen for it."""
+        return Path(self.workspace).expanduser()
+
+
+_TOOL_PATTERN = pattern(r"[a-z][a-z0-9_.-]*\*?", re.IGNORECASE)
+
+
+def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], home: Path, path: Path) -> None:
+    """Hold the tables of agents against each other, and against those of models; raises ConfigError."""
+    defaults = [key for key, agent in agents.items() if agent.default]
+    if len(defaults) > 1:
+        raise ConfigError(f"{path}: [agents.{defaults[1]}]: {defaults[0]} is the default already; there is one only")
+    folders: dict[Path, str] = {}
+    for key, agent in agents.items():
+        where = f"{path}: [agents.{key}]"
+        if not _NAME.fullmatch(key):
+            other = key.lower() if key.lower() != key and key.lower() in agents else ""
+            collides = f"; it would be the same as [agents.{other}]" if other else ""
+            raise ConfigError(f"{where}: a key is small letters, digits and _, such as [agents.garden]{collides}")
+        if key == DEFAULT_AGENT and defaults not in ([], [key]):
+            raise ConfigError(f"{where}: {DEFAULT_AGENT} means the home's own agent, and that is {defaults[0]}")
+        if agent.default or key == DEFAULT_AGENT:
+            if given := [name for name in ("model", "tools", "workspace") if getattr(agent, name)]:
+                raise ConfigError(
+                    f"{where}: {given[0]}: the default agent is this home: its model is [model], its tools are those of"
+                    " [tools], and its workspace is the home's"
+                )
+            continue
+        if agent.model and agent.model not in models:
+            known = find_nearest(agent.model, dict.fromkeys(models)) if models else "; there is no [models.NAME] at all"
+            raise ConfigError(f"{where}: model: there is no [models.{agent.model}]{known}")
+        for tool in agent.tools:
+            if not _TOOL_PATTERN.fullmatch(tool):
+                raise ConfigError(f"{where}: tools: {tool!r} is no tool's name; `picoclaw tool` lists them")
+        _check_agent_folder(key, agent, home, folders, where)
+
+
+def _check_agent_folder(key: str, agent: AgentConfig, home: Path, folders: dict[Path, str], where: str) -> None:
+    """Refuse a folder that is another agent's, a person's or the home's, or that holds one of these."""
+    usual = home / AGENTS_FOLDER / key
+    if agent.workspace:
+        try:
+            is_absolute = "\0" not in agent.workspace and agent.folder.is_absolute()
+        except RuntimeError:
+            is_absolute = False
+        if not is_absolute:
+            raise ConfigError(f"{where}: workspace: {agent.workspace!r} must be a whole path, such as '/srv/garden'")
+    folder = Path(os.path.realpath(agent.folder if agent.workspace else usual))
+    real = Path(os.path.realpath(home))
+    if agent.workspace and (folder.is_relative_to(real) or real.is_relative_to(folder)):
+        raise ConfigError(f"{where}: workspace: {folder} is in the home, or holds it; leave workspace out for {usual}")
+    for other, name in folders.items():
+        if folder.is_relative_to(other) or other.is_relative_to(folder):
+            raise ConfigError(f"{where}: workspace: {folder} is that of [agents.{name}], or one lies in the other")
+    folders[folder] = key
 
 
 @dataclass(frozen=True)

@@ -200,8 +200,9 @@ def build_links(
     def make(model: ModelConfig, key: str, name: str) -> ModelProvider:
         return ModelProvider(model, key, table=name, home=config.home, open_ledger=open_ledger, zone=zone)
 
-    links = [ModelLink("", make(config.model, config.api_key, ""), config.model.retries)]
-    for name in dict.fromkeys((*config.model.then, *config.models)):
+    own = config.agents[config.agent].model if config.agent else ""  # an agent's own model is the first
+    links = [ModelLink("", make(config.model, config.api_key, own), config.model.retries)]
+    for name in dict.fromkeys((*config.model.then, *(name for name in config.models if name != own))):
         model, spare = config.models[name], name not in config.model.then
         provider = make(model, config.model_keys.get(name, ""), name)
         links.append(ModelLink(name, provider, model.retries, model.context_tokens, model.answer_tokens, spare))

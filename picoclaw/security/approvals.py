@@ -60,7 +60,7 @@ class ApprovalManager:
     """
 
     stores: Stores
-    toolset_of: Callable[[str], Toolset]
+    toolset_of: Callable[[Approval], Toolset]
     policy: Callable[[], Policy]
     now: Callable[[], datetime]
     minutes: float
@@ -182,7 +182,7 @@ class ApprovalManager:
             self._notify_home(ended, void)
             return ApprovalOutcome(f"Number {taken.number} was not done: {void}.", good=False)
         caller = replace(self._restore_caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
-        good, result = self.toolset_of(taken.asked_by).run(taken.asked.call, caller, taken.asked)
+        good, result = self.toolset_of(taken).run(taken.asked.call, caller, taken.asked)
         heard = tuple(sorted(caller.taints))
         ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
         try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
@@ -206,7 +206,7 @@ class ApprovalManager:
     def _explain_void(self, taken: Approval) -> str:
         """Say why the call is no longer the one that was approved, '' if it is."""
         try:
-            asked = self.toolset_of(taken.asked_by).asked(taken.call, whole=bool(taken.means or taken.bound))
+            asked = self.toolset_of(taken).asked(taken.call, whole=bool(taken.means or taken.bound))
         except PicoclawError as error:
             return str(error)
         if compute_digest(asked) != taken.digest:

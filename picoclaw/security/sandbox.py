@@ -322,14 +322,16 @@ class SandboxLayout(NamedTuple):
         return shown or not any(path.is_relative_to(name) for name in hidden)
 
     def list_hidden(self) -> list[str]:
-        """The folders that are mounted empty; picoclaw's home comes last."""
+        """The folders that are mounted empty; picoclaw's home comes last. With what holds a workspace elsewhere."""
         named = (
             *_HIDDEN_FOLDERS,
             *(path for path in _ROOT_ONLY_PATHS if os.access(path, os.R_OK)),
             *map(str, self._owner_folders()),
+            str(self.workspace.parent),
         )
         found = [os.path.realpath(path) for path in named if Path(path).is_dir()]
-        return [*dict.fromkeys(found), str(self.home.resolve())]
+        home = str(self.home.resolve())
+        return [*(path for path in dict.fromkeys(found) if not path.startswith(f"{home}/") and path != home), home]
 
     def _owner_folders(self) -> tuple[Path, ...]:
         """The owner's home, unless it is a system folder: users without one have `/` or `/usr/sbin`."""

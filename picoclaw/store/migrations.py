@@ -460,6 +460,25 @@ def m022_asked_by(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE turns ADD COLUMN asked_by TEXT NOT NULL DEFAULT ''")
 
 
+def m023_agents(connection: apsw.Connection) -> None:
+    """Which agent a conversation is held with, '' for the home's own; and the pages that are a person's own with one.
+
+    `agent` is the UUID of its key, `person` the name in [people], '' for the owner, `version` counts the writes.
+    """
+    connection.execute("ALTER TABLE sessions ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
+    connection.execute("""
+        CREATE TABLE user_context_files (
+            agent TEXT NOT NULL,
+            person TEXT NOT NULL,
+            name TEXT NOT NULL,
+            text TEXT NOT NULL,
+            version INTEGER NOT NULL DEFAULT 1,
+            at TEXT NOT NULL,
+            PRIMARY KEY (agent, person, name)
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -483,6 +502,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m020_ledger_details,
     m021_prefix,
     m022_asked_by,
+    m023_agents,
 ]
 
 

@@ -185,6 +185,7 @@ _ADD_SPENT_TOKENS = """
     ON CONFLICT DO UPDATE SET prompt_tokens = prompt_tokens + excluded.prompt_tokens,
         completion_tokens = completion_tokens + excluded.completion_tokens
 """
+_SELECT_AGENT = "SELECT agent FROM sessions WHERE key = ? AND ended = ''"
 _END_CONVERSATION = """
     UPDATE sessions SET ended = coalesce(?2, (SELECT at FROM turns WHERE session = sessions.id ORDER BY id DESC), begun)
     WHERE key = ?1 AND ended = ''
@@ -251,9 +252,11 @@ class Sessions(Table):
     # --- what a person asks for ---
 
     def begin_new(self, key: str, at: datetime) -> None:
-        """End the open conversation, and keep it; the next turn opens another."""
+        """End the open conversation, and keep it; the next turn opens another, with the same agent."""
         with self._database.transaction() as connection:
+            agent = connection.execute(_SELECT_AGENT, (key,)).get or ""
             _end_conversation(connection, key, at.isoformat(timespec="seconds"))
+            _open_with_agent(connection, key, agent)
 
     def reopen(self, key: str, number: int) -> bool:
         """Go on with a conversation of the chat instead of the open one; tells whether there is one of that number."""
@@ -305,6 +308,17 @@ class Sessions(Table):
             number = ensure_open_conversation(connection, key, None)
             connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (name, number))
 
+    def agent(self, key: str) -> str:
+        """Return the key of the agent that the open conversation is held with, '' for the home's own."""
+        return str(self._of_open("agent", key) or "")
+
+    def set_agent(self, key: str, agent: str, at: datetime) -> None:
+        """Hold the chat's conversation with that agent: the open one ends unless it is, or nothing was said in it."""
+        with self._database.transaction() as connection:
+            if (connection.execute(_SELECT_AGENT, (key,)).get or "") != agent:
+                _end_conversation(connection, key, at.isoformat(timespec="seconds"))
+                _open_with_agent(connection, key, agent)
+
     # --- what there is ---
 
     def listed(self, key: str | None = None) -> list[ConversationInfo]:
@@ -342,6 +356,12 @@ class Sessions(Table):
 
     def _of_open(self, column: str, key: str) -> Any:
         return self._database.select_value(f"SELECT {column} FROM sessions WHERE key = ? AND ended = ''", key)  # noqa: S608
+
+
+def _open_with_agent(connection: StoreConnection, key: str, agent: str) -> None:
+    if agent:
+        number = ensure_open_conversation(connection, key, None)
+        connection.execute("UPDATE sessions SET agent = ? WHERE id = ?", (agent, number))
 
 
 def _end_conversation(connection: StoreConnection, key: str, at: str | None) -> None:

@@ -209,19 +209,20 @@ class ExecTools:
         workspace: Path,
         ours: Mapping[str, str],
         *,
+        home: Path | None = None,
         folders: Sequence[str] = (),
         shell: bool = False,
         environ: Sequence[str] = (),
         kept: Callable[[], Iterable[Path]] = lambda: (),
         foreign: Callable[[], Sequence["ForeignFile"]] = tuple,
     ) -> None:
-        """`ours` is our environment, of which `environ` names what commands inherit besides the locale.
+        """`home` is picoclaw's, the folder of the workspace unless given. `ours` is our environment, of which `environ` names what commands inherit besides the locale.
 
         `folders` are further working folders; `shell`: whether shell lines may be run; `kept()` are read-only files of the
         workspace, `foreign()` the files written by tainted turns.
         """
         extra = tuple(Path(folder).expanduser() for folder in folders)
-        self._layout = SandboxLayout(workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
+        self._layout = SandboxLayout(home or workspace.parent, workspace, Path(ours.get("HOME") or "/"), extra, kept)
         self._environment, self._passed_names = build_environment(ours, environ), frozenset(environ)
         self._shell, self._foreign = shell, foreign
         self._background: dict[int, BackgroundCommand] = {}

@@ -62,25 +62,27 @@ class AllowedFolders:
         extra: Sequence[str],
         instructions: Callable[[], Sequence[Path]],
         run: Callable[[], Collection[str]],
+        home: Path | None = None,
     ) -> None:
         """`instructions` lists the files and folders that instruct later turns; `run` gives the words of planned commands.
 
-        The folder that holds the workspace is picoclaw's own; nothing else in it is ever reached, whatever `extra` has.
+        `home` and the folder that holds the workspace are picoclaw's own; nothing else in them is ever reached, whatever
+        `extra` has.
         """
         self.workspace = os.path.realpath(workspace)
-        self._home = Path(self.workspace).parent
+        self._own = (Path(os.path.realpath(home or workspace.parent)), Path(self.workspace).parent)
         self._instructions, self._command_words = instructions, run
         self._owner_pages = [Path(self.workspace, name) for name in _OWNER_PAGES]
         self._named: dict[str, str] = {}
         for folder in (workspace, *(Path(name).expanduser() for name in extra)):
             named, root = str(folder.absolute()), os.path.realpath(folder)
-            if Path(root).is_relative_to(self.workspace) or not Path(root).is_relative_to(self._home):
+            if Path(root).is_relative_to(self.workspace) or not any(map(Path(root).is_relative_to, self._own)):
                 self._named |= {os.path.normpath(named): root, root: root}
 
     @property
     def blocked(self) -> frozenset[files.FileIdentity]:
         """What is never entered from above, however it is spelt."""
-        return files.list_identities([self._home, *_BLOCKED_FOLDERS])
+        return files.list_identities([*self._own, *_BLOCKED_FOLDERS])
 
     def find(self, path: str) -> RootedPath:
         """Find a path in the allowed folders, without looking at links; raises ToolError for one outside."""
@@ -91,7 +93,7 @@ class AllowedFolders:
             if found := files.split_path(name, whole):
                 place = RootedPath(root, found.parts)
                 # one that does not exist yet has no identity but its name
-                blocked = any(place.path.is_relative_to(top) for top in (self._home, *_BLOCKED_FOLDERS))
+                blocked = any(place.path.is_relative_to(top) for top in (*self._own, *_BLOCKED_FOLDERS))
                 if root == self.workspace or not blocked or place.path.is_relative_to(self.workspace):
                     return place
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
@@ -158,6 +160,7 @@ class FileTools:
         instructions: Callable[[], Sequence[Path]] = tuple,
         run: Callable[[], Collection[str]] = tuple,
         foreign: Callable[[], ForeignFiles] | None = None,
+        home: Path | None = None,
     ) -> None:
         """Relative paths start at `workspace`; a skill of the `library` is read as `skills/NAME/FILE`.
 
@@ -165,7 +168,7 @@ class FileTools:
         `foreign()` records what tainted turns write.
         """
         self._foreign = foreign
-        self._folders = AllowedFolders(workspace, extra, instructions, run)
+        self._folders = AllowedFolders(workspace, extra, instructions, run, home)
         self._library = library or SkillLibrary(())
 
     def _is_untrusted_file(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001

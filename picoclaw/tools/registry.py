@@ -145,6 +145,23 @@ class ToolGroup(NamedTuple):
     make: Callable[[], object]
 
 
+_ALWAYS_OFFERED = {"first_run", "read_result"}
+"""What an agent has whatever its list says: a first meeting is ended by one, and long results are read with the other."""
+
+
+def select_tools(groups: Iterable[ToolGroup], allowed: Sequence[str]) -> Iterator[ToolGroup]:
+    """Leave of the tools those that an agent may use at most: names, or beginnings such as memory_*; all for none."""
+    for group in groups:
+        names = tuple(name for name in group.names if not allowed or _is_allowed(name, allowed))
+        if names:
+            yield group._replace(names=names)
+
+
+def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
+    stems = tuple(one[:-1] for one in allowed if one.endswith("*"))
+    return name in allowed or name in _ALWAYS_OFFERED or (bool(stems) and name.startswith(stems))
+
+
 def list_texts(call: ToolCall) -> Iterator[str]:
     for value in call.arguments.values():
         for text in value if isinstance(value, list) else [value]:

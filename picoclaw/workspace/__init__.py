@@ -82,6 +82,16 @@ def prepare_person(folder: Path) -> CreatedFiles:
     return seeds.create(names) if names else CreatedFiles([], "")
 
 
+def prepare_agent_folder(folder: Path) -> CreatedFiles:
+    """Make the workspace of an agent with its pages, which hold for everybody, where they were never made."""
+    try:
+        make_folder(folder / "workspace" / "memory")
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made: {explain_os_error(error)}") from None
+    seeds = _open_templates(folder, None)
+    return seeds.create(seeds.list_new())
+
+
 def is_namesakes_home(home: Path) -> bool:
     """Whether a folder is sipeed/picoclaw's, which has the same name as ours, and nothing of ours is in it yet."""
     return os.path.lexists(home / "config.json") and not is_own_home(home)
