@@ -370,6 +370,7 @@ MORE = {
     "mqtt": ("mqtt", "the broker of the house"),
     "mcp.NAME": ("mcp", "MCP, both ways"),
     "people.NAME": ("people", "your household"),
+    "agents.KEY": ("agents", "several agents"),
     "notify.NAME": ("notify", "alarms on your phone"),
     "hooks.NAME": ("hooks", "webhooks"),
     "sensors.NAME": ("sensors", "wire a sensor"),
@@ -384,6 +385,7 @@ CONNECTIONS = {
     "mqtt",
     "mcp.NAME",
     "people.NAME",
+    "agents.KEY",
     "notify.NAME",
     "hooks.NAME",
     "sensors.NAME",
@@ -411,6 +413,7 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
         ("notify.NAME", NotifyConfig),
         ("hooks.NAME", HookConfig),
         ("people.NAME", PersonConfig),
+        ("agents.KEY", AgentConfig),
         ("sensors.NAME", SensorConfig),
     ]:
         if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
