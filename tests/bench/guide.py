@@ -25,6 +25,7 @@ from picoclaw.app import App  # noqa: E402
 from picoclaw.cli.arguments import Parser  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import (  # noqa: E402
+    AgentConfig,
     HookConfig,
     McpConfig,
     MemoryConfig,
