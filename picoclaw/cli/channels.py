@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import format_minute, print_wrapped, read_secret, require_terminal
@@ -201,6 +201,7 @@ def run_telegram(given: Options) -> int:
     """Do it."""
     from picoclaw.channels.telegram.api import TelegramApi
     from picoclaw.channels.telegram.updates import make_pairing
+    from picoclaw.workspace import prepare_home
 
     config = load_config()
     if not config.telegram_token:
@@ -211,37 +212,19 @@ def run_telegram(given: Options) -> int:
         print("no webhook takes the bot's messages any more")
         return 0
     if given.act == "pair":
-        from picoclaw.workspace import prepare_home
-
+        _check_person(config, given.person)
         prepare_home(config.home)
-    elif given.act == "status":
-        name, error = _identify_bot(config)
     with closing(make_pairing(config)) as pairing:
-        if given.act == "pair":
-            return _pair(config, pairing, _check_person(config, given.person))
         if given.act == "forget":
-            if pairing.forget(str(given.number)):
-                print(f"{given.number} may no longer talk to the bot")
-                return 0
-            if str(given.number) in pairing.people():
-                raise ConfigError(f"{given.number} is in config.toml: take it out of allow under [telegram]")
-            raise ConfigError(f"{given.number} was not paired; `picoclaw telegram status` shows who is")
-        people, owner = pairing.people(), pairing.owner()
-        origins = {number: pairing.origin(number) for number in people}
+            return _forget(pairing, str(given.number), "the bot")
+        name, error = _identify_bot(config)
+        if given.act == "pair":
+            where = f"@{name} (https://t.me/{name})" if name else "your bot"
+            return _pair(config, pairing, f"Send this to {where}", error, given.person)
+        people = _list_people(pairing)
     if given.json:
-        listed = [
-            {"number": int(n), "name": person, "owner": n == owner, "role": origins[n]} for n, person in people.items()
-        ]
-        print(format_json({"bot": name, "error": error, "people": listed}))
-        return 1 if error else 0
-    print_wrapped(f"the bot is @{name}, and Telegram answers" if name else error)
-    for number, person in people.items():
-        print_wrapped(
-            f"{number}  {person or '(from config.toml)'}, {_word_origin(origins[number], is_first=number == owner)}"
-        )
-    if not people:
-        print("nobody may talk to it yet: `picoclaw telegram pair`")
-    return 1 if error else 0
+        return _print_people({"bot": name}, error, [{"number": int(user), **about} for user, about in people.items()])
+    return _show_people(pairing, f"the bot is @{name}, and Telegram answers", error, people)
 
 
 def _identify_bot(config: Config) -> tuple[str, str]:
@@ -256,28 +239,49 @@ def _identify_bot(config: Config) -> tuple[str, str]:
         return "", str(error)
 
 
-def _word_origin(origin: str, *, is_first: bool) -> str:
-    return "the owner" if is_first else f"{'an' if origin == 'owner' else 'a'} {origin}"
+def _forget(pairing: "Pairing", user: str, what: str) -> int:
+    if pairing.forget(user):
+        print(f"{user} may no longer talk to {what}")
+        return 0
+    if user in pairing.people():
+        raise ConfigError(f"{user} is in config.toml: take it out of allow under [{pairing.channel}]")
+    raise ConfigError(f"{user} was not paired; `picoclaw {pairing.channel} status` shows who is")
 
 
-def _check_person(config: Config, name: str) -> str:
+def _list_people(pairing: "Pairing") -> dict[str, dict[str, Any]]:
+    owner = pairing.owner()
+    return {
+        user: {"name": name, "owner": user == owner, "role": pairing.origin(user)}
+        for user, name in pairing.people().items()
+    }
+
+
+def _print_people(account: dict[str, str], error: str, people: list[dict[str, Any]]) -> int:
+    print(format_json(account | {"error": error, "people": people}))
+    return 1 if error else 0
+
+
+def _show_people(pairing: "Pairing", heading: str, error: str, people: dict[str, dict[str, Any]]) -> int:
+    print_wrapped(error or heading)
+    for user, about in people.items():
+        name = about["name"].removesuffix(f"({user})").strip() or "(from config.toml)"
+        role = about["role"]
+        shown = "the owner" if about["owner"] else f"{'an' if role == 'owner' else 'a'} {role}"
+        print_wrapped(f"{user}  {name}, {shown}")
+    if not people:
+        print(f"nobody may talk to it yet: `picoclaw {pairing.channel} pair`")
+    return 1 if error else 0
+
+
+def _check_person(config: Config, name: str) -> None:
     """Raise ConfigError for a name that nobody of the household has."""
     if name and name not in config.people:
         near = find_nearest(name, config.people).rstrip("?")
         raise ConfigError(f"nobody is called {name!r}{near}; `picoclaw people` lists them, `people add` adds one")
-    return name
 
 
-def _pair(config: Config, pairing: "Pairing", person: str = "") -> int:
-    """Print a code; whoever sends it to the bot may talk to it, and is the owner when nobody was before."""
-    name, error = _identify_bot(config)
-    _print_code(
-        config, pairing, f"Send this to {f'@{name} (https://t.me/{name})' if name else 'your bot'}", error, person
-    )
-    return 0
-
-
-def _print_code(config: Config, pairing: "Pairing", how: str, error: str, person: str) -> None:
+def _pair(config: Config, pairing: "Pairing", how: str, error: str, person: str) -> int:
+    """Print a code; whoever sends it may talk to the board, and is the owner when nobody was before."""
     from picoclaw.channels.pairing import CODE_MINUTES
 
     code, owner = pairing.offer(person), pairing.owner()
@@ -289,6 +293,7 @@ def _print_code(config: Config, pairing: "Pairing", how: str, error: str, person
     if person:
         what = f"is {person}, {_ROLE_WORDS[config.people[person].role]}"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
+    return 0
 
 
 def add_matrix_options(parser: Parser) -> None:
@@ -317,6 +322,7 @@ def add_matrix_options(parser: Parser) -> None:
 def run_matrix(given: Options) -> int:
     """Do it."""
     from picoclaw.channels.matrix.events import make_pairing
+    from picoclaw.workspace import prepare_home
 
     config = load_config()
     if given.act == "login":
@@ -324,39 +330,20 @@ def run_matrix(given: Options) -> int:
     if not (config.matrix_token and config.matrix.homeserver):
         raise ConfigError("Matrix is not set up: `picoclaw matrix login @NAME:SERVER` with an account for the board")
     if given.act == "pair":
-        from picoclaw.workspace import prepare_home
-
+        _check_person(config, given.person)
         prepare_home(config.home)
-    account, error = _identify_account(config) if given.act != "forget" else ("", "")
     with closing(make_pairing(config)) as pairing:
+        if given.act == "forget":
+            return _forget(pairing, given.user, "the board")
+        account, error = _identify_account(config)
         if given.act == "pair":
             where = account or "the board's account"
             how = f"Start a direct chat, without encryption, with {where} and send this"
-            _print_code(config, pairing, how, error, _check_person(config, given.person))
-            return 0
-        if given.act == "forget":
-            if pairing.forget(given.user):
-                print(f"{given.user} may no longer talk to the board")
-                return 0
-            if given.user in pairing.people():
-                raise ConfigError(f"{given.user} is in config.toml: take it out of allow under [matrix]")
-            raise ConfigError(f"{given.user} was not paired; `picoclaw matrix status` shows who is")
-        people, owner = pairing.people(), pairing.owner()
-        origins = {user: pairing.origin(user) for user in people}
+            return _pair(config, pairing, how, error, given.person)
+        people = _list_people(pairing)
     if given.json:
-        listed = [
-            {"user": user, "name": person, "owner": user == owner, "role": origins[user]}
-            for user, person in people.items()
-        ]
-        print(format_json({"account": account, "error": error, "people": listed}))
-        return 1 if error else 0
-    print_wrapped(f"the account is {account}, and {config.matrix.homeserver} answers" if account else error)
-    for user, person in people.items():
-        shown = person.removesuffix(f"({user})").strip() or "(from config.toml)"
-        print_wrapped(f"{user}  {shown}, {_word_origin(origins[user], is_first=user == owner)}")
-    if not people:
-        print("nobody may talk to it yet: `picoclaw matrix pair`")
-    return 1 if error else 0
+        return _print_people({"account": account}, error, [{"user": user, **about} for user, about in people.items()])
+    return _show_people(pairing, f"the account is {account}, and {config.matrix.homeserver} answers", error, people)
 
 
 def _log_in(given: Options, config: Config) -> int:
