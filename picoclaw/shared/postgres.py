@@ -1,0 +1,549 @@
+"""A shared store in PostgreSQL with pgvector, over psycopg 3: roles, row security and searches are the database's own.
+
+Needs PostgreSQL 14 and pgvector 0.7 or newer (halfvec keeps the signed bytes of our vectors as they are). Names carry
+their schema and nothing is prepared, so that a pooler between (pgbouncer, by transaction) does no harm; `wait` hears
+nothing through one, and the slow timer of the synchronisation has to do.
+
+Changes are in the order of the numbers of transactions, and no row is given before every older transaction is over:
+https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-SNAPSHOT
+"""
+
+import contextlib
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import conninfo, errors
+from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
+
+from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
+from picoclaw.memory.index import MemoryRow
+from picoclaw.memory.search import VectorComparison
+from picoclaw.shared import statements
+from picoclaw.shared.store import (
+    BoardState,
+    Changes,
+    Chunks,
+    SearchScope,
+    check_claim,
+    index_words,
+    make_memory_row,
+    split_query,
+)
+from picoclaw.shared.tables import (
+    KEPT_VERSIONS,
+    TABLES,
+    Row,
+    check_erasable,
+    clean_text,
+    complete_row,
+    drop_repeated,
+    is_conflict,
+)
+
+SCHEMA = "picoclaw."
+_TYPES = {
+    "text": 'text COLLATE "C"',
+    "int": "bigint",
+    "real": "double precision",
+    "bool": "boolean",
+    "uuid": "uuid",
+}
+_RECORD_TYPES = _TYPES | {"text": "text"}
+_CHUNK_TYPES = (
+    'document_id uuid, start bigint, "end" bigint, heading text, text text, words text, model text, vector text'
+)
+_LOCK = 0x7069636F  # the advisory lock of migrations
+_MIN_PGVECTOR = (0, 7)
+_CONNECT_S, _STATEMENT_S, _LOCK_S, _IDLE_S = 5, 30, 10, 20
+_KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+Migration = Callable[["psycopg.Connection[Any]"], None]
+
+
+def m001_shared(connection: "psycopg.Connection[Any]") -> None:
+    """The shared tables, each with the number of the transaction that wrote a row last; boards and what they may see."""
+    for statement in statements.create_tables(_TYPES, SCHEMA, "xid8 NOT NULL DEFAULT pg_current_xact_id()", ""):
+        connection.execute(statement)
+    connection.execute(f"""
+        CREATE TABLE picoclaw.boards (
+            name text PRIMARY KEY, role text NOT NULL UNIQUE, nonce text NOT NULL DEFAULT '',
+            receipt text NOT NULL DEFAULT '', revoked boolean NOT NULL DEFAULT false
+        );
+        CREATE TABLE picoclaw.board_agents (
+            board text NOT NULL REFERENCES picoclaw.boards ON DELETE CASCADE, agent_id uuid NOT NULL,
+            PRIMARY KEY (board, agent_id)
+        );
+        CREATE TABLE picoclaw.chunks (
+            number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, document_id uuid NOT NULL, agent_id uuid NOT NULL,
+            person text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL, start bigint NOT NULL,
+            "end" bigint NOT NULL, heading text NOT NULL, text text NOT NULL, words tsvector NOT NULL,
+            model text COLLATE "C" NOT NULL, vector halfvec
+        );
+        CREATE INDEX chunks_document ON picoclaw.chunks (document_id);
+        CREATE INDEX chunks_agent ON picoclaw.chunks (agent_id, person);
+        CREATE INDEX chunks_words ON picoclaw.chunks USING gin (words);
+        CREATE INDEX document_versions_document ON picoclaw.document_versions (document_id, version);
+        CREATE INDEX turns_session ON picoclaw.turns (session_id);
+
+        -- what the role that has connected may see; the definer reads the two tables for it
+        CREATE FUNCTION picoclaw.visible_agents() RETURNS uuid[] LANGUAGE sql STABLE SECURITY DEFINER
+            SET search_path = pg_catalog, pg_temp AS $$
+            SELECT coalesce(array_agg(agent_id), '{{}}') FROM picoclaw.board_agents
+            JOIN picoclaw.boards ON name = board WHERE role = session_user AND NOT revoked
+        $$;
+
+        CREATE FUNCTION picoclaw.keep_version() RETURNS trigger LANGUAGE plpgsql
+            SET search_path = pg_catalog, pg_temp AS $$
+        BEGIN
+            IF OLD.digest <> NEW.digest AND OLD.content <> '' THEN
+                INSERT INTO picoclaw.document_versions (
+                    id, agent_id, board, at, deleted, digest, document_id, person, path, content, version
+                ) VALUES (
+                    md5(OLD.id::text || ':' || OLD.version || ':' || OLD.digest)::uuid, OLD.agent_id, OLD.board, OLD.at,
+                    OLD.deleted, OLD.digest, OLD.id, OLD.person, OLD.path, OLD.content, OLD.version
+                ) ON CONFLICT DO NOTHING;
+            END IF;
+            DELETE FROM picoclaw.document_versions WHERE document_id = NEW.id AND version < NEW.version - {KEPT_VERSIONS};
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER keep_version AFTER UPDATE ON picoclaw.documents
+            FOR EACH ROW EXECUTE FUNCTION picoclaw.keep_version();
+
+        ALTER TABLE picoclaw.boards ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY own ON picoclaw.boards USING (role = session_user) WITH CHECK (role = session_user);
+        ALTER TABLE picoclaw.board_agents ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY own ON picoclaw.board_agents USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
+    """)
+    for table in (*TABLES, "chunks"):
+        seen = "agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[])"
+        connection.execute(f"ALTER TABLE picoclaw.{table} ENABLE ROW LEVEL SECURITY")
+        connection.execute(f"CREATE POLICY own ON picoclaw.{table} USING ({seen}) WITH CHECK ({seen})")
+
+
+MIGRATIONS: list[Migration] = [m001_shared]
+
+
+class PostgresStore:
+    """One connection; it is opened when it is needed, and again after it broke. See SharedStore."""
+
+    def __init__(self, url: str, password: str = "") -> None:
+        """Read the address and connect. Raises ConfigError and StoreError."""
+        self._options = read_address(url, password)
+        self._password = str(self._options.get("password") or "")
+        self.address = show_address(url)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._board = self._claimed = ""
+        with self._connected():
+            pass
+
+    # --- boards ---
+
+    def claim(self, board: str, nonce: str) -> BoardState:
+        with self._connected() as connection, connection.transaction():
+            found = _fetch(connection, "SELECT role FROM picoclaw.boards WHERE name = %s", board)
+            if not found:
+                with _ignore_missing_right(connection):  # an owner of the schema needs no role for each board
+                    connection.execute(
+                        "INSERT INTO picoclaw.boards (name, role) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                        (board, f"{board} of {self._options['user']}"),
+                    )
+            connection.execute("UPDATE picoclaw.boards SET nonce = %s WHERE name = %s AND nonce = ''", (nonce, board))
+            state = _fetch(connection, "SELECT nonce, receipt, revoked FROM picoclaw.boards WHERE name = %s", board)
+            agents = _fetch(connection, "SELECT agent_id FROM picoclaw.board_agents WHERE board = %s", board)
+        if not state:
+            raise StoreError(
+                f"{self.address} knows no board {board!r} for this user: run `picoclaw store setup --board {board}` with"
+                " the administrator's address, and use the address that it prints"
+            )
+        known, receipt, revoked = state[0]
+        check_claim(board, known == nonce, revoked)
+        self._board = board
+        return BoardState(receipt, tuple(agent for (agent,) in agents))
+
+    # --- rows ---
+
+    def put(self, rows: Mapping[str, Iterable[Row]], chunks: Chunks | None = None, receipt: str = "") -> dict[str, Row]:
+        conflicts: dict[str, Row] = {}
+        agents: set[str] = set()
+        with self._connected() as connection, connection.transaction():
+            for table in (name for name in TABLES if name in rows):
+                found = drop_repeated(complete_row(table, row, self._board) for row in rows[table])
+                agents |= {row["agent_id"] for row in found}
+                conflicts |= self._put_rows(connection, table, found)
+            self._put_chunks(connection, {one: parts for one, parts in (chunks or {}).items() if one not in conflicts})
+            if receipt:
+                connection.execute("UPDATE picoclaw.boards SET receipt = %s WHERE name = %s", (receipt, self._board))
+            for agent in agents:
+                connection.execute("SELECT pg_notify(%s, %s)", (f"picoclaw {agent}", self._board))
+        return conflicts
+
+    def _put_rows(self, connection: "psycopg.Connection[Any]", table: str, rows: Sequence[Row]) -> dict[str, Row]:
+        columns = ", ".join(f"{name} {_RECORD_TYPES[kind]}" for name, kind in TABLES[table].all_columns.items())
+        values = f"jsonb_to_recordset(%s::jsonb) AS given({columns}) WHERE true"
+        sql = statements.upsert(table, SCHEMA, "pg_current_xact_id()", values)
+        written = {one for (one,) in _fetch(connection, sql, json.dumps(rows, ensure_ascii=False))} if rows else set()
+        left = {row["id"]: row for row in rows if row["id"] not in written}
+        if not left or TABLES[table].conflict != "version":
+            return {}
+        found = self._select_ids(connection, table, left)
+        return {row["id"]: row for row in found if is_conflict(table, left[row["id"]], row)}
+
+    def _put_chunks(self, connection: "psycopg.Connection[Any]", chunks: Chunks) -> None:
+        if not chunks:
+            return
+        connection.execute("DELETE FROM picoclaw.chunks WHERE document_id = ANY (%s::uuid[])", (list(chunks),))
+        given = [
+            {
+                "document_id": document,
+                "start": part.start,
+                "end": part.end,
+                "heading": clean_text(part.heading),
+                "text": clean_text(part.text),
+                "words": index_words(clean_text(part.heading), clean_text(part.text)),
+                "model": part.model if part.vector else "",
+                "vector": _write_vector(array("b", part.vector)) if part.vector else None,
+            }
+            for document, parts in chunks.items()
+            for part in parts
+        ]
+        connection.execute(
+            'INSERT INTO picoclaw.chunks (document_id, agent_id, person, path, start, "end", heading, text, words,'
+            ' model, vector) SELECT document_id, agent_id, person, path, start, "end", heading, text,'
+            " to_tsvector('simple', words), model, vector::halfvec"
+            f" FROM jsonb_to_recordset(%s::jsonb) AS given({_CHUNK_TYPES}) JOIN"
+            " (SELECT id, agent_id, person, path FROM picoclaw.documents) AS page ON page.id = document_id",
+            (json.dumps(given, ensure_ascii=False),),
+        )
+
+    def get(self, table: str, ids: Iterable[str]) -> list[Row]:
+        with self._connected() as connection:
+            return self._select_ids(connection, table, ids)
+
+    def _select_ids(self, connection: "psycopg.Connection[Any]", table: str, ids: Iterable[str]) -> list[Row]:
+        with connection.cursor(row_factory=dict_row) as cursor:
+            sql = statements.select_ids(table, SCHEMA, "= ANY (%s::uuid[])")
+            return list(cursor.execute(sql, (list(ids),)))
+
+    def list_rows(self, table: str, equal: Mapping[str, object], after: str = "", most: int = 500) -> list[Row]:
+        sql = statements.select_equal(table, SCHEMA, equal).replace("?", "%s")
+        with self._connected() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            return list(cursor.execute(sql, (*equal.values(), after or _FIRST_ID, most)))
+
+    def delete(self, table: str, ids: Iterable[str]) -> int:
+        check_erasable(table)
+        with self._connected() as connection:
+            return int(
+                connection.execute(f"DELETE FROM picoclaw.{table} WHERE id = ANY (%s::uuid[])", (list(ids),)).rowcount
+            )
+
+    def changes(self, table: str, agent_id: str, after: str, most: int = 500) -> Changes:
+        changed, _, last = after.partition(" ")
+        names = ", ".join(TABLES[table].all_columns)
+        with self._connected() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(
+                f"SELECT changed::text, {names} FROM picoclaw.{table}"
+                " WHERE agent_id = %s AND (changed, id) > (%s::xid8, %s::uuid)"
+                " AND changed < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY picoclaw."
+                f"{table}.changed, id LIMIT %s",
+                (agent_id, changed or "0", last or _FIRST_ID, most),
+            ).fetchall()
+        numbers = [row.pop("changed") for row in rows]
+        return Changes(rows, f"{numbers[-1]} {rows[-1]['id']}" if rows else after)
+
+    def wait(self, agents: Iterable[str], seconds: float) -> bool:
+        with self._connected() as connection:
+            for agent in agents:
+                connection.execute(f'LISTEN "picoclaw {agent}"')
+            return any(notice.payload != self._board for notice in connection.notifies(timeout=seconds))
+
+    # --- searches ---
+
+    def count_chunks(self, scope: SearchScope, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
+        queries = {word: _make_query(forms) for word, forms in words.items()}
+        asked = {word: query for word, query in queries.items() if query}
+        count = "(SELECT count(*) FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
+        sql = ", ".join([f"{count})", *[f"{count} AND words @@ %s::tsquery)" for _ in asked]])
+        values = [scope.agent_id, list(scope.people)]
+        for query in asked.values():
+            values += [scope.agent_id, list(scope.people), query]
+        with self._connected() as connection:
+            total, *found = _fetch(connection, f"SELECT {sql}", *values)[0]
+        return total, dict.fromkeys(words, 0) | dict(zip(asked, found, strict=True))
+
+    def match_chunks(self, scope: SearchScope, weights: Mapping[str, float], most: int) -> list[tuple[int, float]]:
+        terms = {query: weight for word, weight in weights.items() if (query := _make_query([word]))}
+        if not terms:
+            return []
+        worth = " + ".join("%s * ts_rank(words, %s::tsquery, 1)" for _ in terms)
+        values = [value for query, weight in terms.items() for value in (weight, query)]
+        with self._connected() as connection:
+            return _fetch(
+                connection,
+                f"SELECT number, {worth} AS worth FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
+                " AND words @@ %s::tsquery ORDER BY worth DESC, number LIMIT %s",
+                *(*values, scope.agent_id, list(scope.people), " | ".join(terms), most),
+            )
+
+    def get_chunks(self, scope: SearchScope, numbers: Iterable[int]) -> list[MemoryRow]:
+        with self._connected() as connection:
+            found = _fetch(
+                connection,
+                'SELECT number, path, start, "end", heading, text FROM picoclaw.chunks'
+                " WHERE number = ANY (%s) AND agent_id = %s AND person = ANY (%s)",
+                *(list(numbers), scope.agent_id, list(scope.people)),
+            )
+        return [make_memory_row(row) for row in found]
+
+    def compare_vectors(
+        self, scope: SearchScope, model: str, vector: Sequence[float], most: int, others: Iterable[int]
+    ) -> VectorComparison | None:
+        with self._connected() as connection:
+            found = _fetch(
+                connection,
+                "WITH scoped AS MATERIALIZED ("
+                " SELECT number, 1 - (vector <=> %s::halfvec) AS cosine FROM picoclaw.chunks"
+                " WHERE agent_id = %s AND person = ANY (%s) AND model = %s AND vector_dims(vector) = %s"
+                "), nearest AS (SELECT number FROM scoped ORDER BY cosine DESC LIMIT %s)"
+                " SELECT number, cosine, NULL, NULL, NULL FROM scoped"
+                " WHERE number = ANY (%s) OR number IN (SELECT number FROM nearest)"
+                " UNION ALL SELECT count(*), avg(cosine), stddev_pop(cosine), max(cosine), true FROM scoped",
+                *(_write_vector(vector), scope.agent_id, list(scope.people), model, len(vector), most, list(others)),
+            )
+        *rows, (count, mean, deviation, best, _) = sorted(found, key=lambda row: row[4] is not None)
+        if not count:
+            return None
+        return VectorComparison(count, mean, deviation, best, {number: cosine for number, cosine, *_ in rows})
+
+    def sample_vectors(
+        self, scope: SearchScope, model: str, probes: Sequence[Sequence[float]], most: int
+    ) -> tuple[float, int]:
+        with self._connected() as connection:
+            found = _fetch(
+                connection,
+                "WITH taken AS MATERIALIZED (SELECT vector FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
+                " AND model = %s AND vector_dims(vector) = %s LIMIT %s)"
+                " SELECT max(1 - (vector <=> probe::halfvec)), count(*) FROM taken, unnest(%s::text[]) AS probe"
+                " GROUP BY probe ORDER BY 1 DESC",
+                *(scope.agent_id, list(scope.people), model, len(probes[0]), most, [_write_vector(p) for p in probes]),
+            )
+        return (found[min(1, len(found) - 1)][0], found[0][1]) if found else (0.0, 0)
+
+    # --- the connection ---
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator["psycopg.Connection[Any]"]:
+        """Give the connection, open it where there is none, and put what goes wrong into words."""
+        with self._explained():
+            connection = self._connection
+            if connection is None or connection.closed:
+                connection = self._connection = self._open()
+            try:
+                yield connection
+            except psycopg.OperationalError:
+                if connection.broken:
+                    self.close()
+                raise
+
+    def _open(self) -> "psycopg.Connection[Any]":
+        connection = connect(self._options)
+        try:
+            check_migrations(connection, self.address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explain_errors(self.address, self._password):
+            yield
+
+
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
+
+
+def read_address(url: str, password: str = "") -> dict[str, Any]:
+    """Read an address into libpq's options, with ours where it has none. Raises ConfigError."""
+    try:
+        options: dict[str, Any] = dict(conninfo.conninfo_to_dict(url))
+    except psycopg.Error:  # whose text repeats the address
+        raise ConfigError("[store] url cannot be read: it must be postgresql://USER@HOST/DATABASE") from None
+    host = str(options.get("host") or options.get("hostaddr") or "")
+    is_local = not host or host.startswith(("/", "127.")) or host in {"localhost", "::1"}
+    if not options.get("user"):
+        raise ConfigError("[store] url names no user: postgresql://USER@HOST/DATABASE")
+    if password:
+        options["password"] = password
+    defaults = {"connect_timeout": _CONNECT_S, "sslmode": "prefer" if is_local else "require"}
+    return {**defaults, **_KEEPALIVE, "application_name": "picoclaw", **options}
+
+
+def show_address(url: str) -> str:
+    """The address without a password and without options."""
+    try:
+        found = conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        return "the store"
+    host, port = str(found.get("host") or ""), found.get("port")
+    return f"postgresql://{found.get('user', '')}@{host}{f':{port}' if port else ''}/{found.get('dbname', '')}"
+
+
+def connect(options: Mapping[str, Any]) -> "psycopg.Connection[Any]":
+    """Connect; a server that hangs is given up after some seconds. Raises psycopg.Error."""
+    connection = psycopg.connect(autocommit=True, prepare_threshold=None, **options)
+    connection.adapters.register_loader("uuid", TextLoader)  # ours are texts everywhere else
+    connection.execute(
+        f"SET statement_timeout = '{_STATEMENT_S}s'; SET lock_timeout = '{_LOCK_S}s';"
+        f" SET idle_in_transaction_session_timeout = '{_IDLE_S}s'"
+    )
+    return connection
+
+
+@contextlib.contextmanager
+def explain_errors(address: str, password: str = "") -> Iterator[None]:
+    """Put psycopg's errors into words, without a password. Raises StoreError and StoreUnreachable."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text = _explain(error)
+        kind = StoreUnreachable if is_passing(error) else StoreError
+        said = f"{address}: {text}"
+        raise kind(said.replace(password, "…") if password else said) from None
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether another try may work without anybody's doing."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate[:2] in {"08", "40", "53", "57", "55"} or isinstance(error, errors.ReadOnlySqlTransaction)
+
+
+_EXPLANATIONS: list[tuple[str, str]] = [
+    ("password authentication failed", "it does not take the password; `picoclaw store setup` makes a new one"),
+    ("no password supplied", "it asks for a password: put it into secrets.toml as store_password"),
+    (r'role "[^"]*" does not exist', "it knows no such user; `picoclaw store setup` makes one for a board"),
+    (r'database "[^"]*" does not exist', "it has no such database; create it, then run `picoclaw store setup`"),
+    ("no pg_hba.conf entry", "it lets nobody in from here: its pg_hba.conf has no line for this user and address"),
+    ("does not support SSL", "it speaks no TLS; set it up there, or add ?sslmode=disable to the address at your risk"),
+    ("certificate verify failed", "its certificate is not signed by an authority that is trusted here (sslrootcert)"),
+    ("does not match host name", "its certificate is for another host"),
+    ("could not translate host name|Name or service not known|resolve", "there is no such host, or no network"),
+    ("Connection refused", "nothing listens there: the database is down, or the port is wrong"),
+    ("timeout expired|timed out|Connection timed out", "it does not answer in time"),
+    (
+        "too many clients|remaining connection slots",
+        "it has no connection left; raise max_connections, or use a pooler",
+    ),
+    ("server closed the connection|connection is lost|EOF detected|reset by peer|is closed", "the connection broke"),
+]
+
+
+def _explain(error: psycopg.Error) -> str:
+    known = {
+        errors.QueryCanceled: f"it took longer than {_STATEMENT_S} seconds and was stopped",
+        errors.ReadOnlySqlTransaction: "it is read-only now (a standby, or being maintained); what is new waits here",
+        errors.AdminShutdown: "it is being shut down",
+        errors.CannotConnectNow: "it is starting up or shutting down",
+        errors.InvalidPassword: _EXPLANATIONS[0][1],
+        errors.InvalidSchemaName: "it is not set up: run `picoclaw store setup` with the administrator's address",
+        errors.UndefinedTable: "it is not set up: run `picoclaw store setup` with the administrator's address",
+        errors.DiskFull: "its disk is full",
+        errors.InsufficientPrivilege: f"this user may not do that ({' '.join(str(error).split())})",
+    }
+    for kind, text in known.items():
+        if isinstance(error, kind):
+            return text
+    said = " ".join(str(error).split())
+    return next((text for form, text in _EXPLANATIONS if re.search(form, said)), said[:300] or type(error).__name__)
+
+
+@contextlib.contextmanager
+def _ignore_missing_right(connection: "psycopg.Connection[Any]") -> Iterator[None]:
+    with contextlib.suppress(errors.InsufficientPrivilege), connection.transaction():
+        yield
+
+
+def _fetch(connection: "psycopg.Connection[Any]", sql: str, *values: object) -> list[Any]:
+    return list(connection.execute(sql, values))
+
+
+def _write_vector(values: Iterable[float]) -> str:
+    return f"[{','.join(f'{value:.7g}' for value in values)}]"
+
+
+def _make_query(words: Iterable[str]) -> str:
+    """Write words as a tsquery; one that is several terms is a phrase. Terms are letters and digits only."""
+    phrases = [split_query(word) for word in words]
+    said = [" <-> ".join(f"'{term}'" for term in phrase) for phrase in phrases if phrase]
+    return " | ".join(f"({one})" for one in dict.fromkeys(said))
+
+
+# How the database came to its present shape.
+
+
+def check_migrations(connection: "psycopg.Connection[Any]", address: str) -> None:
+    """Migrate what is older, if this user may; raises StoreNewer and StoreError where it cannot be used."""
+    done = _list_migrations(connection)
+    known = [migration.__name__ for migration in MIGRATIONS]
+    if newer := sorted(set(done) - set(known)):
+        raise StoreNewer(
+            f"{address} was set up by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
+        )
+    if set(done) == set(known):
+        return
+    try:
+        migrate(connection)
+    except errors.InsufficientPrivilege:
+        what = "was set up by an older picoclaw" if done else "is not set up"
+        raise StoreError(f"{address} {what}: run `picoclaw store setup` with the administrator's address") from None
+
+
+def _list_migrations(connection: "psycopg.Connection[Any]") -> list[str]:
+    if _fetch(connection, "SELECT to_regclass('picoclaw.migrations')")[0][0] is None:
+        return []
+    return [name for (name,) in _fetch(connection, "SELECT name FROM picoclaw.migrations ORDER BY name")]
+
+
+def migrate(connection: "psycopg.Connection[Any]") -> list[str]:
+    """Bring the database to this version, in one transaction that others wait for; returns what was done."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        done = _list_migrations(connection)
+        missing = [migration for migration in MIGRATIONS if migration.__name__ not in done]
+        if missing and not done:
+            _prepare_schema(connection)
+        for migration in missing:
+            migration(connection)
+            connection.execute("INSERT INTO picoclaw.migrations (name) VALUES (%s)", (migration.__name__,))
+    return [migration.__name__ for migration in missing]
+
+
+def _prepare_schema(connection: "psycopg.Connection[Any]") -> None:
+    found = _fetch(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    if not found:
+        connection.execute("CREATE EXTENSION vector")
+        found = _fetch(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    version = str(found[0][0])
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _MIN_PGVECTOR:
+        raise StoreError(
+            f"the database has pgvector {version}, and 0.7 or newer is needed (ALTER EXTENSION vector UPDATE)"
+        )
+    connection.execute("CREATE SCHEMA picoclaw")
+    connection.execute(
+        "CREATE TABLE picoclaw.migrations (name text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+    )

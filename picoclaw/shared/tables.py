@@ -1,0 +1,162 @@
+"""The tables that boards share, as data: columns, keys, and what happens to a row that two boards have written.
+
+The same names and meanings hold in SQLite and in PostgreSQL; store.py has what can be done with them. Ids are UUIDs that
+follow from what a row is, so that a board that sends one again, or two that make the same page, mean the same row.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from picoclaw.records import NamedTuple
+from picoclaw.text import replace_surrogates
+
+Row = dict[str, Any]
+"""A row by its columns: `id`, `agent_id`, `board`, `at`, `deleted`, and those of its table."""
+
+ColumnType = Literal["text", "int", "real", "bool", "uuid"]
+Conflict = Literal["version", "latest", "keep"]
+
+COMMON: dict[str, ColumnType] = {
+    "id": "uuid",
+    "agent_id": "uuid",
+    "board": "text",  # which has written it last
+    "at": "real",  # when that was, in seconds since 1970 by that board's clock
+    "deleted": "bool",
+    "digest": "text",  # of the columns below, made by the store
+}
+
+
+class SharedTable(NamedTuple):
+    """A table's own columns, and its rule for a row that is there already.
+
+    version: a page. One is put in its place whose version is the next; any other is a conflict.
+    latest: the later one stays. keep: the first one stays, because such a row never changes.
+    """
+
+    conflict: Conflict
+    columns: Mapping[str, ColumnType]
+
+    @property
+    def all_columns(self) -> dict[str, ColumnType]:
+        return {**COMMON, **self.columns}
+
+
+_PAGE: dict[str, ColumnType] = {"person": "text", "path": "text", "content": "text", "version": "int"}
+
+TABLES: dict[str, SharedTable] = {
+    "agents": SharedTable("version", {"key": "text", "settings": "text", "version": "int"}),
+    "user_context_files": SharedTable("version", _PAGE),
+    "skills": SharedTable(
+        "version", {"name": "text", "owner": "text", "visibility": "text", "content": "text", "version": "int"}
+    ),
+    "skill_grants": SharedTable(
+        "latest", {"skill": "text", "grantee": "text", "pinned": "text", "granted_by": "text", "granted_at": "text"}
+    ),
+    "documents": SharedTable("version", _PAGE),
+    "document_versions": SharedTable("keep", {"document_id": "uuid", **_PAGE}),
+    "sessions": SharedTable(
+        "latest", {"person": "text", "number": "int", "key": "text", "begun": "text", "ended": "text"}
+    ),
+    "turns": SharedTable(
+        "latest",
+        {
+            "session_id": "uuid",
+            "number": "int",
+            "said_at": "text",
+            "provider": "text",
+            "steps": "int",
+            "prompt_tokens": "int",
+            "completion_tokens": "int",
+            "stopped": "text",
+            "undone": "bool",
+            "heard": "text",
+            "asked_by": "text",
+            "messages": "text",
+        },
+    ),
+    "summaries": SharedTable("keep", {"session_id": "uuid", "upto": "uuid", "said_at": "text", "text": "text"}),
+    "ledger": SharedTable(
+        "latest",
+        {
+            "day": "text",
+            "model": "text",
+            "cause": "text",
+            "channel": "text",
+            "requests": "int",
+            "prompt_tokens": "int",
+            "completion_tokens": "int",
+            "estimated": "int",
+            "money": "real",
+            "cached": "int",
+            "reasoning": "int",
+        },
+    ),
+}
+"""In the order in which rows may be written. `chunks` are beside them: they follow from the documents."""
+
+PULLED = ("agents", "user_context_files", "skills", "skill_grants", "documents")
+"""What a board takes over from others as they change; conversations and costs are only brought together."""
+
+ERASABLE = ("document_versions", "sessions", "turns", "summaries")
+"""What a board may delete for good; the others are marked as deleted, so that the other boards hear of it."""
+
+KEPT_VERSIONS = 30
+"""Earlier versions of a page that are kept."""
+
+_NAMESPACE = uuid.UUID("6a0f3e0e-52b4-5b0b-9d7c-0d2f6f7a1c11")
+_TEXT_ESCAPES = str.maketrans({"\0": "\ufffd"})  # which PostgreSQL takes in no text
+
+
+def make_id(*parts: object) -> str:
+    """The id of what is named by these parts: always the same."""
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(map(str, parts))))
+
+
+def make_version_id(document: str, version: int, digest: str) -> str:
+    """The id of an earlier version of a page; the databases make the same one."""
+    return str(uuid.UUID(hashlib.md5(f"{document}:{version}:{digest}".encode(), usedforsecurity=False).hexdigest()))
+
+
+def clean_text(value: Any) -> Any:
+    """Replace in a text what a database cannot take."""
+    return replace_surrogates(value).translate(_TEXT_ESCAPES) if isinstance(value, str) else value
+
+
+def complete_row(table: str, row: Mapping[str, Any], board: str) -> Row:
+    """Clean a row, and add the digest and what may be left out. Raises KeyError for a column that is missing."""
+    columns = TABLES[table].columns
+    own = {name: clean_text(row[name]) for name in columns}
+    deleted = bool(row.get("deleted", False))
+    return {
+        "id": row["id"],
+        "agent_id": row["agent_id"],
+        "board": row.get("board") or board,
+        "at": float(row["at"]),
+        "deleted": deleted,
+        "digest": make_digest({**own, "deleted": deleted}),
+        **own,
+    }
+
+
+def make_digest(values: Mapping[str, Any]) -> str:
+    """Half a SHA-256 of some values; a version says how often they were written, and nothing of what they are."""
+    said = json.dumps({**values, "version": 0}, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def drop_repeated(rows: Iterable[Row]) -> list[Row]:
+    """Leave the last of the rows that have the same id."""
+    return list({row["id"]: row for row in rows}.values())
+
+
+def check_erasable(table: str) -> None:
+    if table not in ERASABLE:
+        raise ValueError(f"rows of {table} are marked as deleted, not erased")
+
+
+def is_conflict(table: str, row: Row, there: Row) -> bool:
+    """Whether a row that was not written says something else than the one that is there."""
+    return TABLES[table].conflict == "version" and there["digest"] != row["digest"]
