@@ -31,7 +31,7 @@ from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import list_intent_files, list_languages, prepare_person, read_intent_tables
-from picoclaw.workspace.pages import PAGES, Pages, Prompts
+from picoclaw.workspace.pages import PAGES, Pages, Prompts, get_owner_time
 from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
 
 if TYPE_CHECKING:
@@ -77,7 +77,13 @@ def make_tools(
     def make_memory() -> object:
         from picoclaw.tools.memory import MemoryTools
 
-        return MemoryTools(config.workspace, stores.memory, past=config.memory.messages)
+        return MemoryTools(
+            config.workspace,
+            stores.memory,
+            past=config.memory.messages,
+            person=config.person,
+            read_owner_time=partial(get_owner_time, home),
+        )
 
     def make_cron() -> object:
         from picoclaw.tools.cron import CronTool
@@ -151,7 +157,7 @@ def make_tools(
     is_member = bool(config.person)
     yield ToolGroup(("sensor_list", "sensor_read", "board_status"), app.wiring.sensors)
     yield ToolGroup(("read_file", "write_file", "edit_file", "list_dir"), make_files)
-    memory = ("store", "search", "get", "update", "forget", "rank")
+    memory = ["store", "search", "get", "update", "forget", "rank", *(["share"] if config.people else [])]
     yield ToolGroup(tuple(f"memory_{name}" for name in memory), make_memory)
     yield ToolGroup(("cron",), make_cron)
     if not is_member:

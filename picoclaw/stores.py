@@ -167,7 +167,8 @@ class Stores:
 
         past = (lambda: list_past_turns(self.history)) if self.config.memory.messages else tuple
         config = self.config
-        return MemoryIndex(config.folder, config.workspace, self._embedder, past, config.memory.min_score)
+        place = config.folder, config.workspace
+        return MemoryIndex(*place, self._embedder, past, config.memory.min_score, config.shared_folder)
 
     def _embedder(self) -> Embedder | None:
         """What gives texts their vectors; None leaves the words. Raises ProviderError."""

@@ -110,7 +110,7 @@ def test_a_conversation_is_held_with_the_agent_that_was_chosen(household, home):
     assert sent["model"] == "tiny"
     assert offered(sent) - {"first_run", "read_result"} <= {
         *("sensor_list", "sensor_read", "sensor_history", "write_file"),
-        *(f"memory_{name}" for name in ("store", "search", "get", "update", "forget", "rank")),
+        *(f"memory_{name}" for name in ("store", "search", "get", "update", "forget", "rank", "share")),
     }
     assert "Flora" in sent["messages"][0]["content"]
     assert (home / "agents/garden/workspace/SOUL.md").exists()

@@ -21,7 +21,7 @@ from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory import index, versions
 from picoclaw.memory.dream import Dream, DreamModel
 from picoclaw.memory.dream import restore_version as put_back
-from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, MemoryFiles
+from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, SHARED_PREFIX, MemoryFiles, MemorySource
 from picoclaw.messages import Purpose
 from picoclaw.schema import find_nearest
 from picoclaw.skills.skill import Skill, describe_unmet_needs
@@ -31,7 +31,7 @@ from picoclaw.text import escape_unprintable, format_json, pattern
 from picoclaw.workspace.pages import get_owner_time
 
 _NO_MODEL = "no model is set up: `picoclaw init` does that"
-_CHUNK_ID = pattern(r"(?:\[?id:)?\s*(\d{1,18})\]?")
+_CHUNK_ID = pattern(r"(?:\[?id:)?\s*(-?\d{1,18})\]?")
 _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 
 
@@ -113,7 +113,11 @@ def _show_note(stores: Stores, given: Options) -> int:
         raise StoreError("a path or an id is missing, such as memory/MEMORY.md:3-5 or 12")
     workspace, (_, first, last) = stores.config.workspace, found.groups()
     path = found[1].removeprefix(f"{workspace}/").removeprefix("./").removeprefix("workspace/")
-    lines = _read_note_lines(workspace, path)
+    shared = stores.config.shared_folder
+    if shared and path.startswith(SHARED_PREFIX):
+        lines = _read_note_lines(shared, path.removeprefix(SHARED_PREFIX))
+    else:
+        lines = _read_note_lines(workspace, path)
     start = int(first or 1)
     end = min(int(last or first or len(lines)), len(lines))
     if not 1 <= start <= max(end, 1):
@@ -136,10 +140,15 @@ def _read_note_lines(workspace: Path, path: str) -> list[str]:
 
 
 def _list_notes(stores: Stores, _: Options) -> int:
-    files = MemoryFiles(stores.config.workspace)
-    notes = sorted(source for _, sources in files.folders() for source in sources)
+    scopes = {"": MemoryFiles(stores.config.workspace)}
+    if stores.config.shared_folder:
+        scopes[SHARED_PREFIX] = MemoryFiles(stores.config.shared_folder)
+    notes: list[MemorySource] = []
+    for prefix, files in scopes.items():
+        found = sorted(source for _, sources in files.folders() for source in sources)
+        notes += (note._replace(path=f"{prefix}{note.path}") for note in found)
     print_lines(f"{_format_size(note.size):>8}  {note.path}" for note in notes)
-    for problem in files.problems:
+    for problem in (problem for files in scopes.values() for problem in files.problems):
         print_note(problem)
     total = _format_size(sum(note.size for note in notes))
     print(f"{format_count(len(notes), 'file')}, {total}, in {stores.config.workspace}")

@@ -64,7 +64,7 @@ from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read
 from picoclaw.schema import Parameter as Parameter
 from picoclaw.times import parse_hour_span
 
-PEOPLE_FOLDER = "people"
+PEOPLE_FOLDER, SHARED_FOLDER = "people", "shared"
 """Below it in the home, each member of the household has a folder by their name."""
 
 
@@ -141,6 +141,11 @@ class Config:
     @property
     def workspace(self) -> Path:
         return self.folder / "workspace"
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Where the notes with the agent are that everybody of the household finds; None where the owner is alone."""
+        return self.agent_folder / SHARED_FOLDER if self.people else None
 
 
 _CONFIG_TABLES: dict[str, type[Any]] = {

@@ -299,7 +299,8 @@ class DaemonBackend:
     def _memory(self) -> MemoryIndex:
         past = (lambda: list_past_turns(History(self._state))) if self._config.memory.messages else tuple
         config = self._config
-        return MemoryIndex(config.home, config.workspace, lambda: None, past, config.memory.min_score)
+        place = config.home, config.workspace
+        return MemoryIndex(*place, lambda: None, past, config.memory.min_score, config.shared_folder)
 
     @property
     def _samples(self) -> Samples:

@@ -20,6 +20,9 @@ MAX_READ_BYTES = 4_000_000
 """Bytes; of a larger file only its head is read."""
 
 ROOT_FILE, MEMORY_FOLDER = "MEMORY.md", "memory"
+SHARED_PREFIX = "shared/"
+"""What the paths of the notes begin with that the household shares, where they stand beside a person's own."""
+
 ROOT_FILES = (ROOT_FILE, "memory.md")
 """Beside the other pages; the second is what other projects call it."""
 

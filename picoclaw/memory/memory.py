@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from picoclaw.errors import ProviderError, StoreError
-from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry
-from picoclaw.memory.files import Document, MemoryFiles
+from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry, make_comparison_key, parse_entries
+from picoclaw.memory.files import MEMORY_FOLDER, SHARED_PREFIX, Document, MemoryFiles
 from picoclaw.memory.index import IndexFile, MemoryRow, Progress, SyncResult, ignore_progress
 from picoclaw.memory.notes import parse_entry_place
 from picoclaw.memory.search import (
@@ -23,6 +23,7 @@ from picoclaw.memory.search import (
     extract_terms,
     find_words,
     merge_hits,
+    merge_scopes,
     search_memory,
 )
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
@@ -52,12 +53,15 @@ class MemoryIndex:
         embedder: Callable[[], Embedder | None],
         others: Callable[[], Iterable[Document]] = tuple,
         min_score: float = MIN_SCORE,
+        shared: Path | None = None,
     ) -> None:
         """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files.
 
-        `min_score` is that from which on a hit is certain where a search does not say.
+        `min_score` is that from which on a hit is certain where a search does not say. `shared` is the folder of the
+        notes that the household shares: what is found there has negative ids, and paths that begin with `shared/`.
         """
         self._min_score = min_score
+        self.shared = MemoryIndex(shared, shared, self._get_embedder, min_score=min_score) if shared else None
         self.home, self._workspace = home, workspace
         self._path = home / "memory.db"
         self._make_embedder = embedder
@@ -83,13 +87,23 @@ class MemoryIndex:
         Raises StoreError.
         """
         least = self._min_score if least is None else least
+        found = self._search_own((query, *also), now, most, least, progress)
+        if not (self.shared and self.shared.is_used):
+            return found
+        everybodys = self.shared.search(query, now, most, least, progress, also)
+        said = [make_comparison_key(one.body) for hit in found for one in parse_entries(self.row(hit.id).text)]
+        return merge_scopes(found, everybodys, said, most, least)
+
+    def _search_own(
+        self, queries: Sequence[str], now: datetime, most: int, least: float, progress: Progress
+    ) -> list[MemoryHit]:
         try:
             self._sync(progress)
-            return self._search_index((query, *also), now, most, least)
+            return self._search_index(queries, now, most, least)
         except StoreError as error:
             self._index_problem = str(error)
         self._use_spare(progress)
-        return self._search_index((query, *also), now, most, least)
+        return self._search_index(queries, now, most, least)
 
     def _search_index(self, queries: Sequence[str], now: datetime, most: int, least: float) -> list[MemoryHit]:
         embedder = self._get_embedder()
@@ -110,11 +124,19 @@ class MemoryIndex:
         if seconds is None or seconds > 0:
             with suppress(ProviderError):
                 embedded = self._embed(self._index, seconds, progress)
-        return synced._replace(embedded=embedded, left=self._count_left(self._index), problem=self.problem)
+        done = synced._replace(embedded=embedded, left=self._count_left(self._index), problem=self.problem)
+        if self.shared and self.shared.is_used:
+            more = self.shared.refresh(progress, seconds)
+            counts = {name: getattr(done, name) + getattr(more, name) for name in SyncResult._fields[:-1]}
+            done = done._replace(**counts)
+        return done
 
     def boost(self, number: int, step: float) -> None:
         """Raise or lower what a search has found, by its id, durably. Raises StoreError."""
-        self._used.feedback(number, step)
+        if number < 0 and self.shared:
+            self.shared.boost(-number, step)
+        else:
+            self._used.feedback(number, step)
 
     def forget(self, text: str) -> None:
         """Keep nothing of what was taken out of the notes, neither here nor in earlier MEMORY.md. Raises StoreError."""
@@ -125,28 +147,40 @@ class MemoryIndex:
 
     def row(self, number: int) -> MemoryRow:
         """Return what has an id. Raises StoreError when nothing has it any more."""
+        if number < 0 and self.shared:
+            row = self.shared.row(-number)
+            return row._replace(id=number, path=f"{SHARED_PREFIX}{row.path}")
         for row in self._used.rows([number]):
             return row
         raise StoreError(f"nothing that is remembered has the id {number}; search again")
 
     def stats(self) -> dict[str, int | str]:
         """Count what there is; say whose vectors there are, and what is wrong in this process."""
-        return {**self._used.stats(), "model": self._used.model()[0], "problem": self.problem}
+        shared = {"shared_files": self.shared.stats()["files"]} if self.shared and self.shared.is_used else {}
+        return {**self._used.stats(), **shared, "model": self._used.model()[0], "problem": self.problem}
 
     def check(self) -> list[str]:
         """Compare the index with the files and build it again where it is damaged; says what was wrong."""
+        more = [f"{SHARED_PREFIX}{line}" for line in self.shared.check()] if self.shared and self.shared.is_used else []
         try:
-            return self._index.check()
+            return [*self._index.check(), *more]
         except StoreError as error:
-            return [str(error)]
+            return [str(error), *more]
 
     def close(self) -> None:
         """Let go of the files; may be called twice, and the memory be used again."""
+        if self.shared:
+            self.shared.close()
         with suppress(StoreError):
             self._index.close()
         self._drop_spare()
         if self._embedder:
             self._embedder.close()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever noted there."""
+        return (self._workspace / MEMORY_FOLDER).is_dir()
 
     @property
     def problem(self) -> str:
@@ -222,7 +256,10 @@ class MemoryIndex:
             except ProviderError as error:
                 self._embedder_problem = str(error)
                 return None
-            self._embedder = RateLimitedEmbedder(embedder) if embedder else None
+            if isinstance(embedder, RateLimitedEmbedder):
+                self._embedder = embedder
+            else:
+                self._embedder = RateLimitedEmbedder(embedder) if embedder else None
         return self._embedder
 
     def _count_left(self, index: IndexFile) -> int:
@@ -247,7 +284,7 @@ def find_past_turns(memory: MemoryIndex, text: str, now: datetime) -> list[str]:
     """Name the past turns that have all the words of a text, the nearest first. Raises StoreError."""
     words = extract_terms(text)
     hits = memory.search(text, now, _MAX_HITS, 0.0) if words else []
-    turns = [hit for hit in hits if not parse_entry_place(hit.path)]
+    turns = [hit for hit in hits if hit.id > 0 and not parse_entry_place(hit.path)]
     return [hit.path for hit in turns if len(find_words(memory.row(hit.id).text, words)) == len(words)]
 
 

@@ -257,7 +257,7 @@ def replace_note(home: Path, workspace: Path, old: str, new: str, now: datetime,
     body = clean_note(new)
     with lock_notes(workspace):
         try:
-            places = _find_named(workspace, old)
+            places = find_named(workspace, old)
         except AmbiguousNote as error:
             raise StoreError(
                 f'{error}\nand behind it the words that are to be replaced, as in "path:line 3 A"'
@@ -299,7 +299,7 @@ def _keep_correction(home: Path, correction: versions.Correction, now: datetime)
 def forget_note(workspace: Path, text: str) -> NoteChange:
     """Take what is remembered out of its files, and keep it nowhere; durable when this returns. Raises StoreError."""
     with lock_notes(workspace):
-        places = _find_named(workspace, text)
+        places = find_named(workspace, text)
         if full := next((place for place in places if place.entry.below), None):
             raise StoreError(f"{full} has {full.entry.below} more below it; forget those first, one at a time")
         by_file: dict[str, dict[MemoryEntry, str | None]] = {}
@@ -313,7 +313,7 @@ def forget_note(workspace: Path, text: str) -> NoteChange:
 def describe_named(workspace: Path, text: str) -> str:
     """Tell which entry a text names, and all that it says; '' where none is, or it may be any of several."""
     try:
-        places = _find_named(workspace, text)
+        places = find_named(workspace, text)
     except StoreError:
         return ""
     return "\n".join(f"{place.path}: {render_entry(place.entry)}" for place in places)
@@ -322,7 +322,7 @@ def describe_named(workspace: Path, text: str) -> str:
 def is_named_whole(workspace: Path, text: str) -> bool:
     """Tell whether a text has all the words of the one entry that it names; a place or some of its words do not."""
     try:
-        places = _find_named(workspace, text)
+        places = find_named(workspace, text)
     except StoreError:
         return False
     place = parse_entry_place(text)
@@ -354,8 +354,8 @@ def _get_named_words(old: str) -> str:
     return "" if old.lstrip().startswith("[id:") or said.endswith("…") else said
 
 
-def _find_named(workspace: Path, text: str) -> list[EntryPlace]:
-    """Find the one entry that is meant, more than one only if they say the same."""
+def find_named(workspace: Path, text: str) -> list[EntryPlace]:
+    """Find the one entry that a text names, more than one only if they say the same. Raises StoreError."""
     meant = parse_entry_place(text)
     if meant and meant[1]:
         path, first, last = meant

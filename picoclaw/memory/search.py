@@ -32,7 +32,8 @@ from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import Embedder, find_word_table
-from picoclaw.memory.entries import FOREIGN, parse_entries
+from picoclaw.memory.entries import FOREIGN, make_comparison_key, parse_entries
+from picoclaw.memory.files import SHARED_PREFIX
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
 from picoclaw.text import STOP_WORDS, list_query_terms, pattern
@@ -238,6 +239,9 @@ MIN_SCORE = 0.45
 MAX_UNCERTAIN = 3
 """How many hits there are where fewer are certain."""
 
+OWN_FACTOR = 1.2
+"""What the score of a person's own notes is multiplied by, beside those that the household shares."""
+
 _MIN_UNCERTAIN = 0.1  # of a single word; below it, it is the nearest of what has nothing to do with it
 _MIN_NEAR = 0.05  # the same for a model's vector alone, which says more than a word
 _NEAR_SHARE = 0.78  # of the least score, from which on others are shown beside what is certain
@@ -399,6 +403,35 @@ def merge_hits(found: Iterable[Sequence[MemoryHit]], most: int) -> list[MemoryHi
         best.setdefault(hit.id, hit)
     certain = [hit for hit in best.values() if hit.is_certain]
     return certain[:most] or list(best.values())[: min(most, MAX_UNCERTAIN)]
+
+
+def merge_scopes(
+    own: Iterable[MemoryHit], shared: Iterable[MemoryHit], said: Collection[str], most: int, least: float
+) -> list[MemoryHit]:
+    """Make one list of what was found in a person's notes and in those of the household, by `score`.
+
+    A person's own count for more, which makes nothing certain that was not. What the person has noted as well is shown
+    once: `said` are the comparison keys of the entries in their own hits.
+    """
+    left = [hit for hit in shared if not _is_said(hit.snippet, said)]
+    rated = [(hit, OWN_FACTOR * hit.score) for hit in own]
+    rated += [(hit._replace(id=-hit.id, path=f"{SHARED_PREFIX}{hit.path}"), hit.score) for hit in left]
+    is_certain = any(hit.is_certain for hit, _ in rated)
+    if is_certain:
+        rated = [(hit, score) for hit, score in rated if hit.is_certain or hit.score >= least * _NEAR_SHARE]
+    rated.sort(key=lambda pair: (not pair[0].is_certain, -pair[1]))
+    hits = [hit._replace(score=round(min(1.0, score), 3)) for hit, score in rated]
+    return hits[: most if is_certain else min(most, MAX_UNCERTAIN)]
+
+
+def _is_said(snippet: str, said: Collection[str]) -> bool:
+    """Whether each of the lines that a snippet is made of is one of the entries; of a shortened one a part counts."""
+
+    def is_one(part: str) -> bool:
+        keys = [make_comparison_key(entry.body.replace("…", " ")) for entry in parse_entries(part)]
+        return bool(keys) and all(key in said or ("…" in part and any(key in one for one in said)) for key in keys)
+
+    return is_one(snippet) or all(map(is_one, _SNIPPET_JOINT.split(snippet)))
 
 
 def extract_terms(text: str) -> list[str]:
@@ -764,6 +797,7 @@ _ENDINGS = frozenset(("", "s", "e", "es", "ed", "ing", "ings", "y", "i", "ies", 
 _LETTERS = pattern(r"[^\W_]*")
 _SEPARATOR = pattern(r"\s+([/…])\s+")
 _LIST_MARKER = pattern(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+_SNIPPET_JOINT = pattern(r" [/…] ")
 
 
 class Snippet(NamedTuple):

@@ -26,7 +26,7 @@ MAX_LOG_BYTES, KEPT_FILES = 1_000_000, 8
 _LONGEST_SHOWN, _MOST_HEARD, _SHORT = 400, 5, 80
 _NO_HASH = "-" * 64
 _SAFE_WRITE_WAIT_S = 0.2
-_MAX_TEXT_BY_EFFECT: Mapping[Effect, int] = {"remember": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
+_MAX_TEXT_BY_EFFECT: Mapping[Effect, int] = {"remember": 0, "share": 0, "erase": 0, "write": _SHORT, "instruct": _SHORT}
 """Texts over this are not repeated: they lie where their owner can delete them, and the sum tells which they were."""
 
 

@@ -188,6 +188,8 @@ def _strip_quotes(token: str) -> str:
 _NOTE_VERBS = _split_word_set("note remember memorise memorize save write store keep record merke notiere")
 _REMIND_VERBS = _split_word_set("remind wake nudge ping alert set add make create erinnere weck")
 _TASK_WORDS = _split_word_set("add put note write make create task tasks todo todos remember remind")
+_EVERYBODY = _split_word_set("everyone everybody household family alle familie haushalt")
+_SHARE_FILLERS = _EVERYBODY | _split_word_set("for to the whole down that this dass für die den ganze a as note")
 _FACT_FILLERS = _split_word_set("that @ down in mind this the fact to memory for later dass a as note")
 
 
@@ -203,6 +205,16 @@ def is_stated_fact(text: str, caller: Caller) -> bool:
         for sentence in _list_statements(caller)
     )
     return bool(wanted) and [wanted] in stated
+
+
+def is_shared_fact(text: str, caller: Caller) -> bool:
+    """Whether the newest message of whoever asks orders to note this for everybody."""
+    wanted = _split_words(text)
+    for words in _find_dictated(caller, _NOTE_VERBS) if wanted else ():
+        lead = words[: len(words) - len(wanted)]
+        if words[len(lead) :] == wanted and not _EVERYBODY.isdisjoint(lead) and _SHARE_FILLERS.issuperset(lead):
+            return True
+    return False
 
 
 def is_ordered_task(text: str, caller: Caller) -> bool:

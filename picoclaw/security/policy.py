@@ -17,6 +17,7 @@ Effect = Literal[
     "safe",
     "write",
     "remember",
+    "share",
     "erase",
     "plan",
     "instruct",
@@ -32,8 +33,8 @@ Effect = Literal[
 
 read: nothing is changed; private: the call shows what the owner keeps, such as notes, files, tasks and the output of
 commands; safe: an output goes to its safe level; write: a file that nobody takes for the owner's word; remember: notes
-and tasks, which are; erase: a note is deleted for good that the call does not name by all its words; plan: what is done
-later, unasked; instruct: what tells later turns how to work; exec: a command that may change files; exec_network: a
+and tasks, which are; share: a note that everybody of the household finds; erase: a note is deleted for good that the
+call does not name by all its words; plan: what is done later, unasked; instruct: what tells later turns how to work; exec: a command that may change files; exec_network: a
 command that may use the network; exec_planned: a command is planned, or is due (`unattended`); network: another host is
 asked; actuate: a bus or line is written; switch: an output that its owner declared to need no yes leaves its safe
 level; mcp_act: a tool of an MCP server is called that may change something, or does not say that it only reads.
@@ -82,6 +83,7 @@ DEFAULTS: Mapping[Effect, VerdictRow] = {
     "safe": VerdictRow("allow", "allow", "allow", "allow", "allow", "allow"),
     "write": VerdictRow("allow", "allow", "ask", "allow", "ask", "allow"),
     "remember": VerdictRow("allow", "allow", "ask", "allow", "ask", "ask"),
+    "share": VerdictRow("allow", "allow", "ask", "ask", "ask", "ask"),
     "erase": VerdictRow("ask", "ask", "ask", "ask", "ask", "ask"),
     "plan": VerdictRow(
         "allow", "allow", "allow", "allow", "ask", "ask"

@@ -1,8 +1,9 @@
 """The memory tools: notes are stored, found, corrected and deleted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,11 @@ from picoclaw.errors import StoreError, ToolError
 from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
 from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import MemoryFiles
+from picoclaw.memory.files import SHARED_PREFIX, MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_resident
-from picoclaw.records import replace
+from picoclaw.records import NamedTuple, replace
 from picoclaw.schema import Span, find_nearest
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
@@ -26,13 +27,28 @@ BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
 _MAX_QUERIES = 4  # besides the first
-_ID = pattern(r"\[?(?:id)?[:= ]*(\d{1,18})\]?|\[id:(\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
+_ID = pattern(r"\[?(?:id)?[:= ]*(-?\d{1,18})\]?|\[id:(-?\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
+_SHARED_PLACE = pattern(rf"(?:\[id:-?(?P<id>\d+)\] )?(?:/|\./)*{SHARED_PREFIX}(?P<rest>memory/.*)", re.DOTALL)
+_MEMBER = "member"
 
 
 class MemoryTools:
-    def __init__(self, workspace: Path, index: MemoryIndex, *, past: bool = False) -> None:
-        """`index` is the index of the workspace's notes; `past`: it also holds past messages."""
-        self._workspace, self._index, self._past = workspace, index, past
+    def __init__(
+        self,
+        workspace: Path,
+        index: MemoryIndex,
+        *,
+        past: bool = False,
+        person: str = "",
+        read_owner_time: Callable[[float], datetime] = datetime.fromtimestamp,
+    ) -> None:
+        """`index` is the index of the workspace's notes; `past`: it also holds past messages.
+
+        `person` is the member of the household whose notes these are, '' for the owner, in whose time zone notes are
+        shared.
+        """
+        self._workspace, self._index, self._past, self._person = workspace, index, past, person
+        self._read_owner_time = read_owner_time
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         return orders.is_stated_fact(arguments["text"], caller)
@@ -53,6 +69,27 @@ class MemoryTools:
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
         return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
 
+    def _is_share_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
+        return orders.is_shared_fact(arguments["text"], caller)
+
+    @tool(effect="share", is_requested=_is_share_requested)
+    def memory_share(
+        self,
+        text: Annotated[str, "one sentence"],
+        caller: Caller,
+        *,
+        lasting: Annotated[bool, "true: for good"] = False,
+    ) -> str:
+        """Note a fact for the whole household, only if the user says it is for everyone."""
+        if self._index.shared is None:
+            raise ToolError("nobody shares this home; memory_store notes it for the user alone")
+        requested = orders.is_shared_fact(text, caller)
+        origin = describe_origin(replace(caller, taints=set()) if requested else caller, shared_by=self._person)
+        now = self._read_owner_time(caller.now.timestamp())
+        noted = notes.add_note(self._index.shared.home, text, now, origin, lasting=lasting)
+        place = f"{SHARED_PREFIX}{noted.path} line {noted.line}"
+        return f"known already: {place}: {noted.text}" if noted.known else f"noted for everyone in {place}"
+
     @tool(effect="read", private=True)
     def memory_search(
         self,
@@ -70,7 +107,8 @@ class MemoryTools:
         try:
             hits = self._index.search(query, caller.now, least=min_score, also=(also or [])[:_MAX_QUERIES])
             is_certain = any(hit.is_certain for hit in hits)
-            count = 0 if is_certain else self._index.stats()["files"]
+            found = {} if is_certain else self._index.stats()
+            count = int(found.get("files", 0)) + int(found.get("shared_files", 0))
         except StoreError as error:
             raise ToolError(f"the notes cannot be searched: {error}") from None
         said = ""
@@ -93,21 +131,55 @@ class MemoryTools:
             row = self._index.row(number)
             shown = _number_lines(row.text.split("\n"), row.start, row.end + 1 - row.start, f"{row.path}\n")
             return _taint_foreign(caller, row.path, shown)
-        place = notes.parse_entry_place(path)
-        found = MemoryFiles(self._workspace).read(place[0]) if place else None
+        scope = self._split_scope(path)
+        place = notes.parse_entry_place(scope.text)
+        found = MemoryFiles(scope.workspace).read(place[0]) if place else None
         if place is None or found is None:
             known = sorted(one.path for _, sources in MemoryFiles(self._workspace).folders() for one in sources)
             raise ToolError(f"there is no note {path!r}{find_nearest(path, dict.fromkeys(known))}")
         if found.problem and not found.text:
-            raise ToolError(f"{place[0]}: {found.problem}")
+            raise ToolError(f"{scope.prefix}{place[0]}: {found.problem}")
         first = place[1] or line or 1
         count = place[2] + 1 - place[1] if place[1] else lines or 40
-        return _taint_foreign(caller, place[0], _number_lines(blank_comments(found.text).split("\n"), first, count))
+        shown = _number_lines(blank_comments(found.text).split("\n"), first, count)
+        return _taint_foreign(caller, f"{scope.prefix}{place[0]}", shown)
+
+    def _split_scope(self, text: str) -> "_Scope":
+        """Tell whether a text that names a note begins with the path of one of the household's."""
+        if self._index.shared and (found := _SHARED_PLACE.fullmatch(text.strip())):
+            rest = f"[id:{found['id']}] {found['rest']}" if found["id"] else found["rest"]
+            return _Scope(self._index.shared, self._index.shared.home, rest, SHARED_PREFIX)
+        return _Scope(self._index, self._workspace, text, "")
+
+    def _find_scope(self, text: str) -> "_Scope":
+        """Tell whose note a text names: the person's own, or else one of the household's.
+
+        Raises ToolError where a member names the note of somebody else.
+        """
+        scope = self._split_scope(text)
+        if not scope.prefix and self._index.shared and self._index.shared.is_used:
+            shared = _Scope(self._index.shared, self._index.shared.home, text, SHARED_PREFIX)
+            scope = shared if _is_known(shared) and not _is_known(scope) else scope
+        if scope.prefix and self._person:
+            with suppress(StoreError):
+                for place in notes.find_named(scope.workspace, scope.text):
+                    if not re.search(rf"{FOREIGN}: {_MEMBER} {self._person}\b", place.entry.source):
+                        raise ToolError(
+                            f"{SHARED_PREFIX}{place.path}:{place.entry.first} is somebody else's note; they or the owner can change it"
+                        )
+        return scope
+
+    def _explain_named(self, text: str) -> str:
+        scope = self._find_scope(text)
+        return scope.explain(notes.describe_named(scope.workspace, scope.text))
 
     def _explain_update(self, arguments: Mapping[str, Any]) -> str:
-        return notes.describe_named(self._workspace, arguments["old"])
+        return self._explain_named(arguments["old"])
 
-    @tool(effect="remember", means=_explain_update, private=True)
+    def _get_update_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "share" if self._find_scope(arguments["old"]).prefix else "remember"
+
+    @tool(effect=_get_update_effect, means=_explain_update, private=True)
     def memory_update(
         self,
         old: Annotated[str, "the note's words, or path:line and the wrong words"],
@@ -115,32 +187,44 @@ class MemoryTools:
         caller: Caller,
     ) -> str:
         """Correct a note."""
+        scope = self._find_scope(old)
+        _require_words(scope.text)
+        origin = describe_origin(caller, shared_by=self._person if scope.prefix else None)
         try:
-            words, origin = _require_words(old), describe_origin(caller)
-            done = notes.replace_note(self._index.home, self._workspace, words, new, caller.now, origin)
+            done = notes.replace_note(scope.memory.home, scope.workspace, scope.text, new, caller.now, origin)
         except notes.UnknownNote as error:
             raise self._add_nearest(error, old, caller) from None
-        return f"changed {_format_places(done.places)}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
+        except StoreError as error:
+            raise ToolError(scope.explain(str(error))) from None
+        places = _format_places(done.places, scope.prefix)
+        return f"changed {places}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
 
     def _explain_forget(self, arguments: Mapping[str, Any]) -> str:
-        return notes.describe_named(self._workspace, arguments["text"])
+        return self._explain_named(arguments["text"])
 
-    def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect:
+    def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect | tuple[Effect, ...]:
         """A note not named by all its words is shown to a person before it is deleted."""
-        text = arguments["text"]
-        found = notes.describe_named(self._workspace, text)
-        return "erase" if found and not notes.is_named_whole(self._workspace, text) else "remember"
+        scope = self._find_scope(arguments["text"])
+        effect: Effect = "share" if scope.prefix else "remember"
+        found = notes.describe_named(scope.workspace, scope.text)
+        if found and not notes.is_named_whole(scope.workspace, scope.text):
+            return ("erase", effect) if scope.prefix else "erase"
+        return effect
 
     @tool(effect=_get_forget_effect, means=_explain_forget, private=True)
     def memory_forget(self, text: Annotated[str, "its words, or path:line"], caller: Caller) -> str:
         """Delete one note for good."""
+        scope = self._find_scope(text)
+        _require_words(scope.text)
         try:
-            done = notes.forget_note(self._workspace, _require_words(text))
+            done = notes.forget_note(scope.workspace, scope.text)
         except notes.UnknownNote as error:
             raise self._add_nearest(error, text, caller) from None
-        said = f"forgotten, from {_format_places(done.places)}: {_quote(done.places[0].entry.body)}"
+        except StoreError as error:
+            raise ToolError(scope.explain(str(error))) from None
+        said = f"forgotten, from {_format_places(done.places, scope.prefix)}: {_quote(done.places[0].entry.body)}"
         try:
-            self._index.forget(done.places[0].entry.body)
+            scope.memory.forget(done.places[0].entry.body)
         except StoreError as error:
             said += f"; a copy is still kept: {error}"
         with suppress(StoreError):
@@ -148,7 +232,10 @@ class MemoryTools:
             said += f"; past messages still hold it: {', '.join(held[:_MAX_SOURCES])}" if held else ""
         return said
 
-    @tool(effect="write", private=True)
+    def _get_rank_effect(self, arguments: Mapping[str, Any]) -> Effect:
+        return "share" if _parse_id(arguments["id"]) < 0 else "write"
+
+    @tool(effect=_get_rank_effect, private=True)
     def memory_rank(
         self,
         id: Annotated[str, "as in [id:12]"],  # noqa: A002 - as search results name it
@@ -157,7 +244,7 @@ class MemoryTools:
     ) -> str:
         """Rank a note higher or lower in later searches."""
         number = _parse_id(id)
-        if not number:
+        if not number or (number < 0 and not self._index.shared):
             raise ToolError(f"{id!r} is no id; memory_search shows them, as in [id:12]")
         self._index.boost(number, BOOST_STEP if useful else -BOOST_STEP)
         return f"[id:{number}] is now at {self._index.row(number).boost:+g}, of -1 to +1"
@@ -170,6 +257,32 @@ class MemoryTools:
         return ToolError("\n".join([f"{error}; the nearest:" if hits else str(error), *map(_format_hit, hits)]))
 
 
+class _Scope(NamedTuple):
+    """Whose notes a text means: their index, the folder of the files, the text without what tells this.
+
+    `prefix` begins the paths of the household's.
+    """
+
+    memory: MemoryIndex
+    workspace: Path
+    text: str
+    prefix: str
+
+    def explain(self, said: str) -> str:
+        """What is said of places, with the paths as the model knows them."""
+        return re.sub(r"(?<![\w/])memory/(?=\S+\.md)", f"{self.prefix}memory/", said) if self.prefix else said
+
+
+def _is_known(scope: _Scope) -> bool:
+    try:
+        notes.find_named(scope.workspace, scope.text)
+    except notes.UnknownNote:
+        return False
+    except StoreError:
+        return True  # which one of several is not clear
+    return True
+
+
 def _format_hit(hit: MemoryHit) -> str:
     lines = f"{hit.start}-{hit.end}" if hit.end > hit.start else f"{hit.start}"
     about = ", ".join(filter(None, [hit.day, hit.heading if hit.heading != hit.day else ""]))
@@ -178,14 +291,20 @@ def _format_hit(hit: MemoryHit) -> str:
     return remove_invisible(f"{head} {hit.snippet}")
 
 
-def describe_origin(caller: Caller) -> str:
-    """Say where a note comes from, '' for the owner's word in their usual chat."""
+def describe_origin(caller: Caller, *, shared_by: str | None = None) -> str:
+    """Say where a note comes from, '' for the owner's word in their usual chat.
+
+    One that is shared names the member who does it, '' for the owner, and no chat: its number is nobody's business.
+    """
     why: list[str] = [] if is_resident(caller.origin) else [caller.origin]
+    if shared_by:
+        why = [f"{_MEMBER} {shared_by}"]
     heard = [name[:_MAX_NAME_CHARS] for name in sorted(caller.taints)]
     if heard:
         more = f" and {len(heard) - _MAX_SOURCES} more" if len(heard) > _MAX_SOURCES else ""
         why.append(f"after {', '.join(heard[:_MAX_SOURCES])}{more}")
-    chat = f"chat {caller.session[:_MAX_NAME_CHARS]}" if caller.session not in {DEFAULT_SESSION, ""} else ""
+    is_usual = shared_by is not None or caller.session in {DEFAULT_SESSION, ""}
+    chat = "" if is_usual else f"chat {caller.session[:_MAX_NAME_CHARS]}"
     return "; ".join(filter(None, [chat, f"{FOREIGN}: {', '.join(why)}" if why else ""]))
 
 
@@ -197,16 +316,15 @@ def _taint_foreign(caller: Caller, where: str, result: str) -> str:
 
 
 def _parse_id(text: str) -> int:
-    """Parse an id such as 12, id:12 or [id:12]; 0 if it is none."""
+    """Parse an id such as 12, id:12 or [id:-12]; 0 if it is none."""
     found = _ID.fullmatch(text.strip())
     return int(found[1] or found[2]) if found else 0
 
 
-def _require_words(text: str) -> str:
+def _require_words(text: str) -> None:
     """Refuse an id alone: it may belong to another note by now."""
     if _parse_id(text) and not notes.parse_entry_place(text):
         raise ToolError(f"an id, as {text.strip()!r}, may mean another note by now; name its words, or path:line")
-    return text
 
 
 def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> str:
@@ -224,8 +342,8 @@ def _number_lines(texts: list[str], first: int, count: int, head: str = "") -> s
     return f"{head}{chr(10).join(shown)}{more}"
 
 
-def _format_places(places: list[notes.EntryPlace]) -> str:
-    return " and ".join(f"{place.path} line {place.entry.first}" for place in places)
+def _format_places(places: list[notes.EntryPlace], prefix: str) -> str:
+    return " and ".join(f"{prefix}{place.path} line {place.entry.first}" for place in places)
 
 
 def _quote(text: str) -> str:

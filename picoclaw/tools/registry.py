@@ -48,7 +48,7 @@ ON_REQUEST = frozenset(
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""
 
-_KEEPS = frozenset({"write", "remember", "plan"})
+_KEEPS = frozenset({"write", "remember", "share", "plan"})
 _HIDDEN = ("self", "caller")
 
 

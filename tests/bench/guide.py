@@ -479,6 +479,7 @@ def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
             web=WebConfig(search="duckduckgo"),
             mqtt=MqttConfig(host="127.0.0.1", fleet=True),
             mcp={"files": McpConfig(command=["a-server"])},
+            people={"ada": PersonConfig("member")},
         )
         with closing(App(config, board, rehearses=True)) as app:
             pages = [*make_said(app), *make_commands()]
