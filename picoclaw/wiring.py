@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.hw import loader, sensors
+from picoclaw.hw import loader
 from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import is_stop_order
 from picoclaw.mqtt import read_remote
@@ -92,7 +92,7 @@ class Wiring:
 
     def parts(self) -> frozenset[str]:
         """Name the drivers of the parts that can be read here, by ours or by the kernel's."""
-        found = sensors.list_sensors(self.board, self.wired)
+        found = loader.list_sensors(self.board, self.wired)
         ours = {sensor.part.part for sensor in found if sensor.part}
         theirs = {sensor.name.partition(" ")[0].lower() for sensor in found if not sensor.part}
         family_28 = {"ds18b20" for sensor in found if "/28-" in sensor.source}

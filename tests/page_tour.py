@@ -26,7 +26,7 @@ from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon import status
 from picoclaw.daemon.dashboard import DaemonBackend
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config as outputs_config
 from picoclaw.records import replace
@@ -73,7 +73,7 @@ def furnished(home):
     found = outputs_config.load_outputs(home / "outputs.toml").outputs
     outputs_config.save_armed(home, {name: found[name].digest for name in ("grow_light", "valve1")})
     config = replace(load_config(), board=BoardConfig("sim"))
-    return App(config, boards.choose_board("sim", config))
+    return App(config, detect.choose_board("sim", config))
 
 
 def remember(app, values):

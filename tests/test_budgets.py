@@ -17,7 +17,7 @@ from test_house import modules_of
 from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.config import load_config
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Inbound
 from picoclaw.prompts import count_bytes
 
@@ -132,7 +132,7 @@ def home_of(folder, server):
     workspace.prepare_home(folder)
     (folder / "workspace/BOOTSTRAP.md").unlink()
     (folder / "workspace/note.txt").write_text("The beans want water on Friday.")
-    return App(config, boards.choose_board("sim", config))
+    return App(config, detect.choose_board("sim", config))
 
 
 def asked(app, number, *, afresh=False):

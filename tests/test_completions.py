@@ -16,9 +16,9 @@ from page_house import Client, later, served
 
 from picoclaw import cli
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE
+from picoclaw.channels.dashboard.login import TOKENS_FILE, ProgramTokens
 from picoclaw.channels.dashboard.programs import Programs
 from picoclaw.channels.dashboard.server import MAX_PENDING
-from picoclaw.channels.dashboard.tokens import TOKENS_FILE, ProgramTokens
 from picoclaw.config import Config
 from picoclaw.config.tables import PageConfig
 from picoclaw.errors import ConfigError

@@ -36,7 +36,7 @@ from picoclaw.daemon.watchdog import (
 )
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, PicoclawError, StoreDamaged, StoreError
 from picoclaw.files import listen_unix
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Message, Notice, Stop, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.records import replace
 from picoclaw.store import conversations
@@ -839,7 +839,7 @@ def household(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
     workspace.prepare_home(tmp_path / "home")
     config = replace(load_config(), board=BoardConfig("sim"))
-    app = App(config, boards.choose_board("sim", config))
+    app = App(config, detect.choose_board("sim", config))
     made = DaemonService(app, lambda _: None, 1 << 30, safe=False)
     yield made
     made.database.close()

@@ -16,7 +16,7 @@ from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
 from picoclaw.daemon.dashboard import DaemonBackend
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Inbound, Notice
 from picoclaw.outputs import config
 from picoclaw.records import replace
@@ -61,7 +61,7 @@ def app(tmp_path, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(home))
     workspace.prepare_home(home)
     config = replace(load_config(), board=BoardConfig("sim"))
-    app = App(config, boards.choose_board("sim", config))
+    app = App(config, detect.choose_board("sim", config))
     yield app
     app.close()
 

@@ -14,7 +14,8 @@ from test_prompt import ORDER
 from picoclaw import cli
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.config import load_config as config_of
-from picoclaw.hw import lines, loader
+from picoclaw.hw import board as lines
+from picoclaw.hw import loader
 from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard

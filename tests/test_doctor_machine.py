@@ -14,7 +14,7 @@ from person import picoclaw
 from rights import ordinary_user
 from telegram_server import TOKEN, TelegramServer
 
-from picoclaw.channels.dashboard.tokens import ProgramTokens
+from picoclaw.channels.dashboard.login import ProgramTokens
 from picoclaw.config import Config
 from picoclaw.config.tables import HookConfig, ModelConfig, PageConfig, TelegramConfig
 from picoclaw.hw.linux.board import LinuxBoard

@@ -49,9 +49,8 @@ MAY = {
     "picoclaw/hw/handles.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",
     "picoclaw/hw/linux/gpio.py": "a GPIO chip",
-    "picoclaw/hw/linux/i2c.py": "an I2C bus",
+    "picoclaw/hw/linux/buses.py": "an I2C or SPI bus",
     "picoclaw/hw/linux/serial.py": "a serial port",
-    "picoclaw/hw/linux/spi.py": "an SPI bus",
     "picoclaw/hw/sim/board.py": "an empty file for the locks of a simulated bus",
     "picoclaw/hw/sim/lines.py": "the simulated GPIO lines, shared by processes of one test or trial",
     # commands within walls, and pipes to them

@@ -14,7 +14,7 @@ from picoclaw.automation.rule_engine import RuleState
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.cli import run
 from picoclaw.config import Config
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, ToolCall
@@ -422,7 +422,7 @@ class Unset(SimBoard):
 
 @pytest.mark.parametrize(("believed", "said"), [(False, "waits until the clock is set"), (True, "next ")])
 def test_where_a_rule_stands_heeds_whether_the_date_is_believed(home, capsys, monkeypatch, believed, said):
-    monkeypatch.setattr(boards, "choose_board", lambda *_: Unset())
+    monkeypatch.setattr(detect, "choose_board", lambda *_: Unset())
     (home / "rules.toml").write_text('[rules.x]\nwhen = "every hour"\nnotify = "x"\n')
     database = Database(home / "history.db", migrations.HISTORY_MIGRATIONS)
     Samples(database).keep(ClockReading(read_boot_id(), 5.0, NOW, believed), [], (), {"x": RuleState().dump()})

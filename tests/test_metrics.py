@@ -8,7 +8,7 @@ from mqtt_broker import free_port
 from page_house import PaperHouse, served
 
 from picoclaw.channels.dashboard.backend import Figure, SensorValue
-from picoclaw.channels.dashboard.metrics import format_metrics
+from picoclaw.channels.dashboard.programs import format_metrics
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 

@@ -16,7 +16,7 @@ from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
 from picoclaw.daemon.mqtt import MqttChannel
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.outbox import Outbox
@@ -100,7 +100,7 @@ def test_alarms_lost_0_doubled_0(tmp_path):
         config = load_config({"PICOCLAW_HOME": str(folder)})
         log, put = [], []
         with (
-            closing(App(config, boards.choose_board("sim", config))) as app,
+            closing(App(config, detect.choose_board("sim", config))) as app,
             closing(Database(folder / "state.db")) as db,
         ):
             channel = MqttChannel(app, lambda text, **_: log.append(text), dict, waits=(0.01, 0.05))
@@ -168,7 +168,7 @@ def send_alarm(tmp_path, port):
     folder = furnished(tmp_path, f"[mqtt]\nhost = '127.0.0.1'\nport = {port}\nname = 'shed'\n")
     config, log = load_config({"PICOCLAW_HOME": str(folder)}), []
     with (
-        closing(App(config, boards.choose_board("sim", config))) as app,
+        closing(App(config, detect.choose_board("sim", config))) as app,
         closing(Database(folder / "state.db")) as db,
     ):
         channel = MqttChannel(app, lambda text, **_: log.append(text), dict, waits=(0.01, 0.05))

@@ -13,7 +13,7 @@ from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.daemon.mqtt import MqttChannel
 from picoclaw.errors import StoreError
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.hw.reading import QUANTITIES, Reading
 from picoclaw.mqtt.homeassistant import (
     Names,
@@ -244,7 +244,7 @@ def test_what_fails_ends_no_thread_and_is_said_once(tmp_path):
                 raise StoreError("the disk is full")
             return state
 
-        with closing(App(config, boards.choose_board("sim", config))) as app:
+        with closing(App(config, detect.choose_board("sim", config))) as app:
             channel = MqttChannel(app, lambda text, **_: log.append(text), get_status, waits=(0.01, 0.05))
             channel.start(lambda _: None)
             until(lambda: log)

@@ -14,7 +14,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import KeyRefused, ProviderError, Unavailable
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import End, Event, Image, Inbound, Message, Request, Text, ToolCall, TurnContext
 from picoclaw.providers.model import ModelProvider
 from picoclaw.workspace import prepare_home
@@ -216,7 +216,7 @@ def test_cached_and_reasoning_tokens_are_in_the_accounts(tmp_path, capsys) -> No
     (tmp_path / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
     with ModelServer([said(words("Goethe."))]) as server:
         config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, name="m", api="responses"))
-        with closing(App(config, boards.choose_board("sim", config))) as app:
+        with closing(App(config, detect.choose_board("sim", config))) as app:
             assert app.dispatcher.answer(Inbound("terminal", "who wrote Faust?")).reply == "Goethe."
             app.stores.settle("terminal")
             day = app.now().date().isoformat()

@@ -22,7 +22,7 @@ from picoclaw.agent.small import (
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.hw.health import is_strained
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.providers.model import ModelProvider, probe_model
@@ -48,7 +48,7 @@ def chat(tmp_path):
         with ModelServer(script) as server:
             settings = ModelConfig(base_url=server.url, name="m", **{"profile": "small", "retries": 0, **model})
             config = Config(home=tmp_path / "home", model=settings)
-            with closing(App(config, boards.choose_board("sim", config), rehearses=True)) as app:
+            with closing(App(config, detect.choose_board("sim", config), rehearses=True)) as app:
                 turns = [app.dispatcher.answer(Inbound("terminal", text)) for text in texts]
                 return turns[-1], [request.body for request in server.requests]
 
@@ -356,7 +356,7 @@ def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
     config = Config(home=tmp_path)
     given = dict.fromkeys(_VERBS[name][1].split(), "18:30") | ({"minutes": 5} if "minutes" in _VERBS[name][1] else {})
     given |= {"day": "monday"} if "day" in _VERBS[name][1] else {}
-    with closing(App(config, boards.choose_board("sim", config), rehearses=True)) as app:
+    with closing(App(config, detect.choose_board("sim", config), rehearses=True)) as app:
         tool, arguments = _VERBS[name][0], make_arguments(name, given, "wish")
         assert name in select_verbs(
             f"{'every' if name in {'remind_daily', 'remind_weekly', 'remind_every'} else ''} remind task file note my forget measure board 1+1",
@@ -370,7 +370,7 @@ def test_a_service_has_the_prompt_read_once_before_anybody_asks(tmp_path):
     prepare_home(tmp_path, restore=True)
     with ModelServer([status(503, "loading"), reply("x")]) as server:
         config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, profile="small", retries=0))
-        with closing(App(config, boards.choose_board("sim", config))) as app:
+        with closing(App(config, detect.choose_board("sim", config))) as app:
             jobs, now = app.maintenance_jobs(), app.now()
             jobs.run(now)
             assert jobs.next_due(now + timedelta(minutes=14)) > now + timedelta(minutes=14)
@@ -384,7 +384,7 @@ def test_a_server_that_was_started_anew_has_the_prompt_read_again(tmp_path):
     prepare_home(tmp_path, restore=True)
     with ModelServer([reply("x"), status(503, "loading"), reply("x")]) as server:
         config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, profile="small", retries=0))
-        with closing(App(config, boards.choose_board("sim", config))) as app:
+        with closing(App(config, detect.choose_board("sim", config))) as app:
             jobs, now = app.maintenance_jobs(), app.now()
             jobs.run(now)
             jobs.run(now + timedelta(minutes=16))
@@ -402,7 +402,7 @@ def test_a_server_that_was_started_anew_has_the_prompt_read_again(tmp_path):
 )
 def test_on_a_battery_and_in_heat_nothing_is_read_ahead(tmp_path, path, text, monkeypatch):
     config = Config(home=tmp_path)
-    board = boards.choose_board("sim", config)
+    board = detect.choose_board("sim", config)
     assert not is_strained(board)
     glob, read = board.glob, board.text
     monkeypatch.setattr(board, "glob", lambda wanted: [path] if fnmatch(path, wanted) else glob(wanted))

@@ -14,7 +14,7 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SpiSettings, SpiTransfer
-from picoclaw.hw.linux import spi
+from picoclaw.hw.linux import buses as spi
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts

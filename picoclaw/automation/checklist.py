@@ -20,7 +20,7 @@ from picoclaw.automation.conditions import (
     parse_check,
 )
 from picoclaw.errors import DeviceMissing, HardwareError, StoreError
-from picoclaw.hw import loader, sensors
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.markdown import find_hidden
@@ -675,21 +675,21 @@ class BoardEnvironment:
     past: Callable[[str, str, float], Sequence[PastSample]]
 
     def sensors(self) -> Sequence[str]:
-        return [found.name for found in sensors.list_sensors(self.board, dict(self.wired))]
+        return [found.name for found in loader.list_sensors(self.board, dict(self.wired))]
 
     def read(self, sensor: str) -> Mapping[str, float]:
         """Measure now, by quantity and channel. Raises DeviceMissing where no sensor has the name."""
-        known = sensors.list_sensors(self.board, dict(self.wired))
+        known = loader.list_sensors(self.board, dict(self.wired))
         meant = [found for found in known if found.name.casefold() == sensor.casefold()]
         if not meant:
             names = ", ".join(found.name for found in known) or "none"
             raise DeviceMissing(f"there is no sensor {sensor!r}; there are: {names}")
-        readings = [reading for found in meant for reading in sensors.read_sensor(self.board, self.drivers, found)]
+        readings = [reading for found in meant for reading in loader.read_sensor(self.board, self.drivers, found)]
         return {reading.label: reading.value for reading in readings if reading.value is not None}
 
     def measures(self, sensor: str) -> Sequence[str]:
         """Name what it measures, by quantity and channel; none where that is not known."""
-        found = [found for found in sensors.list_sensors(self.board, dict(self.wired)) if found.name == sensor]
+        found = [found for found in loader.list_sensors(self.board, dict(self.wired)) if found.name == sensor]
         by_kernel = [f"{known.quantity} {known.channel}".rstrip() for one in found for known in one.kernel]
         ours = [what for one in found if one.part and not one.kernel for what in self.drivers.channels(one.part)]
         return list(dict.fromkeys([*by_kernel, *ours]))

@@ -75,7 +75,7 @@ def run_page(given: Options) -> int:
 
 
 def _run_token(given: Options, home: Path) -> int:
-    from picoclaw.channels.dashboard.tokens import ProgramTokens
+    from picoclaw.channels.dashboard.login import ProgramTokens
 
     tokens, page = ProgramTokens(home), load_config().page
     if given.what == "list":

@@ -146,7 +146,7 @@ def open_app(
     from picoclaw.app import App
     from picoclaw.config import load_config
     from picoclaw.config.tables import BoardConfig
-    from picoclaw.hw import boards
+    from picoclaw.hw import detect
     from picoclaw.records import replace
 
     ensure_outputs_safe(options)
@@ -160,7 +160,7 @@ def open_app(
 
             for line in migrate_settings(config):
                 print_note(line)
-    app = App(config, boards.choose_board(config.board.kind, config), ask)
+    app = App(config, detect.choose_board(config.board.kind, config), ask)
     try:
         if agent:
             _ = app.agent
@@ -190,10 +190,10 @@ def ensure_outputs_safe(options: Options) -> None:
 def detect_board_kind() -> str:
     """Name the board, for the rare case that no supervisor has ever said which it is."""
     from picoclaw.config import load_config
-    from picoclaw.hw import boards
+    from picoclaw.hw import detect
 
     config = load_config()
-    return "sim" if boards.choose_board(config.board.kind, config).simulated else "linux"
+    return "sim" if detect.choose_board(config.board.kind, config).simulated else "linux"
 
 
 def retry_after_repair(act: Callable[[], int]) -> int:

@@ -16,7 +16,7 @@ from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.cli.common import print_note, print_safe
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Caller, Inbound, ToolCall, TurnHooks
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped
@@ -129,7 +129,7 @@ def run_requests(
 
 
 def _open(config: Config) -> App:
-    return App(config, boards.choose_board("sim", config), rehearses=True)
+    return App(config, detect.choose_board("sim", config), rehearses=True)
 
 
 def _seed_home(config: Config) -> None:

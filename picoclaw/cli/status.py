@@ -82,10 +82,10 @@ def _collect_without_daemon(live: dict[str, Any]) -> dict[str, Any]:
     from picoclaw.app import App
     from picoclaw.config import load_config
     from picoclaw.daemon import status
-    from picoclaw.hw import boards
+    from picoclaw.hw import detect
 
     config = load_config()
-    app = App(config, boards.choose_board(config.board.kind, config))
+    app = App(config, detect.choose_board(config.board.kind, config))
     with closing(app):
         database = app.stores.database if (config.home / "state.db").exists() else None
         return status.merge_status(live, status.collect_offline_status(app.board, config.home, database, app.now()))

@@ -27,7 +27,7 @@ from picoclaw.config import Config
 from picoclaw.daemon import status_text
 from picoclaw.daemon.status import StatusDict, name_troubles
 from picoclaw.errors import ConfigError, HardwareError, StoreError
-from picoclaw.hw import health, sensors
+from picoclaw.hw import health, loader
 from picoclaw.hw.reading import Reading, format_reading
 from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
@@ -106,11 +106,11 @@ class DaemonBackend:
     def _measure(self) -> Iterator[Reading]:
         wiring = self._wiring
         try:
-            found = sensors.list_sensors(wiring.board, dict(wiring.wired))
+            found = loader.list_sensors(wiring.board, dict(wiring.wired))
         except ConfigError as error:
             raise HardwareError(str(error)) from None
         for sensor in found:
-            yield from sensors.read_sensor(wiring.board, wiring.drivers, sensor)
+            yield from loader.read_sensor(wiring.board, wiring.drivers, sensor)
 
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
         with self._stores:

@@ -13,8 +13,8 @@ from picoclaw.automation.sampler import Sampler
 from picoclaw.automation.scheduler import LeaderLock, WorkerThread
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
+from picoclaw.hw.loader import list_sensors, read_sensor
 from picoclaw.hw.reading import Reading
-from picoclaw.hw.sensors import list_sensors, read_sensor
 from picoclaw.records import dataclass, field
 from picoclaw.store.database import Database
 from picoclaw.store.migrations import HISTORY_FILE, HISTORY_MIGRATIONS

@@ -278,8 +278,23 @@ class MessageQueue:
     def _respond(self, arrived: InboxMessage) -> None:
         self._begin([arrived])
         self._heard = []
+        turn = None
         try:
-            turn = self._run_turn(arrived)
+            hooks = self.make_hooks(arrived)
+            with ExitStack() as stack:
+                for pause in self.pauses:
+                    stack.enter_context(pause(arrived.key))
+                stop = stack.enter_context(self.stopper.turn())
+                if self.is_leaving:
+                    stop.set()
+                say = partial(self._say, arrived, hooks)
+                hooks = replace(hooks, say=say, typed=self._take_typed, stop=stop, shield=self.stopper.shield)
+                turn = self.app.dispatcher.answer(self._make_inbound(arrived), hooks)
+                self.log_turn(arrived.key, turn)
+        except KeyboardInterrupt:
+            if turn is None:
+                turn = _make_reply_turn(arrived.text, False, "stopped before it had started")
+                turn = turn._replace(stopped="stopped")
         finally:
             self._now = None
         self.progress.expect("agent", _SETTLE_TIMEOUT_S)
@@ -292,10 +307,11 @@ class MessageQueue:
         else:
             self._tell_end(arrived, turn)
 
-    def _run_turn(self, arrived: InboxMessage) -> Turn:
+    def _make_inbound(self, arrived: InboxMessage) -> Inbound:
+        """Name in the text the files that came with it."""
         paths = map(escape_closing, arrived.attachments)
         named = [fill_template(self.app.prompts["attached"], {"path": path}, "path") for path in paths]
-        inbound = Inbound(
+        return Inbound(
             arrived.key,
             "\n".join(filter(None, [arrived.text, *named])),
             arrived.origin,
@@ -304,24 +320,6 @@ class MessageQueue:
             foreign=arrived.foreign,
             attachments=arrived.attachments,
         )
-        turn = None
-        try:
-            hooks = self.make_hooks(arrived)
-            with ExitStack() as stack:
-                for pause in self.pauses:
-                    stack.enter_context(pause(arrived.key))
-                stop = stack.enter_context(self.stopper.turn())
-                if self.is_leaving:
-                    stop.set()
-                say = partial(self._say, arrived, hooks)
-                hooks = replace(hooks, say=say, typed=self._take_typed, stop=stop, shield=self.stopper.shield)
-                turn = self.app.dispatcher.answer(inbound, hooks)
-                self.log_turn(arrived.key, turn)
-        except KeyboardInterrupt:
-            if turn is None:
-                turn = _make_reply_turn(arrived.text, False, "stopped before it had started")
-                return turn._replace(stopped="stopped")
-        return turn
 
     def _say(self, arrived: InboxMessage, hooks: TurnHooks, text: str) -> None:
         """Send a text ahead of the answer, or keep it in the outbox."""

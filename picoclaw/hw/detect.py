@@ -1,4 +1,4 @@
-"""Finds out what answers at an address, without doing harm to what it might be instead.
+"""Finds out which board this is, and what answers at an address, without doing harm to what it might be instead.
 
 Many parts share an address; only an identification register tells them apart. Asking costs a written byte, the
 register's number, and a port expander takes any byte for its new output. So a part that nobody has named is asked
@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from picoclaw.config import Config
 from picoclaw.errors import BusFault, ConfigError, HardwareError
-from picoclaw.hw import loader
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, Presence
 from picoclaw.hw.handles import I2CPart
+from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.records import NamedTuple
 
 FIRST_ADDRESS = 0x08
@@ -83,3 +85,19 @@ def identify_part(board: Board, bus: int, address: int, where: Sequence[Path]) -
         except (HardwareError, *loader.DRIVER_ERRORS):
             continue
     return Candidates(identified, possible)
+
+
+def choose_board(kind: str, config: Config) -> Board:
+    """Open a board; `kind` is 'auto', 'linux' or 'sim'. Raises ConfigError when sim.toml is wrong."""
+    board = LinuxBoard()
+    if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.list_kernel_sensors(board)):
+        return board
+    from picoclaw.hw.sim import board as sim
+    from picoclaw.hw.sim import scene
+
+    script = scene.DEFAULT_SCRIPT
+    if (path := config.home / scene.SIM_FILE).exists():
+        from picoclaw.hw.sim.script import load_script
+
+        script = load_script(path, loader.list_driver_folders(config.home))
+    return sim.SimBoard(script=script, state=config.home / "sim")

@@ -21,9 +21,11 @@ from picoclaw.config import Config, load_added_sensors
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.files import write_atomic
+from picoclaw.hw import kernel
 from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSettings, SpiSettings
 from picoclaw.hw.handles import BusLock, I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, find_conversion, reject_implausible
+from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 
@@ -444,3 +446,42 @@ def format_sensor_table(name: str, sensor: SensorConfig) -> str:
 
 def _quote_toml(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+# Everything that can be measured here: the parts that somebody has named, and what the kernel knows besides.
+
+
+class Sensor(NamedTuple):
+    """A sensor: a part that has been named, or one that only the kernel knows, with what the kernel reads from it."""
+
+    name: str
+    part: WiredPart | None
+    kernel: list[kernel.KernelSensor]
+
+    @property
+    def source(self) -> str:
+        """Where it is, for people."""
+        if self.part is None:
+            return self.kernel[0].source
+        by = f", read by the kernel ({self.kernel[0].source})" if self.kernel else ""
+        return f"{describe_part(self.part)}{by}"
+
+
+def list_sensors(board: Board, wired: Mapping[str, WiredPart]) -> list[Sensor]:
+    """List the sensors without reading any; a part that the kernel reads is listed once, by its name here."""
+    known = kernel.list_kernel_sensors(board)
+    found = []
+    for name, part in wired.items():
+        bound = kernel.find_bound_sensors(board, part, known)
+        known = [sensor for sensor in known if sensor not in bound]
+        found.append(Sensor(name, part, bound))
+    return [*found, *(Sensor(sensor.name, None, [sensor]) for sensor in known)]
+
+
+def read_sensor(board: Board, drivers: Drivers, sensor: Sensor, asked: str = "temperature") -> list[Reading]:
+    """Measure: by the kernel's driver where one is bound, else by ours; a failure names the quantity `asked` for."""
+    if sensor.part is None:
+        return [kernel.read_kernel_sensor(board, sensor.kernel[0])]
+    if sensor.kernel:
+        return [kernel.read_kernel_sensor(board, known, sensor.name) for known in sensor.kernel]
+    return drivers.measure(sensor.name, sensor.part, asked)

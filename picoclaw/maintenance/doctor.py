@@ -46,7 +46,7 @@ from picoclaw.errors import (
     StoreError,
 )
 from picoclaw.files import explain_os_error
-from picoclaw.hw import boards, checkup, health, loader, sensors
+from picoclaw.hw import checkup, detect, health, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
@@ -94,7 +94,7 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     yield from examine_installation()
     yield from examine_sandbox(config)
     try:
-        board = boards.choose_board(kind, config)
+        board = detect.choose_board(kind, config)
     except ConfigError as error:
         yield bad("sim.toml", str(error), "correct it, or move it aside")
         return
@@ -413,7 +413,7 @@ def _examine_programs(config: Config) -> _Rows:
             fix = f'hook_{name} = "..." below [keys] in secrets.toml: openssl rand -hex 16'
             yield bad("hooks", f"{name} has no secret, so it takes nothing", fix)
     if config.page.openai:
-        from picoclaw.channels.dashboard.tokens import ProgramTokens
+        from picoclaw.channels.dashboard.login import ProgramTokens
 
         tokens = ProgramTokens(config.home).listed()
         if not tokens:
@@ -604,9 +604,9 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
     remote = partial(read_remote, config.home)
     drivers = loader.Drivers(board, lambda part: loader.load_driver(part, where), remote=remote)
     working: dict[str, None] = {}
-    listed = sensors.list_sensors(board, wired)
+    listed = loader.list_sensors(board, wired)
     for found in listed:
-        readings = sensors.read_sensor(board, drivers, found)
+        readings = loader.read_sensor(board, drivers, found)
         if any(reading.value is not None for reading in readings):
             working[found.name] = None
             continue
@@ -621,7 +621,7 @@ def _examine_sensors(board: Board, config: Config) -> _Rows:
 
 
 def _explain_silence(
-    board: Board, sensor: sensors.Sensor, problem: str, where: Sequence[Path], wired: dict[str, WiredPart]
+    board: Board, sensor: loader.Sensor, problem: str, where: Sequence[Path], wired: dict[str, WiredPart]
 ) -> str:
     """Explain the silence of a part on an I2C bus by what else answers there."""
     part = sensor.part

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.hw.board import Board
-from picoclaw.hw.lines import find_line
+from picoclaw.hw.board import Board, find_line
 from picoclaw.messages import Caller, is_guest, is_owner
 from picoclaw.outputs import client, config
 from picoclaw.outputs.client import OutputsClient

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
 from picoclaw.files import explain_os_error
-from picoclaw.hw import loader, sensors
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, format_reading
 from picoclaw.messages import Caller
@@ -31,7 +31,7 @@ class SensorTools:
     def sensor_list(self) -> str:
         """List the sensors and what each measures."""
         rows = []
-        for found in sensors.list_sensors(self._board, self._wired):
+        for found in loader.list_sensors(self._board, self._wired):
             ours = self._drivers.channels(found.part) if found.part else []
             measured = dict.fromkeys([known.quantity for known in found.kernel] or ours)
             rows.append(
@@ -85,7 +85,7 @@ class SensorTools:
 
     def _parse_request(self, asked: str, wanted: frozenset[str]) -> tuple[str, frozenset[str]]:
         """Split a request such as "greenhouse temperature" into the sensor's name and the quantities."""
-        asked, known = asked.strip(), sensors.list_sensors(self._board, self._wired)
+        asked, known = asked.strip(), loader.list_sensors(self._board, self._wired)
         if any(asked == s.name or (_is_part_of_name(asked, s) and not _find_quantities(asked)) for s in known):
             return asked, wanted
         told = {word: _find_quantities(word) for word in _split_words(asked)}
@@ -105,20 +105,20 @@ class SensorTools:
         if _find_quantities(quantity):
             return ""
         others = [word for word in _split_words(quantity) if not (_find_quantities(word) or _QUALIFIES.fullmatch(word))]
-        known = sensors.list_sensors(self._board, self._wired)
+        known = loader.list_sensors(self._board, self._wired)
         strange = [word for word in others if not any(_is_part_of_name(word, found) for found in known)]
         if strange:
             raise ToolError(self._explain_missing(" ".join(strange), wanted))
         return " ".join(others)
 
-    def _find_sensors(self, name: str) -> list[sensors.Sensor]:
-        known = sensors.list_sensors(self._board, self._wired)
+    def _find_sensors(self, name: str) -> list[loader.Sensor]:
+        known = loader.list_sensors(self._board, self._wired)
         meant = [found for found in known if found.name == name] or [
             found for found in known if _is_part_of_name(name, found)
         ]
         return meant or [found for found in known if all(_is_part_of_name(word, found) for word in _split_words(name))]
 
-    def _list_quantities(self, found: sensors.Sensor) -> frozenset[str]:
+    def _list_quantities(self, found: loader.Sensor) -> frozenset[str]:
         """What a sensor measures; empty where that is unknown before it is read."""
         if found.kernel:
             return frozenset(known.quantity for known in found.kernel)
@@ -129,10 +129,10 @@ class SensorTools:
             ours = self._drivers.quantities(found.part) if found.part and not found.kernel else []
             if not wanted or not ours or wanted.intersection(ours):  # what cannot answer need not be woken
                 asked = min(wanted.intersection(ours) or wanted, default="temperature")
-                yield from sensors.read_sensor(self._board, self._drivers, found, asked)
+                yield from loader.read_sensor(self._board, self._drivers, found, asked)
 
     def _explain_missing(self, sensor: str, wanted: Iterable[str]) -> str:
-        names = list(dict.fromkeys(found.name for found in sensors.list_sensors(self._board, self._wired)))
+        names = list(dict.fromkeys(found.name for found in loader.list_sensors(self._board, self._wired)))
         if not names:
             return _NO_SENSOR
         what = f"no sensor {sensor!r}" if sensor else "no sensor"
@@ -191,7 +191,7 @@ def parse_quantities(asked: str) -> frozenset[str]:
     return found
 
 
-def _is_part_of_name(asked: str, found: sensors.Sensor) -> bool:
+def _is_part_of_name(asked: str, found: loader.Sensor) -> bool:
     """Whether a text is part of a sensor's name, part or source."""
     names = (found.name, found.part.part if found.part else found.source)
     return any(asked.lower() in name.lower() for name in names)

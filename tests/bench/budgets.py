@@ -34,7 +34,7 @@ from pathlib import Path
 from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.config import load_config
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import Inbound
 
 def resident():
@@ -45,7 +45,7 @@ config = load_config({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PIC
 workspace.prepare_home(home)
 (home / "workspace/BOOTSTRAP.md").unlink()
 (home / "workspace/note.txt").write_text("The beans want water on Friday.")
-with closing(App(config, boards.choose_board("sim", config))) as app:
+with closing(App(config, detect.choose_board("sim", config))) as app:
     def ask(number):
         assert not app.dispatcher.answer(Inbound(f"terminal:{number % 20}", f"What does the note say? ({number})")).stopped
     for number in range(100):

@@ -21,7 +21,7 @@ from model_server import ModelServer, Received, call, reply
 from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.config import load_config
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Turn
 from picoclaw.providers import http
 
@@ -114,7 +114,7 @@ def talk(
         if settled:
             (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
         for number, (name, _) in enumerate(made):
-            app = App(config, boards.choose_board("sim", config))
+            app = App(config, detect.choose_board("sim", config))
             try:
                 had.append(app.dispatcher.answer(Inbound(session, QUESTION.format(name, number))))
             finally:

@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from picoclaw.app import App  # noqa: E402 - a checkout need not be installed
 from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import BoardConfig, MemoryConfig  # noqa: E402
-from picoclaw.hw.boards import choose_board  # noqa: E402
+from picoclaw.hw.detect import choose_board  # noqa: E402
 from picoclaw.messages import Inbound  # noqa: E402
 from picoclaw.outputs.config import load_outputs, save_armed  # noqa: E402
 from picoclaw.store import migrations  # noqa: E402

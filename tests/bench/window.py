@@ -28,7 +28,7 @@ from model_server import Answer, ModelServer, call, refusal, reply
 from picoclaw import workspace
 from picoclaw.app import App
 from picoclaw.config import load_config
-from picoclaw.hw import boards
+from picoclaw.hw import detect
 from picoclaw.messages import DEFAULT_SESSION, Inbound
 
 FIRST, MOST_GROWTH_KB = 50, 2048
@@ -165,7 +165,7 @@ def turns_of(home: Path, url: str, window: int, turns: int) -> dict[str, Any]:
         f"[model]\ncontext_tokens = {window}\n[limits]\ntokens = 10_000_000\nresult_chars = 8000\n"
     )
     config = load_config({"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "scripted"})
-    app, ended, sizes = App(config, boards.choose_board("sim", config)), Counter[str](), [0]
+    app, ended, sizes = App(config, detect.choose_board("sim", config)), Counter[str](), [0]
     for number in range(turns):
         sizes += _memory(number - min(FIRST, turns // 2))
         turn = app.dispatcher.answer(Inbound(DEFAULT_SESSION, asked(number)))

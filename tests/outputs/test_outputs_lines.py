@@ -7,7 +7,7 @@ import pytest
 from outputs_kit import pin
 
 from picoclaw.errors import BusFault, DeviceMissing, NoPermission
-from picoclaw.hw.lines import find_line
+from picoclaw.hw.board import find_line
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard

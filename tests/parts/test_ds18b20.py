@@ -9,7 +9,7 @@ from wire_bench import Files, onewire
 
 from picoclaw.hw.handles import I2CPart, OneWirePart, crc8_onewire
 from picoclaw.hw.sim.buses import SimI2C
-from picoclaw.hw.sim.parts.onewire import SimDS18B20
+from picoclaw.hw.sim.parts.temperature import SimDS18B20
 from picoclaw.hw.sim.scene import Scene
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "lab/guest"))

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Protocol
 
 from picoclaw.errors import ToolError
-from picoclaw.hw.board import Bias, Board, LineHandle
-from picoclaw.hw.lines import HEADER_LABELS, LineLocation, find_bus_using, find_line
+from picoclaw.hw.board import HEADER_LABELS, Bias, Board, LineHandle, LineLocation, find_bus_using, find_line
 from picoclaw.messages import Caller
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect

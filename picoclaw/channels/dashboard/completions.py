@@ -15,10 +15,10 @@ import bottle
 
 from picoclaw.channels.channel import PostMessage
 from picoclaw.channels.dashboard.backend import DashboardBackend
+from picoclaw.channels.dashboard.login import ProgramToken, ProgramTokens
 from picoclaw.channels.dashboard.programs import ProgramRequest, Programs
 from picoclaw.channels.dashboard.server import MAX_PENDING, RateLimiter
 from picoclaw.channels.dashboard.site import MAX_CHAT_CHARS, read_header
-from picoclaw.channels.dashboard.tokens import ProgramToken, ProgramTokens
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import REQUEST_SESSIONS
 from picoclaw.store.inbox import InboxMessage

@@ -260,7 +260,7 @@ class Site:
 
     def _metrics(self) -> str:
         """Give the figures to a program that has the token for them, and for nothing else."""
-        from picoclaw.channels.dashboard.metrics import CONTENT_TYPE, format_metrics
+        from picoclaw.channels.dashboard.programs import CONTENT_TYPE, format_metrics
 
         given = read_header("Authorization").removeprefix("Bearer ").encode()
         if not hmac.compare_digest(given, self._channel.metrics_token.encode()):

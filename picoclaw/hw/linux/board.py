@@ -29,8 +29,7 @@ from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.reading import WiredPart
 
 if TYPE_CHECKING:
-    from picoclaw.hw.linux import spi
-    from picoclaw.hw.linux.i2c import LinuxI2C
+    from picoclaw.hw.linux.buses import LinuxI2C, LinuxSpi
 
 _LONGEST_FILE = 65_536
 _TIME_ERROR = 5
@@ -57,7 +56,7 @@ class LinuxBoard:
         """Remember where to look; opens nothing."""
         self._root = str(root).rstrip("/")
         self._buses: dict[int, LinuxI2C] = {}
-        self._chip_selects: dict[tuple[int, int], spi.LinuxSpi] = {}
+        self._chip_selects: dict[tuple[int, int], LinuxSpi] = {}
         self._lock = threading.Lock()
 
     def text(self, path: str) -> str:
@@ -124,7 +123,7 @@ class LinuxBoard:
             return ""
 
     def i2c(self, number: int) -> I2CBus:
-        from picoclaw.hw.linux.i2c import LinuxI2C
+        from picoclaw.hw.linux.buses import LinuxI2C
 
         with self._lock:
             if number not in self._buses:
@@ -136,11 +135,11 @@ class LinuxBoard:
         return sorted(SpiNode(int(m[1]), int(m[2]), m[0]) for m in found if m)
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
-        from picoclaw.hw.linux import spi
+        from picoclaw.hw.linux.buses import LinuxSpi
 
         with self._lock:
             if (bus, chip) not in self._chip_selects:
-                self._chip_selects[bus, chip] = spi.LinuxSpi(bus, chip, self._root)
+                self._chip_selects[bus, chip] = LinuxSpi(bus, chip, self._root)
             return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
@@ -186,7 +185,7 @@ class LinuxBoard:
 
     def close(self) -> None:
         with self._lock:
-            opened: list[LinuxI2C | spi.LinuxSpi] = [*self._buses.values(), *self._chip_selects.values()]
+            opened: list[LinuxI2C | LinuxSpi] = [*self._buses.values(), *self._chip_selects.values()]
             for bus in opened:
                 bus.close()
             self._buses.clear()

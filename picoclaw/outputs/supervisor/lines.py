@@ -14,8 +14,7 @@ from typing import Protocol
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import loader
-from picoclaw.hw.board import Bias, Board, LineHandle
-from picoclaw.hw.lines import find_line
+from picoclaw.hw.board import Bias, Board, LineHandle, find_line
 from picoclaw.outputs.config import OFF, ON, OutputConfig, StopButton, format_level
 
 _PERMISSION_TIMEOUT_S, _PERMISSION_RETRY_S = 1.0, 0.01

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError, HardwareError
 from picoclaw.hw import loader
-from picoclaw.hw.board import Board
-from picoclaw.hw.lines import LineLocation, find_bus_using, find_line
+from picoclaw.hw.board import Board, LineLocation, find_bus_using, find_line
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.config import OFF, ON, OutputConfig, OutputsFile
 from picoclaw.outputs.supervisor import endpoint

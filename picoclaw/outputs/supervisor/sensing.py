@@ -12,7 +12,7 @@ from pathlib import Path
 from picoclaw.automation.clock import boottime
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.hw import loader, sensors
+from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.reading import Reading
 from picoclaw.mqtt import read_remote
@@ -72,11 +72,11 @@ def make_measure_function(board: Board, home: Path) -> MeasureFunction:
 
     def measure(sensor: str, quantity: str) -> Reading:
         try:
-            known = sensors.list_sensors(board, loader.resolve_parts(load_config({"PICOCLAW_HOME": str(home)}), board))
+            known = loader.list_sensors(board, loader.resolve_parts(load_config({"PICOCLAW_HOME": str(home)}), board))
         except ConfigError as error:
             return Reading(sensor, quantity, None, "", str(error))
         for found in known:
-            for reading in sensors.read_sensor(board, drivers, found, quantity) if found.name == sensor else ():
+            for reading in loader.read_sensor(board, drivers, found, quantity) if found.name == sensor else ():
                 if reading.quantity == quantity:
                     return reading
         return Reading(sensor, quantity, None, "", f"there is no sensor {sensor!r} with {quantity}")

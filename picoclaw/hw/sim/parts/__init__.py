@@ -18,7 +18,7 @@ PARTS: Mapping[str, str] = {
     "bme280": "bosch.SimBME280",
     "bme680": "bosch.SimBME680",
     "bmp180": "bosch.SimBMP180",
-    "ds18b20": "onewire.SimDS18B20",
+    "ds18b20": "temperature.SimDS18B20",
     "ds3231": "others.SimDS3231",
     "gps": "serial.SimGPS",
     "htu21": "climate.SimHTU21D",
