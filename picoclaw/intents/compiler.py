@@ -24,15 +24,15 @@ _SAY_KEY_TEXT = """
     no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference unnamed several nearly here typed told unsaid
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
-_NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "hours")
-_OTHER_TABLES = ("names", "expand", "days", "months", "parts", "measures", "repeats")
+_NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
+_OTHER_TABLES = ("names", "accents", "expand", "days", "months", "parts", "measures", "repeats")
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler declines places
+    plain filler declines places compounds
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
@@ -215,7 +215,8 @@ class GrammarCompiler:
                 good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
             if not good:
                 raise self._wrong(key, f"'{phrase}' has a wrong value", "compare it with the shipped file")
-        return {fold_name(phrase): fold_name(one) if name == "expand" else one for phrase, one in value.items()}
+        folded = {phrase: fold_name(one) for phrase, one in value.items()} if name in {"accents", "expand"} else value
+        return folded if name == "accents" else {fold_name(phrase): one for phrase, one in folded.items()}
 
     def _add_concept(self, name: str, words: list[str]) -> None:
         for word in words:

@@ -27,7 +27,7 @@ from picoclaw.intents.grammar import (
 )
 from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues, fold_name
 from picoclaw.messages import ToolCall
-from picoclaw.text import stem_word
+from picoclaw.text import pattern, stem_word
 
 if TYPE_CHECKING:
     from picoclaw.intents.frames import Frame
@@ -40,6 +40,8 @@ MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
+_MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
+_APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
@@ -94,7 +96,7 @@ class TemplateWalk:
 
 def is_quoted(s: Sentence, begin: int) -> bool:
     """Whether the words from `begin` on are what somebody else has said: behind a quotation mark or ">"."""
-    return not _QUOTE_MARKS.isdisjoint(s.raw[: s.starts[begin] + 1])
+    return not _QUOTE_MARKS.isdisjoint(_APOSTROPHE.sub("", s.raw[: s.starts[begin] + 2])[: s.starts[begin] + 1])
 
 
 def add_value(found: SlotValues, slot: SentenceSlot, value: Any) -> SlotValues:
@@ -223,7 +225,7 @@ class IntentMatcher:
         """What a sentence means by the parts that it has, where no template says it; `best` is what one half says."""
         from picoclaw.intents.frames import FrameReader, rank_fit
 
-        kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, offered)}
+        kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
         orders = self._mood(s, begins[-1], len(s.words)) == "acts"
         frames = [
             frame
@@ -267,10 +269,12 @@ class IntentMatcher:
             return False
         return not intent.after or _is_after(intent, s)
 
-    def _may_be(self, kind: str, s: Sentence, begins: Sequence[int], offered: Collection[Any] | None) -> bool:
+    def _may_be(
+        self, kind: str, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Collection[Any] | None
+    ) -> bool:
         """Whether a sentence of this form may be meant to read, to add or to act."""
         words, begin = self.words, begins[-1]
-        if s.holds(words["negations"]) or is_quoted(s, begin):
+        if is_quoted(s, begin) or (self._is_negated(s, len(s.words) if kind else ends[-1]) and (kind or not s.asks)):
             return False
         if not kind:
             return self._mood(s, begin, len(s.words)) != "tells"
@@ -278,6 +282,15 @@ class IntentMatcher:
         if not self._is_wish(s, begin) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw
+
+    def _is_negated(self, s: Sentence, end: int) -> bool:
+        """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before."""
+        return any(s.longest(self.words["negations"], i) for i in range(self._skip_no(s), end))
+
+    def _skip_no(self, s: Sentence) -> int:
+        """Where a sentence begins behind its "no,"."""
+        end = self._after(s, self.words["declines"], 0)
+        return end if end == 1 and s.after_comma(end) else 0
 
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
@@ -491,6 +504,8 @@ class IntentMatcher:
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
         """Where the sentence may begin and end, with and without its polite words."""
         begins, ends = [0], [len(s.words)]
+        if 0 < (end := self._skip_no(s)) < len(s.words):
+            begins.append(end)
         while (end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0)) and end < len(s.words):
             begins.append(end)
         backwards = {end: start for start, end in reversed(list(polite.items()))}
@@ -661,7 +676,7 @@ def _is_after(intent: Intent, s: Sentence) -> bool:
 def _step_level(level: str, step: int) -> str:
     """A level in percent that is so much higher or lower; on is 100 and off 0."""
     now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
-    return f"{min(100.0, max(0.0, now + step)):g}"
+    return f"{min(100.0, max(min(now, _MIN_LEVEL), now + step)):g}"
 
 
 def is_complete(match: IntentMatch | None) -> bool:

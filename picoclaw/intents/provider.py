@@ -276,7 +276,15 @@ class IntentProvider:
 
     def word_answer(self, match: IntentMatch, text: str) -> str:
         """What is said to a message that needs no tool."""
-        return fill_fields(match.answer, {**_read_moment(text), **match.arguments})
+        return fill_fields(match.answer, {**self._name_moment(text), **match.arguments})
+
+    def _name_moment(self, text: str) -> dict[str, str]:
+        """The weekday, the date and the time in the head of a message, in the words of the language."""
+        moment = _read_moment(text)
+        for expression, told in self._matcher.tools.get("all", {}).get("told", {}).items():
+            if re.fullmatch(expression, moment.get("weekday", "").lower()):
+                moment["weekday"] = told
+        return moment
 
     def word_result(self, wish: str, call: ToolCall, result: str) -> str:
         """Tell what a call has brought, as the words of the wish ask for it."""
@@ -356,7 +364,7 @@ class IntentProvider:
         if not match.tool:
             if "" in (self._heard.get(name) for name in _LETTERS.findall(match.answer)):
                 return say["unsaid"]
-            return fill_fields(match.answer, {**_read_moment(text), **self._heard, **match.arguments})
+            return fill_fields(match.answer, {**self._name_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})

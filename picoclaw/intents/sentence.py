@@ -14,6 +14,7 @@ from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
+_MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
 _OTHER_KINDS = {"it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value"}
 SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
@@ -86,9 +87,12 @@ class Sentence:
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         for found in _WORD.finditer(raw[:MAX_CHARS]):
-            word = fold_name(found[0].lower()).replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+            spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+            word = fold_name(spelt)
             glued = _NUMBER_WITH_UNIT.fullmatch(word)
-            if word in expand:
+            if spelt in words["accents"]:
+                parts = words["accents"][spelt].split()
+            elif word in expand:
                 parts = expand[word].split()
             elif glued and glued[2] in glue:
                 parts = [glued[1], glued[2]]
@@ -99,7 +103,7 @@ class Sentence:
             elif "-" in word and word.replace("-", "").isalpha():
                 parts = word.replace("-", " ").split()
             else:
-                parts = [word] if word else []
+                parts = _split_compound(word, words["compounds"]) if word else []
             self.words += parts
             elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
             self.starts += [found.start()] * (1 if elided else len(parts))
@@ -150,6 +154,13 @@ class Sentence:
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
+
+
+def _split_compound(word: str, tails: Collection[str]) -> list[str]:
+    """A word and what it ends with, where that is one of `tails`: "gewaechshaustemperatur" is "gewaechshaus temperatur"."""
+    tail = max((tail for tail in tails if word.endswith(tail)), key=len, default=word)
+    head = word.removesuffix(tail)
+    return [head, tail] if len(head) > _MIN_HEAD else [word]
 
 
 def fold_name(word: str) -> str:
@@ -252,8 +263,12 @@ class SlotReader:
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
+        if s.longest(s.names, i) or s.words[i].isdecimal():
+            return
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
+            if end > i + 1 and (s.after_comma(end - 1) or s.longest(s.names, end - 1)):
+                return
             foreign = end > 1 and word not in slot.values and s.text(end - 1, end)[:1].isupper()
             if foreign or word in slot.never or word in self._words["polite"] or not word[0].isalnum():
                 return  # "in Berlin" is no place of the owner's
@@ -321,6 +336,8 @@ class SlotReader:
                 yield merge_jobs([{"at": time} for time in times]), end
             return
         for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
+            if slot.name == "until" and "at" not in value:
+                continue
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
 
@@ -408,7 +425,9 @@ class SlotReader:
         elif found[2] in measures:
             yield said | {"quantity": measures[found[2]]}, at + 1
 
-    def _percent(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+    def _percent(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        if hit := s.longest(slot.values, i):
+            yield hit
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
         value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:

@@ -30,8 +30,9 @@ _FUTURE_TABLES = (
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
+_REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
-_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "units", "from_now", "to", "oclock", "ago", "splits", "until"}
+_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "quarters", "units", "from_now", "to", "oclock", "ago", "splits", "until"}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
@@ -82,7 +83,10 @@ class TimeReader:
     def _any_of(self) -> dict[str, str]:
         any_of = {name: _make_alternatives(table) for name, table in self._words.items() if name in _TABLES}
         numbers = {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
-        return any_of | {"whole": _make_alternatives(numbers)}
+        tens = {word: value for word, value in numbers.items() if 10 <= value < 60}
+        lengths = {word: unit for word, unit in self._words["units"].items() if word not in self._words["oclock"]}
+        any_of["lengths"] = _make_alternatives(lengths)
+        return any_of | {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
 
     @cached_property
     def _first_words(self) -> frozenset[str]:
@@ -122,8 +126,10 @@ class TimeReader:
             rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date})|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
-            rf"(?! (?:{any_of['units']})(?: |$)))"
-            rf"(?P<oclock> (?:{any_of['oclock']})|(?= (?:{any_of['parts']})(?: |$)))?){_END}",
+            rf"(?(at)(?! (?:{any_of['lengths']})(?: |$))|(?! (?:{any_of['units']})(?: |$))))"  # "à sept heures" is no length
+            rf"(?P<oclock> (?:{any_of['oclock']})(?P<minutes> (?:[1-5]\d|{any_of['tens']})"
+            rf"(?! (?:{any_of['units']})(?: |$)))?|(?= (?:{any_of['parts']})(?: |$)))?"
+            rf"(?P<quarter> (?:{any_of['quarters']}))?){_END}",
             re.ASCII,
         )
 
@@ -307,6 +313,9 @@ class TimeReader:
         seconds, end = 0.0, 0
         while found := self._span.match(tail, end):
             seconds, end = seconds + self._seconds(found), found.end()
+            unit = self._words["units"][found["unit"]]
+            if unit in {60, 3600} and (rest := _REST.match(tail, end)):  # "1 min 30" ends in seconds, "1 h 30" in minutes
+                return {"at_seconds": _round_if_whole(seconds + int(rest[0]) * unit / 60)}, rest.end()
         if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
             seconds, end = parse_amount(bare["n"], self._words["numbers"]) * 60, bare.end()
         return ({"at_seconds": _round_if_whole(seconds)} if seconds else {}), end
@@ -322,8 +331,8 @@ class TimeReader:
         end = 0
         while piece := self._moment.match(tail, end):
             new = {name: text for name, text in piece.groupdict().items() if text is not None}
-            alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock"}
-            if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock"}:
+            alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock", "quarter"}
+            if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock", "minutes"}:
                 break
             found, end = found | new, piece.end()
         when = self._resolve(found, part, once=once) if end else ""
@@ -341,7 +350,9 @@ class TimeReader:
             either = once and not half and "minute" not in found and not found.get("day") and 1 <= hour < 12
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
+            minutes += int(parse_amount(found.get("minutes", " 0").strip(), self._words["numbers"]))
             minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
+            minutes += self._words["quarters"].get(found.get("quarter", "").strip(), 0)
             if hour > 24:
                 return ""
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
