@@ -30,12 +30,14 @@ from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset, select_tools
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import list_intent_files, list_languages, prepare_person, read_intent_tables
-from picoclaw.workspace.pages import PAGES, Pages, Prompts, get_owner_time
-from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding, is_shipped_onboarding
+from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
+from picoclaw.workspace.pages import PAGES, Pages, Prompts, get_owner_time, read_fields
+from picoclaw.workspace.reading import read_text
+from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
+    from picoclaw.agents import PersonalPages
     from picoclaw.hw.board import Board
     from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
@@ -69,7 +71,8 @@ def make_tools(
             () if is_member else config.tools.extra_folders,
             home=home,
             library=app.library,
-            instructions=lambda: _list_instruction_files(config),
+            instructions=lambda: _list_instruction_files(app),
+            pages=app.personal,
             run=lambda: list_command_words(stores.jobs.all()),
             foreign=lambda: stores.foreign_files,
         )
@@ -136,8 +139,9 @@ def make_tools(
     def make_first_run() -> object:
         from picoclaw.tools.onboarding import FirstRunTool
 
-        jobs = None if is_member else lambda: stores.jobs  # a member's are in their own zone from the beginning
-        return FirstRunTool(config.folder, jobs=jobs, is_member=is_member)
+        # those of a member, and with another agent, are in their own zone from the beginning
+        jobs = None if app.personal else lambda: stores.jobs
+        return FirstRunTool(config.folder, jobs=jobs, is_member=is_member, pages=app.personal)
 
     def make_exec() -> object:
         from picoclaw.tools.exec import ExecTools
@@ -150,7 +154,7 @@ def make_tools(
             folders=tools.extra_folders,
             shell=tools.shell,
             environ=tools.environment,
-            kept=lambda: _list_protected_files(config),
+            kept=lambda: _list_protected_files(app),
             foreign=lambda: stores.foreign_files.all() if (home / "state.db").exists() else (),
         )
 
@@ -187,22 +191,30 @@ def make_tools(
     yield from (group for group in app.wiring.buses() if not is_member or group.names == ("output",))
 
 
-def _list_instruction_files(config: Config) -> tuple[Path, ...]:
-    """Name what tells later turns how to work; the pages may be written while the first meeting is open."""
+def _list_instruction_files(app: App) -> tuple[Path, ...]:
+    """Name what tells later turns how to work; the pages may be written while the first meeting is open.
+
+    A member's own pages tell nothing but the turns of theirs.
+    """
     from picoclaw.skills.library import list_home_tiers
 
-    names = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md") if not find_onboarding(config.folder) else ()
+    config = app.config
+    names: tuple[str, ...] = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md")
+    if app.context_builder.pages.read_onboarding():
+        names = ()
+    if app.personal and config.person:
+        names = tuple(name for name in names if name not in app.personal.names)
     tiers = [folder for _, folder in list_home_tiers(config.home)]
     return (config.workspace / "prompts", *tiers, *(config.workspace / name for name in (*names, ONBOARDING_PAGE)))
 
 
-def _list_protected_files(config: Config) -> tuple[Path, ...]:
+def _list_protected_files(app: App) -> tuple[Path, ...]:
     """Name what no command changes, because later turns are told it."""
     from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES
     from picoclaw.prompts import CHECKLIST_PAGE
 
     pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST_PAGE, ONBOARDING_PAGE, MEMORY_FOLDER))
-    return (*_list_instruction_files(config), *(config.workspace / name for name in pages))
+    return (*_list_instruction_files(app), *(app.config.workspace / name for name in pages))
 
 
 SIMULATED_MARK = "[simulated board, not real values]"
@@ -345,7 +357,7 @@ class App:
         return (
             bool(self.config.model.base_url)
             and (self.config.model.is_small or is_onboarding_dropped(turns))
-            and is_shipped_onboarding(self.config.folder)
+            and self.context_builder.pages.is_shipped_onboarding()
         )
 
     def make_matcher(self) -> IntentProvider:
@@ -414,8 +426,27 @@ class App:
 
     @cached_property
     def context_builder(self) -> ContextBuilder:
-        shared = Pages(self.config.home) if self.config.person else None
-        return ContextBuilder(self, self.config, Pages(self.config.folder, shared=shared))
+        config = self.config
+        shared = Pages(config.agent_folder) if config.person else None
+        return ContextBuilder(self, config, Pages(config.folder, shared=shared, own=self.personal))
+
+    @cached_property
+    def personal(self) -> PersonalPages | None:
+        """The pages that are a person's own; None in the home itself, where all are the owner's."""
+        if not (self.config.person or self.config.agent):
+            return None
+        from picoclaw.agents import PersonalPages
+
+        return PersonalPages(self.config, lambda: self.stores.context_files, self.now)
+
+    def describe_person(self) -> str:
+        """What USER.md says of whoever has this view, once they have said who they are; '' before that."""
+        pages = self.context_builder.pages
+        if pages.read_onboarding(tidy=False) or "Name" not in read_fields(pages.read("USER.md")):
+            return ""
+        if self.personal:
+            return self.personal.read("USER.md") or ""
+        return read_text(self.config.workspace / "USER.md", MAX_PAGE_BYTES) or ""
 
     @cached_property
     def people(self) -> People:
@@ -440,7 +471,7 @@ class App:
         can be made.
         """
         root = self.root or self
-        config, person = root.config, self.config.person
+        config, person, known = root.config, self.config.person, ""
         if not person and config.people and root.people.role(who) == "member":
             person = root.people.find(who)
         if agent == config.default_agent:
@@ -453,10 +484,12 @@ class App:
 
                 config = select_agent(config, agent)
                 prepare_agent(config)
+                known = root.find_view(who).describe_person()
             config = replace(config, person=person, memory=replace(config.memory, messages=False))
-            if person:
-                prepare_person(config.folder)
-            root.views[person, agent] = App(config, root.board, root.ask, root.rehearses, root.changed, root)
+            view = App(config, root.board, root.ask, root.rehearses, root.changed, root)
+            if view.personal:
+                view.personal.prepare(known)
+            root.views[person, agent] = view
         return root.views[person, agent]
 
     @cached_property

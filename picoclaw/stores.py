@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from picoclaw.providers.ledger import UsageLedger
     from picoclaw.skills.skill import Skill
     from picoclaw.store.approvals import Approvals
+    from picoclaw.store.context_files import ContextFiles
     from picoclaw.store.inbox import ForeignFiles
     from picoclaw.store.jobs import Jobs
     from picoclaw.store.pulse import Pulse
@@ -132,6 +133,13 @@ class Stores:
         from picoclaw.store.inbox import ForeignFiles
 
         return ForeignFiles(self.database)
+
+    @cached_property
+    def context_files(self) -> ContextFiles:
+        """The pages that are people's own."""
+        from picoclaw.store.context_files import ContextFiles
+
+        return ContextFiles(self.database)
 
     @cached_property
     def results(self) -> Results:

@@ -21,7 +21,7 @@ from picoclaw.messages import Inbound, Message, Notice, Turn, Usage
 from picoclaw.people import People
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
-from picoclaw.workspace import prepare_home, prepare_person
+from picoclaw.workspace import prepare_home
 
 PEOPLE = {
     "ada": PersonConfig("owner", telegram=1),
@@ -126,8 +126,9 @@ def test_a_members_model_has_tools_that_reach_nothing_of_the_owners(home):
 def test_a_members_first_meeting_fills_in_their_own_page(household, home):
     household.ask(3, "hello")
     household.ask(3, "call me Cleo")
-    assert "- Name: Cleo" in (home / "people/cleo/workspace/USER.md").read_text()
+    assert "- Name: Cleo" in household.app.find_view("telegram:3").personal.read("USER.md")
     assert "Cleo" not in (home / "workspace/USER.md").read_text()
+    assert not (home / "people/cleo/workspace/USER.md").exists()
     assert not (home / "people/cleo/workspace/SOUL.md").exists()
 
 
@@ -334,7 +335,7 @@ def test_a_code_for_a_person_whom_the_service_does_not_know_yet_makes_a_guest(ho
 @pytest.mark.parametrize(("chat", "file"), [(1, "the owner's plan"), (2, "bob's plan"), (3, ""), (4, ""), (-100, "")])
 def test_an_answer_brings_only_files_of_whoever_reads_it(home, chat, file):
     (home / "workspace/plan.txt").write_text("the owner's plan")
-    prepare_person(home / "people/bob")
+    (home / "people/bob/workspace").mkdir(parents=True)
     (home / "people/bob/workspace/plan.txt").write_text("bob's plan")
     with TelegramServer() as server:
         server.people |= {chat}

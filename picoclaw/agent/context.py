@@ -181,9 +181,13 @@ class ContextBuilder:
         if person and person.time_zone:
             return parse_zone(person.time_zone)
         zone = find_zone(self._fields("USER.md"))[0]
-        if zone is None and self.pages.shared:
-            zone = find_zone(read_fields("\n".join(page.text for page in self.pages.shared.pages(["USER.md"]))))[0]
+        if zone is None and (self.config.person or self.config.agent):
+            zone = find_zone(read_fields(self._home_pages.read("USER.md")))[0]
         return zone
+
+    @cached_property
+    def _home_pages(self) -> Pages:
+        return Pages(self.config.home)
 
     def build(
         self,
@@ -406,7 +410,7 @@ class ContextBuilder:
         """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
         first = [Page(ONBOARDING_PAGE, meeting)] if meeting else []
         limits, template = self.config.prompt, self.prompts["truncated"]
-        found = [*first, *self.pages.pages(self._names(mode, reserved=reserved))]
+        found = [*first, *self.pages.pages(self._names(mode, reserved=reserved), for_all=reserved)]
         if heartbeat and (instructions := self.checklist().instructions):
             found.append(Page(prompts.CHECKLIST_PAGE, instructions))
         if not self.foreign:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, cast
 
 from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
@@ -28,6 +28,9 @@ from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
 from picoclaw.workspace.templates import ONBOARDING_PAGE
+
+if TYPE_CHECKING:
+    from picoclaw.agents import PersonalPages
 
 WriteMode = Literal["create", "append", "replace"]
 CHECKLIST = "HEARTBEAT.md"
@@ -161,13 +164,14 @@ class FileTools:
         run: Callable[[], Collection[str]] = tuple,
         foreign: Callable[[], ForeignFiles] | None = None,
         home: Path | None = None,
+        pages: "PersonalPages | None" = None,
     ) -> None:
         """Relative paths start at `workspace`; a skill of the `library` is read as `skills/NAME/FILE`.
 
         `instructions` lists what instructs later turns and is written only with approval, `run` the words of planned commands;
-        `foreign()` records what tainted turns write.
+        `foreign()` records what tainted turns write. `pages` are a person's own, which are no files and have the names of files.
         """
-        self._foreign = foreign
+        self._foreign, self._pages = foreign, pages
         self._folders = AllowedFolders(workspace, extra, instructions, run, home)
         self._library = library or SkillLibrary(())
 
@@ -204,9 +208,12 @@ class FileTools:
     def _get_write_effect(self, arguments: Mapping[str, Any]) -> Effect:
         place, _ = self._find_target(arguments["path"], arguments["mode"])
         _encode_content(arguments["content"])
+        page = self._find_page(place)
         # an empty page ends the first meeting, and tells nobody anything
         ends = self._folders.get_workspace_path(place) == ONBOARDING_PAGE and not arguments["content"].strip()
         ends = ends and arguments["mode"] != "append"
+        if page and not ends and self._pages:
+            self._pages.check_writable(page)
         return "write" if ends else self._folders.get_effect(place)
 
     def _bind_replaced(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
@@ -217,6 +224,9 @@ class FileTools:
         place, _ = self._find_target(path, mode)
         if mode == "append":
             return {}
+        if page := self._find_page(place):
+            before = hashlib.sha256(self._read_page(page, missing_ok=True).encode()).hexdigest()
+            return {f"sha256 of {page} before": before}
         with suppress(ToolError), _explain_errors(path):  # what cannot be read, such as a hard link, is replaced whole
             if files.stat_rooted(place, self._folders.blocked) is None:
                 return {}
@@ -246,7 +256,10 @@ class FileTools:
         return f"wrote {path}: {size} bytes{self._describe_skill(place)}"
 
     def _get_edit_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return self._folders.get_effect(self._find_text(**arguments)[0])
+        place = self._find_text(**arguments)[0]
+        if self._pages and (page := self._find_page(place)):
+            self._pages.check_writable(page)
+        return self._folders.get_effect(place)
 
     @tool(effect=_get_edit_effect, private=True)
     def edit_file(self, path: str, old_text: str, new_text: str, caller: Caller | None = None) -> str:
@@ -259,6 +272,10 @@ class FileTools:
     def _append(self, place: RootedPath, path: str, content: str) -> int:
         """Add lines to the end of a file that exists; returns the bytes."""
         data = _encode_content(content)
+        if self._pages and (page := self._find_page(place)):
+            before = self._read_page(page)
+            self._pages.write(page, f"{before}{'' if before.endswith(chr(10)) else chr(10)}{content}")
+            return len(data)
         with _explain_errors(path), self._open_plain(place, adds=True) as file:
             handle = file.fileno()
             size = os.fstat(handle).st_size
@@ -279,15 +296,17 @@ class FileTools:
     def list_dir(self, path: str = ".") -> str:
         """List a folder, with sizes in bytes."""
         place, _ = self._find_readable(path)
+        own = self._pages.list_merged() if self._pages and place.path == Path(self._folders.workspace) else {}
         with _explain_errors(path), files.open_folder(place, self._folders.blocked) as way:
             handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=way)
             try:
                 with os.scandir(handle) as entries:
                     names = sorted(islice(entries, _MAX_SCANNED_ENTRIES), key=lambda entry: entry.name)
                     more = next(entries, None) is not None
-                    rows = [_format_entry(entry) for entry in names[:_MAX_LISTED]]
+                    rows = [_format_entry(entry) for entry in names[:_MAX_LISTED] if entry.name not in own]
             finally:
                 os.close(handle)
+        rows = sorted([*(f"{name}  {size}" for name, size in own.items()), *rows]) if own else rows
         if len(names) > _MAX_LISTED:
             count = f"{'more than ' if more else ''}{len(names) - _MAX_LISTED}"
             rows.append(f"[{count} more not shown: list a folder below]")
@@ -335,7 +354,19 @@ class FileTools:
             for skill in self._library.skills.values():
                 if os.path.realpath(skill.folder) == str(place.above.path):
                     return BytesIO(self._library.read_body(skill.name).encode())
+        if not is_skill and (page := self._find_page(place)):
+            return BytesIO(self._read_page(page).encode())
         return self._open_plain(place, alone=not is_skill)
+
+    def _find_page(self, place: RootedPath) -> str:
+        """The page of a person's own, or of their agent, that a path means; '' for a file."""
+        return self._pages.find(self._folders.get_workspace_path(place)) if self._pages else ""
+
+    def _read_page(self, name: str, *, missing_ok: bool = False) -> str:
+        text = self._pages.read_merged(name) if self._pages else None
+        if not text and (text is None or name == ONBOARDING_PAGE) and not missing_ok:
+            raise ToolError(f"{name}: {explain_os_error(FileNotFoundError(errno.ENOENT, ''))}")
+        return text or ""
 
     def _open_plain(self, place: RootedPath, *, alone: bool = True, adds: bool = False) -> BinaryIO:
         """Open a regular file; an `alone` one may have no hard links."""
@@ -366,6 +397,8 @@ class FileTools:
         return place, exists
 
     def _exists(self, place: RootedPath, path: str) -> bool:
+        if page := self._find_page(place):
+            return bool(self._read_page(page, missing_ok=True))
         with _explain_errors(path):
             return files.stat_rooted(place, self._folders.blocked) is not None
 
@@ -375,8 +408,11 @@ class FileTools:
         Line numbers that were copied with the text are left out where it is exact without them.
         """
         place, _ = self._find_own(path)
-        with _explain_errors(path), self._open_plain(place) as file:
-            data = file.read(_MAX_WRITE_BYTES + 1)
+        if page := self._find_page(place):
+            data = self._read_page(page).encode()
+        else:
+            with _explain_errors(path), self._open_plain(place) as file:
+                data = file.read(_MAX_WRITE_BYTES + 1)
         if len(data) > _MAX_WRITE_BYTES:
             raise ToolError(f"{path} is larger than {_MAX_WRITE_BYTES} bytes; it cannot be edited whole")
         try:
@@ -398,6 +434,8 @@ class FileTools:
 
     def _write_whole(self, place: RootedPath, path: str, content: str) -> int:
         data = _encode_content(content)
+        if self._pages and (page := self._find_page(place)):
+            return self._pages.write(page, content)
         with _explain_errors(path), files.open_folder(place.above, self._folders.blocked, make=True) as way:
             if not place.parts:
                 raise IsADirectoryError(errno.EISDIR, "")

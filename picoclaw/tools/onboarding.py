@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from picoclaw import files
 from picoclaw.errors import ToolError
@@ -25,7 +25,10 @@ from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
-from picoclaw.workspace.templates import find_onboarding
+from picoclaw.workspace.templates import ONBOARDING_PAGE, find_onboarding
+
+if TYPE_CHECKING:
+    from picoclaw.agents import PersonalPages
 
 QUESTIONS = {
     "Name": "what should I call you?",
@@ -57,12 +60,16 @@ class FirstRunTool:
         jobs: Callable[[], Jobs] | None = None,
         *,
         is_member: bool = False,
+        pages: "PersonalPages | None" = None,
     ) -> None:
-        """`clock` is compared with the owner's zone; `jobs` are moved to it. A member is not asked about the board."""
+        """`clock` is compared with the owner's zone; `jobs` are moved to it. A member is not asked about the board.
+
+        `pages` are a person's own, which are no files.
+        """
         self._home, self._clock, self._jobs = home, clock, jobs
         self._workspace = home / "workspace"
         self._questions = {name: text for name, text in QUESTIONS.items() if not (is_member and name == "Wired")}
-        self._is_member = is_member
+        self._is_member, self._pages = is_member, pages
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "remember" if any(arguments.values()) else "read"
@@ -80,10 +87,12 @@ class FirstRunTool:
         done: bool = False,
     ) -> str:
         """Note what the owner answered, or "skip". Returns the next question."""
-        if not find_onboarding(self._home):
+        if not self._has_begun():
             raise ToolError("the first meeting is over; edit_file changes USER.md and IDENTITY.md at any time")
-        if self._is_member and (agent_name or wired):
-            raise ToolError("only the owner says what is wired and how the agent is called; nothing was noted")
+        if self._is_member and wired:
+            raise ToolError("only the owner says what is wired; nothing was noted")
+        if agent_name and self._pages and "IDENTITY.md" not in self._pages.names:
+            raise ToolError("only the owner says how the agent is called, in its IDENTITY.md; nothing was noted")
         _require_said(caller.user_texts, name, time_zone, preferences, wired, agent_name)
         given = {"Name": name, "Time zone": time_zone, "Preferences": preferences, "Wired": wired}
         try:
@@ -124,11 +133,24 @@ class FirstRunTool:
         known = {label: "" if label in undone else _get_field(page, label) for label in self._questions}
         now_known = {**known, **new}
         if done or ("" in known.values() and all(now_known.values())):
-            remove_file(self._workspace / "BOOTSTRAP.md")
+            self._end()
             return "\n".join([*lines, *remarks, _OVER])
         return "\n".join([*lines, *remarks, *_format_next_question(now_known, begun=bool(lines))])
 
+    def _has_begun(self) -> bool:
+        if self._pages:
+            return bool((self._pages.read(ONBOARDING_PAGE) or "").strip())
+        return bool(find_onboarding(self._home))
+
+    def _end(self) -> None:
+        if self._pages:
+            self._pages.write(ONBOARDING_PAGE, "")
+        else:
+            remove_file(self._workspace / ONBOARDING_PAGE)
+
     def _read_page(self, name: str) -> bytes:
+        if self._pages:
+            return (self._pages.read_merged(name) or "").encode()
         place = self._find_page(name)
         about = files.stat_rooted(place)
         if about is None:
@@ -147,7 +169,9 @@ class FirstRunTool:
         after = before
         for label, text in values.items():
             after = set_field(after, label, text)
-        if after != before:
+        if after != before and self._pages:
+            self._pages.write(name, after.decode(errors="replace"))
+        elif after != before:
             place = self._find_page(name)
             with files.open_folder(place.above) as way:
                 write_atomic(Path(place.parts[-1]), after, folder=way)

@@ -1,14 +1,14 @@
 """The owner's folders and files: made when first needed, seeded from templates, never overwritten."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
-from picoclaw.workspace.pages import PAGES, PERSONAL_PAGES, Pages, Prompts
+from picoclaw.workspace.pages import PAGES, Pages, Prompts
 from picoclaw.workspace.reading import read_bytes
 from picoclaw.workspace.templates import (
     ONBOARDING_PAGE,
@@ -69,27 +69,15 @@ def prepare_home(
     return CreatedFiles(made, created.problem)
 
 
-def prepare_person(folder: Path) -> CreatedFiles:
-    """Make the workspace of a member of the household with their own pages and first meeting, as prepare_home does."""
+def prepare_folder(folder: Path, names: Collection[str] = TEMPLATE_PAGES) -> CreatedFiles:
+    """Make the workspace of an agent, or of a member of the household, with those of these pages that were never made."""
     try:
         make_folder(folder / "workspace" / "memory")
     except OSError as error:
         raise ConfigError(f"{folder} cannot be made: {explain_os_error(error)}") from None
     seeds = _open_templates(folder, None)
-    names = [name for name in seeds.list_new() if name in PERSONAL_PAGES]
-    if names and seeds.is_home_fresh():
-        names.insert(0, ONBOARDING_PAGE)
-    return seeds.create(names) if names else CreatedFiles([], "")
-
-
-def prepare_agent_folder(folder: Path) -> CreatedFiles:
-    """Make the workspace of an agent with its pages, which hold for everybody, where they were never made."""
-    try:
-        make_folder(folder / "workspace" / "memory")
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be made: {explain_os_error(error)}") from None
-    seeds = _open_templates(folder, None)
-    return seeds.create(seeds.list_new())
+    new = [name for name in seeds.list_new() if name in names]
+    return seeds.create(new) if new else CreatedFiles([], "")
 
 
 def is_namesakes_home(home: Path) -> bool:

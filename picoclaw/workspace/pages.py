@@ -5,8 +5,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden
 from picoclaw.prompts import Page
@@ -25,8 +26,8 @@ from picoclaw.workspace.templates import (
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")
 """What is shown in every turn, in this order; HEARTBEAT.md is for those who ask for it."""
 
-PERSONAL_PAGES = ("USER.md", "memory/MEMORY.md", "MEMORY.md", "memory.md")
-"""What each member of the household has of their own, besides the first meeting."""
+_NOTES_PAGES = ("memory/MEMORY.md", "MEMORY.md", "memory.md")
+"""What each person has in their own workspace."""
 
 _MAX_VALUE_CHARS = 200
 _MAX_PROMPT_BYTES = 64_000
@@ -42,13 +43,30 @@ _BODY_LEVEL = 7  # below every heading
 _UNFILLED = pattern(r"^[ \t]*[-*+] [^\n]*:(?:\*\*)?[ \t]*-?[ \t]*$", re.MULTILINE)
 
 
+class OwnPages(Protocol):
+    """The pages that are a person's own, by their `names`; those of `private` are never taken from the agent's."""
+
+    names: frozenset[str]
+    private: frozenset[str]
+
+    def read(self, name: str) -> str | None:
+        """Return what a page says, None when the person has none. Raises StoreError."""
+
+
 class Pages:
     """The pages of one home, each read again when its file has changed."""
 
-    def __init__(self, home: Path, templates: Path | None = None, shared: "Pages | None" = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        templates: Path | None = None,
+        shared: "Pages | None" = None,
+        own: OwnPages | None = None,
+    ) -> None:
         """Reads nothing yet. `templates` are seeds other than the shipped ones.
 
-        With `shared`, `home` is a person's part of a home, which has their own pages; all others are the shared ones.
+        With `shared`, `home` is a person's part of a home, or of an agent's folder, which has their notes; all other pages
+        are the shared ones. Before either come those of `own`.
         """
         workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
         self._home, self._workspace, self._source = home, workspace, source
@@ -56,6 +74,7 @@ class Pages:
         self._own = TextFiles(workspace, MAX_PAGE_BYTES, workspace, self._clean)
         self._templates = TextFiles(source, MAX_PAGE_BYTES, clean=self._clean)
         self._problems: dict[str, str] = {}
+        self._personal = own
         self.shared = shared
 
     @property
@@ -63,23 +82,34 @@ class Pages:
         """Why pages that were asked for are not shown, as far as they still are not."""
         return list(self._problems.values())
 
-    def pages(self, names: Sequence[str] = PAGES) -> list[Page]:
+    def pages(self, names: Sequence[str] = PAGES, *, for_all: bool = False) -> list[Page]:
         """Return the pages that say something, by their path in the workspace; raises nothing for what a file is.
 
         MEMORY.md stands for memory/MEMORY.md and for one beside the other pages. A page that was never seeded reads
-        as the template that it would be seeded from.
+        as the template that it would be seeded from. `for_all` leaves out what is a person's own.
         """
         places = [place for name in names for place in _PLACES.get(name, (name,))]
-        return [Page(place, text) for place in places if (text := self.read(place))]
+        return [Page(place, text) for place in places if (text := self.read(place, for_all=for_all))]
 
     def read_onboarding(self, *, tidy: bool = True) -> str:
         """Return the onboarding page, '' if onboarding is over. `tidy` deletes an empty page."""
         self._problems.pop(ONBOARDING_PAGE, None)
         try:
+            if self._personal:
+                return remove_hidden(self._read_own(ONBOARDING_PAGE) or "", trusting=True).strip()
             return read_onboarding(self._home, tidy=tidy, templates=self._source)
         except ConfigError as error:
             self._problems[ONBOARDING_PAGE] = str(error)
             return ""
+
+    def is_shipped_onboarding(self) -> bool:
+        """Whether onboarding is open with the unchanged shipped page."""
+        try:
+            shipped = read_text(self._source / ONBOARDING_PAGE, MAX_PAGE_BYTES) or ""
+        except ConfigError:
+            return False
+        usual = remove_hidden(shipped, trusting=True).strip()
+        return bool(usual) and self.read_onboarding(tidy=False) == usual
 
     def describe_left_out(self, names: Sequence[str] = PAGES) -> list[str]:
         """Describe what of the pages is left out: comments, invisible characters, and fields that are not filled in."""
@@ -87,7 +117,9 @@ class Pages:
         places = [place for name in names for place in _PLACES.get(name, (name,))]
         for name in places:
             try:
-                text = read_text(self._workspace / name, MAX_PAGE_BYTES, self._workspace)
+                text = self._read_own(name)
+                if text is None:
+                    text = read_text(self._workspace / name, MAX_PAGE_BYTES, self._workspace)
             except ConfigError:
                 continue  # which `problems` says
             found += [f"{name} {what}" for what in _describe_left_out(text or "", self._fields(name, text or ""))]
@@ -108,12 +140,24 @@ class Pages:
             ) from None
         return frozenset(field[1].rstrip() for line in lines if (field := _FIELD.fullmatch(line.strip())))
 
-    def read(self, name: str) -> str:
+    def _read_own(self, name: str) -> str | None:
+        """What a person's own page says; raises ConfigError."""
+        if not self._personal or name not in self._personal.names:
+            return None
+        try:
+            return self._personal.read(name)
+        except StoreError as error:
+            raise ConfigError(f"{name} cannot be read: {error}") from None
+
+    def read(self, name: str, *, for_all: bool = False) -> str:
         """Return what a page says, by its path in the workspace; '' for one that says nothing, or cannot be read."""
-        if self.shared and name not in PERSONAL_PAGES:
-            return self.shared.read(name)
         self._problems.pop(name, None)
         try:
+            if not for_all and (own := self._read_own(name)) is not None:
+                return self._clean(name, own)
+            private = self._personal.private if self._personal else ()
+            if self.shared and name not in _NOTES_PAGES and name not in private:
+                return self.shared.read(name)
             text = self._own.get(name)
             if text is None and name in TEMPLATE_PAGES and name in self._seeds.list_new():
                 text = self._templates.get(name)

@@ -225,10 +225,3 @@ def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
         return read_onboarding(home, tidy=tidy, templates=templates)
     except ConfigError:
         return ""
-
-
-def is_shipped_onboarding(home: Path, *, templates: Path | None = None) -> bool:
-    """Whether onboarding is open with the unchanged shipped page."""
-    source = templates or find_shipped("templates") / "workspace"
-    usual = remove_hidden(read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES) or "", trusting=True).strip()
-    return bool(usual) and find_onboarding(home, tidy=False, templates=templates) == usual
