@@ -25,6 +25,7 @@ from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
+from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
 from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset, select_tools
 from picoclaw.tools.results import MessageTool, ResultTool
@@ -461,7 +462,7 @@ class App:
 
     def find_agent(self, session: str) -> str:
         """The key of the agent that a conversation is held with, '' for the home's own. Raises StoreError."""
-        return self.stores.sessions.agent(session) if self.config.agents else ""
+        return find_agent(self.stores.database, session) if self.config.agents else ""
 
     def find_view(self, who: str, agent: str = "") -> App:
         """The app as a person has it with an agent: with their own workspace and notes there, or this one.

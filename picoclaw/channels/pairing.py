@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.config import PEOPLE_FOLDER
-from picoclaw.config.tables import PersonConfig
+from picoclaw.config import Config
+from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.errors import StoreError
 from picoclaw.messages import Origin
 from picoclaw.people import People
 from picoclaw.security.audit import AuditLog
+from picoclaw.store.conversations import find_agent
 from picoclaw.store.database import Database, Marks
 from picoclaw.text import pattern
 
@@ -41,11 +42,14 @@ class Pairing:
         allow: Sequence[str] = (),
         owner: str = "",
         household: Mapping[str, PersonConfig] | None = None,
+        agents: Mapping[str, AgentConfig] | None = None,
     ) -> None:
         """`allow` are the people of config.toml, `owner` is the owner there, '' for none. Opens nothing yet.
 
-        Those of the `household` whom config.toml gives a name on this channel are allowed as well.
+        Those of the `household` whom config.toml gives a name on this channel are allowed as well. `agents` are those of
+        config.toml, whose workspaces are their own.
         """
+        self._agents = agents or {}
         self.channel, self._path = channel, home / "state.db"
         self._named, self._household = owner, household or {}
         ways = [(way, person.role) for person in self._household.values() for way in person.ways]
@@ -86,15 +90,26 @@ class Pairing:
             assert self._database is not None
             return People(self._household, self._database).find(f"{self.channel}:{user}")
 
-    def find_workspace(self, users: Collection[str]) -> Path | None:
-        """The folder of the files that may be sent where these read: the owners', or one member's; None for others."""
+    def find_workspace(self, users: Collection[str], session: str) -> Path | None:
+        """The folder of the files that may be sent where these read: the owners', or one member's; None for others.
+
+        It is that with the agent which the chat is held with.
+        """
         with suppress(StoreError):
             origins = {self.origin(user) for user in users}
-            if origins == {"owner"}:
-                return self._path.parent / "workspace"
-            if origins == {"member"} and len(users) == 1:
-                return self._path.parent / PEOPLE_FOLDER / self._find_person(next(iter(users))) / "workspace"
+            person = self._find_person(next(iter(users))) if origins == {"member"} and len(users) == 1 else ""
+            agent = self._find_agent(session)
+            if (person or origins == {"owner"}) and (not agent or agent in self._agents):
+                return Config(self._path.parent, agents=self._agents, agent=agent, person=person).workspace
         return None
+
+    def _find_agent(self, session: str) -> str:
+        if not self._agents:
+            return ""
+        with self._guard:
+            self._marks()  # opens the database
+            assert self._database is not None
+            return find_agent(self._database, session)
 
     def owner(self) -> str:
         """Give the one who is the owner, '' when nobody is: all others are guests. Raises StoreError.

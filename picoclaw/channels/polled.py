@@ -10,6 +10,7 @@ from calendar import timegm
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from picoclaw.channels.attachments import (
@@ -360,15 +361,30 @@ class PolledChannel(Generic[_Message, _Api]):
             origin = self._pairing.origin(message.sender)
             text, foreign = self._format_text(message, origin)
             who = f"{self.name}:{message.sender}"
-            self._post(InboxMessage(message.place.key, text, who, origin, message.external, attached, foreign=foreign))
+            self._post(
+                InboxMessage(
+                    message.place.key,
+                    text,
+                    who,
+                    origin,
+                    message.external,
+                    attached,
+                    foreign=foreign,
+                    workspace=str(self._find_inbox(message)) if attached else "",
+                )
+            )
 
     def _post_answer(self, approval: Approval, word: ApprovalAnswer, user: str, external: str) -> None:
         """Post what the owner has answered by a press, as the command that they would type."""
         command, who = make_answer_command(approval, word), f"{self.name}:{user}"
         self._post(InboxMessage(approval.chat, command, who, external=external))
 
+    def _find_inbox(self, message: _Message) -> Path:
+        """The workspace that files of a message are kept in."""
+        return self._pairing.find_workspace([message.sender], message.place.key) or self._workspace
+
     def _fetch(self, message: _Message, file: IncomingFile, number: int) -> str:
-        workspace = self._pairing.find_workspace([message.sender]) or self._workspace
+        workspace = self._find_inbox(message)
         check_room(workspace, file.size)
         name, data = self._download(file)
         check_room(workspace, len(data))

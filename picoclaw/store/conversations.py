@@ -93,6 +93,11 @@ def find_summary(database: Database, key: str) -> Summary | None:
     return next((Summary(*row) for row in database.select(_SELECT_SUMMARY, key)), None)
 
 
+def find_agent(database: Database, key: str) -> str:
+    """Return the key of the agent that a chat's open conversation is held with, '' for the home's own. Raises StoreError."""
+    return str(database.select_value("SELECT agent FROM sessions WHERE key = ? AND ended = ''", key) or "")
+
+
 def has_open_tasks(database: Database, key: str) -> bool:
     """Tell whether sub-agents of a chat still have something to do or to report. Raises StoreError."""
     return bool(database.select(_SELECT_OPEN_TASK, key))

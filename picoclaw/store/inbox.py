@@ -7,6 +7,7 @@ answered again only where that repeats nothing; the person is told of the rest.
 import json
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import get_args
 
 from picoclaw.messages import Origin, is_other_person
@@ -42,7 +43,7 @@ class InboxMessage(NamedTuple):
     `who` names the person or the terminal, such as `telegram:12345`, and is the same tomorrow. `external` is the
     channel's own number of it: posted again with the same key, it is dropped; '' is never the same. `attachments` are
     paths below the workspace. `number` is the inbox's, 0 before it is kept. `foreign` names what of the text is not
-    that person's word, such as a forwarded message.
+    that person's word, such as a forwarded message. `workspace` is the folder that the paths are below, '' for the home's.
     """
 
     key: str
@@ -53,6 +54,7 @@ class InboxMessage(NamedTuple):
     attachments: tuple[str, ...] = ()
     number: int = 0
     foreign: tuple[str, ...] = ()
+    workspace: str = ""
 
 
 class InterruptedMessage(NamedTuple):
@@ -86,7 +88,7 @@ class Inbox(Table):
             number = connection.last_insert_rowid()
             connection.execute("DELETE FROM inbox WHERE done AND id <= ?", (number - _MAX_ANSWERED,))
             if arrived.foreign or is_other_person(arrived.origin):
-                workspace = self._database.path.parent.resolve() / "workspace"
+                workspace = Path(arrived.workspace or self._database.path.parent / "workspace").resolve()
                 heard = f"a message by {arrived.who}", *arrived.foreign
                 for name in arrived.attachments:
                     add_foreign_file(connection, str(workspace / name), heard)

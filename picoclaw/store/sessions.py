@@ -13,6 +13,7 @@ from picoclaw.store.conversations import (
     Summary,
     decode_calls,
     ensure_open_conversation,
+    find_agent,
     find_open_conversation,
     find_summary,
     get_process_identity,
@@ -310,7 +311,7 @@ class Sessions(Table):
 
     def agent(self, key: str) -> str:
         """Return the key of the agent that the open conversation is held with, '' for the home's own."""
-        return str(self._of_open("agent", key) or "")
+        return find_agent(self._database, key)
 
     def set_agent(self, key: str, agent: str, at: datetime) -> None:
         """Hold the chat's conversation with that agent: the open one ends unless it is, or nothing was said in it."""

@@ -580,7 +580,7 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
 
     def _find_workspace(self, place: RoomPlace) -> Path | None:
         """Whose files a room may be sent: of those who are all there is in it. Raises ChannelError."""
-        return self._pairing.find_workspace(self._get_room(place.room).members.keys() - {self._state.user})
+        return self._pairing.find_workspace(self._get_room(place.room).members.keys() - {self._state.user}, place.key)
 
     def _download(self, file: IncomingFile) -> tuple[str, bytes]:
         return file.name, self._files.download(file.id, MAX_DOWNLOAD_BYTES, FETCH_WAITS * self._timing.wait)

@@ -61,7 +61,7 @@ def is_user(text: Any) -> bool:
 
 def make_pairing(config: Config) -> Pairing:
     """Give the people of config.toml, and those who were paired."""
-    return Pairing("matrix", config.home, config.matrix.allow, config.matrix.owner, config.people)
+    return Pairing("matrix", config.home, config.matrix.allow, config.matrix.owner, config.people, config.agents)
 
 
 class RoomInfo(NamedTuple):

@@ -324,7 +324,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
 
     def _find_workspace(self, place: ChatPlace) -> Path | None:
         """Whose files a chat may be sent; none in a group, of which it is not known who reads it."""
-        return self._pairing.find_workspace([str(place.chat)]) if place.chat > 0 else None
+        return self._pairing.find_workspace([str(place.chat)], place.key) if place.chat > 0 else None
 
     def _download(self, file: IncomingFile) -> tuple[str, bytes]:
         told = self._files.call("getFile", {"file_id": file.id}, self._timing.wait)
