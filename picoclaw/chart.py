@@ -20,12 +20,12 @@ _SVG_HEAD = (
 )
 
 
-def compute_ticks(low: float, high: float, most: int = _MAX_TICKS) -> list[float]:
+def compute_ticks(low: float, high: float) -> list[float]:
     """Choose round numbers between two values, few enough to be written beside a chart."""
     span = high - low
     if not _LEAST < span < math.inf:
         return [low]
-    rough = span / most
+    rough = span / _MAX_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first = math.ceil(low / step)

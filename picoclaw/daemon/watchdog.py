@@ -156,8 +156,9 @@ class ResourceUsage(NamedTuple):
     threads: int
 
 
-def measure_usage(proc: Path = Path("/proc/self")) -> ResourceUsage:
+def measure_usage() -> ResourceUsage:
     """Count what this process holds (proc(5)); 0 of what cannot be known."""
+    proc = Path("/proc/self")
     try:
         os.close(os.open(proc / "fd", os.O_RDONLY))
         files = _count_entries(proc / "fd")

@@ -130,6 +130,13 @@ class I2CPart(Part):
         answer = self.read(3 * count)
         return [int.from_bytes(self.checked(answer[i : i + 3]), "big") for i in range(0, len(answer), 3)]
 
+    def answers(self, command: int, count: int, wait: float) -> bool:
+        """Whether it answers a command with checksums that fit; see `words`. Raises HardwareError when nothing answers."""
+        try:
+            return bool(self.words(command, count, wait))
+        except BusFault:
+            return False
+
     def checked(self, answer: bytes, initial: int = 0xFF) -> bytes:
         """Return an answer without its last byte, the CRC-8 of the others (polynomial 0x31, from `initial`).
 

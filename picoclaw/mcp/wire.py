@@ -27,7 +27,7 @@ IDENTITY = {"name": "picoclaw", "version": __version__}
 MAX_MESSAGE_BYTES = 4 << 20
 """Of one message. A tool's result is cut to some kilobytes anyway; what is larger is not worth a board's memory."""
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 RESOURCE_NOT_FOUND = -32002
 """Until 2025-11-25; later it is a wrong argument."""

@@ -227,14 +227,14 @@ def _index_by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[
     return found
 
 
-def sanitize_file_name(text: str, most: int = MAX_NAME_LENGTH) -> str:
+def sanitize_file_name(text: str) -> str:
     """Make a sent file name safe: no folder, no leading dot, its suffix kept; '' if nothing is left."""
     line = " ".join(strip_invisible(text).replace("/", "_").replace("\\", "_").split())
     plain = _NOT_IN_A_FILE.sub("_", line).strip(" ._-")
     stem, dot, ending = plain.rpartition(".")
-    if len(plain) <= most or not dot or len(ending) > most - _MIN_STEM:
-        return plain[:most].rstrip(" .")
-    return f"{stem[: most - len(ending) - 1].rstrip(' .')}.{ending}"
+    if len(plain) <= MAX_NAME_LENGTH or not dot or len(ending) > MAX_NAME_LENGTH - _MIN_STEM:
+        return plain[:MAX_NAME_LENGTH].rstrip(" .")
+    return f"{stem[: MAX_NAME_LENGTH - len(ending) - 1].rstrip(' .')}.{ending}"
 
 
 def is_untrusted_call(call: ToolCall) -> bool:

@@ -90,13 +90,13 @@ def is_own_home(home: Path) -> bool:
     return any(os.path.lexists(home / name) for name in _OWN_FILES)
 
 
-def _open_templates(home: Path, templates: Path | None) -> WorkspaceTemplates:
+def _open_templates(home: Path, templates: Path | None = None) -> WorkspaceTemplates:
     return WorkspaceTemplates(home, templates or find_shipped("templates") / "workspace")
 
 
-def examine_workspace(home: Path, templates: Path | None = None) -> Iterator[tuple[str, str]]:
+def examine_workspace(home: Path) -> Iterator[tuple[str, str]]:
     """List problems of the workspace and their fixes; changes nothing."""
-    seeds, pages, prompts = _open_templates(home, templates), Pages(home, templates), Prompts(home / "workspace")
+    seeds, pages, prompts = _open_templates(home), Pages(home), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
@@ -124,9 +124,9 @@ def diff_templates(home: Path, templates: Path | None = None) -> bytes:
     return b"".join(seeds.diff(name) for name in seeds.list_changed())
 
 
-def keep_pages(home: Path, templates: Path | None = None) -> list[str]:
+def keep_pages(home: Path) -> list[str]:
     """Keep the owner's pages, and offer the present changes of the templates no more; returns their names. Raises ConfigError."""
-    seeds = _open_templates(home, templates)
+    seeds = _open_templates(home)
     changed = seeds.list_changed()
     if problem := seeds.accept(changed).problem:
         raise ConfigError(problem)

@@ -77,8 +77,8 @@ def read(part: SpiPart) -> dict[str, float]:
     """Measure once and return °C; the configuration is put back as it was, with its passing bits at 0.
 
     A part that somebody has set to convert continuously is only read, and repeats a fault until somebody clears it,
-    as its status register does. Raises ValueError for a fault that the chip
-    reports, an option that does not exist, or when no MAX31865 answers.
+    as its status register does. Raises ValueError for a fault that the chip reports, an option that does not exist, or
+    when no MAX31865 answers.
     """
     wanted = _encode_configuration(part.options)
     before = _read_registers(part)

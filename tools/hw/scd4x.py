@@ -5,7 +5,7 @@ Run `python3 tools/hw/scd4x.py --help` to read one on the bench. No setting of t
 that is idle is left measuring continuously, as the datasheet intends.
 """
 
-from picoclaw.errors import BusFault, DeviceMissing
+from picoclaw.errors import DeviceMissing
 from picoclaw.hw.handles import I2CPart, within
 
 ADDRESSES = (0x62,)
@@ -37,11 +37,7 @@ def identify(part: I2CPart) -> str:
 
     Writes that command, of 2 bytes, which changes nothing in this part.
     """
-    try:
-        part.words(DATA_READY, 1, COMMAND_S)
-    except BusFault:
-        return ""
-    return "SCD4x"
+    return "SCD4x" if part.answers(DATA_READY, 1, COMMAND_S) else ""
 
 
 def read(part: I2CPart) -> dict[str, float]:

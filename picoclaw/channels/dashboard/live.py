@@ -33,9 +33,8 @@ class ServerSentEvent(NamedTuple):
 class EventStream:
     """Takes events from any thread and gives each to every follower."""
 
-    def __init__(self, kept: int = _MAX_EVENTS) -> None:
-        """`kept` events are remembered for those who were away."""
-        self._kept: deque[ServerSentEvent] = deque(maxlen=kept)
+    def __init__(self) -> None:
+        self._kept: deque[ServerSentEvent] = deque(maxlen=_MAX_EVENTS)
         self._era = secrets.token_hex(4)
         self._count = 0
         self._turn = threading.Condition()

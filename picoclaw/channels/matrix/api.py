@@ -102,7 +102,7 @@ def identify_account(api: MatrixApi, wait: float = 20.0) -> str:
     return user
 
 
-def discover_server(user: str, wait: float = 20.0) -> str:
+def discover_server(user: str) -> str:
     """Ask the domain of a user's name where its homeserver is; the domain itself where it does not say.
 
     Source: https://spec.matrix.org/v1.11/client-server-api/#well-known-uri. Raises Unreachable.
@@ -110,7 +110,7 @@ def discover_server(user: str, wait: float = 20.0) -> str:
     domain = user.partition(":")[2]
     with closing(MatrixApi("", f"https://{domain}")) as api:
         try:
-            told = api.call("GET", "/.well-known/matrix/client", wait=wait)
+            told = api.call("GET", "/.well-known/matrix/client")
         except (CallRefused, Unreachable):
             return f"https://{domain}"
     server = told.get("m.homeserver")

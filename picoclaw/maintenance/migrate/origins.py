@@ -297,9 +297,9 @@ def find_settings(kind: Kind, home: Path) -> Path | None:
     return next((home / name for name in ORIGINS[kind].settings if os.path.lexists(home / name)), None)
 
 
-def find_daemon(kind: Kind, home: Path, processes: Path = Path("/proc")) -> int:
+def find_daemon(kind: Kind, home: Path) -> int:
     """Return the process of the other program that serves this home, 0 for none. One that hides its home counts."""
-    for path in processes.glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_bytes().decode(errors="replace") + "\0"
             if not ORIGINS[kind].daemon.search(words) or "timeout\0" in words[:80]:

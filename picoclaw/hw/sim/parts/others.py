@@ -35,7 +35,7 @@ class SimPCF8574:
         return self.outputs & outside
 
 
-_MODE1, _MODE2, _ALL_CALL, _LED0, _LED_END = 0x00, 0x01, 0x05, 0x06, 0x46
+_MODE1, _MODE2, _LED0, _LED_END = 0x00, 0x01, 0x06, 0x46
 _ALL_LED, _PRESCALE, _TEST = 0xFA, 0xFE, 0xFF
 _RESTART, _AUTO_INCREMENT, _SLEEP = 0x80, 0x20, 0x10
 
