@@ -92,8 +92,9 @@ def make_tools(
     def make_cron() -> object:
         from picoclaw.tools.cron import CronTool
 
-        commands, line = config.tools.exec != "off", config.tools.shell
-        return CronTool(lambda: stores.jobs, lambda: app.toolset.effect, commands=commands, shell=line)
+        commands = config.tools.exec != "off" and (not config.agent or "exec" in app.toolset.names)
+        jobs, effect, line = lambda: stores.jobs, lambda: app.toolset.effect, config.tools.shell
+        return CronTool(jobs, effect, commands=commands, shell=line, agent=config.agent)
 
     def make_pulse() -> object:
         from picoclaw.tools.pulse import PulseTool
@@ -248,7 +249,7 @@ class App:
 
     @cached_property
     def stores(self) -> Stores:
-        return Stores(self.config, self.now)
+        return Stores(self.config, self.now, self.root.stores if self.root else None)
 
     @cached_property
     def wiring(self) -> Wiring:
@@ -488,6 +489,7 @@ class App:
                 known = root.find_view(who).describe_person()
             config = replace(config, person=person, memory=replace(config.memory, messages=False))
             view = App(config, root.board, root.ask, root.rehearses, root.changed, root)
+            view.wiring = root.wiring
             if view.personal:
                 view.personal.prepare(known)
             root.views[person, agent] = view

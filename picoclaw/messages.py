@@ -289,7 +289,8 @@ class Inbound(NamedTuple):
     `reply_to` is the session that a later report goes to, when that is another one. `inbox` is its number in the
     inbox, 0 when it came another way. `who` names the person on the channel, and `foreign` what of it is not that
     person's word, such as a forwarded message. `cause` is the Caller's. `attachments` are the files that came with it,
-    by their paths below the workspace; the text names them.
+    by their paths below the workspace; the text names them. `agent` is the key of the agent that answers, None for that
+    of the conversation.
     """
 
     session: str
@@ -301,6 +302,7 @@ class Inbound(NamedTuple):
     foreign: tuple[str, ...] = ()
     cause: str = ""
     attachments: tuple[str, ...] = ()
+    agent: str | None = None
 
 
 class ToolRun(NamedTuple):

@@ -85,15 +85,16 @@ class PastTurns(NamedTuple):
 
 @dataclass
 class Stores:
-    """The stores of one home."""
+    """The stores of one home, or of a view of it: that has its own memory, and all else is the home's, its `root`'s."""
 
     config: Config
     now: Callable[[], datetime] = lambda: datetime.now().astimezone()
+    root: Stores | None = None
     _long: list[dream.OverlongPart] | None = field(default=None, init=False)
 
     @cached_property
     def database(self) -> Database:
-        return Database(self.config.home / "state.db")
+        return self.root.database if self.root else Database(self.config.home / "state.db")
 
     @cached_property
     def redact(self) -> Redactor:
@@ -102,6 +103,8 @@ class Stores:
 
     @cached_property
     def history(self) -> History:
+        if self.root:
+            return self.root.history
         history = History(self.database)
         history.along = lambda transaction: self.ledger.along(transaction) if "ledger" in self.__dict__ else transaction
         return history
@@ -109,6 +112,8 @@ class Stores:
     @cached_property
     def write_behind(self) -> TurnWriteBehind:
         """The turns that the disk did not take."""
+        if self.root:
+            return self.root.write_behind
         return TurnWriteBehind(self.config.home, lambda: self.history)
 
     @cached_property
@@ -159,6 +164,8 @@ class Stores:
 
     @cached_property
     def history_database(self) -> Database:
+        if self.root:
+            return self.root.history_database
         from picoclaw.store import migrations
 
         return Database(self.config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
@@ -190,6 +197,8 @@ class Stores:
     @cached_property
     def ledger(self) -> UsageLedger:
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
+        if self.root:
+            return self.root.ledger
         from picoclaw.providers.ledger import UsageLedger
 
         return UsageLedger(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
@@ -306,6 +315,10 @@ class Stores:
 
     def close(self) -> None:
         """Close what was opened, once unsaved turns are kept if the disk takes them; may be called twice."""
+        if self.root:
+            if part := self.__dict__.get("memory"):
+                part.close()
+            return
         with suppress(StoreError):
             self.write_behind.settle()
         if "ledger" in self.__dict__:

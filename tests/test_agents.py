@@ -9,6 +9,7 @@ from picoclaw.agents import agent_id, prepare_agent, select_agent
 from picoclaw.app import App
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, ToolsConfig
+from picoclaw.daemon.background import run_job
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
@@ -415,3 +416,49 @@ def test_an_agents_missing_folder_is_said(home, tmp_path):
     (tmp_path / "usb").mkdir()
     assert app.find_view("", "usb").config.workspace == tmp_path / "usb/workspace"
     app.close()
+
+
+def test_a_job_is_done_by_the_agent_that_planned_it_with_its_tools(home):
+    """An agent without commands has none later either, and what it asks for is not asked of another one."""
+    wishes = [
+        call("cron", {"action": "add", "message": "look after the beans", "kind": "turn", "at_seconds": 60}),
+        call("cron", {"action": "add", "command": "id", "at_seconds": 60}),
+        call("cron", {"action": "add", "message": '{"tool": "exec", "arguments": {"argv": ["id"]}}', "kind": "tool"}),
+    ]
+    said = iter([*(reply("", one) for one in wishes), reply("planned"), *(reply(f"looked {n}") for n in range(3))])
+    agents = {"garden": replace(AGENTS["garden"], tools=["sensor_*", "cron"])}
+    household = Household(home, lambda _: next(said), agents)
+    household.ask(1, "/agent garden")
+    turn = household.ask(1, "please plan all of that for me")
+    good, line, tool_job = (run.result for run in turn.tools)
+    assert "planned" in turn.reply
+    assert not good.startswith("error")
+    assert "no tool of this agent" in line
+    assert tool_job.startswith("error: ")
+    (job,) = household.app.stores.jobs.all()
+    assert (job.agent, job.kind) == ("garden", "turn")
+    for chosen in ("garden", "default"):
+        household.ask(1, f"/agent {chosen}")
+        assert run_job(household.app, job._replace(last_slot="1")).good
+        sent = household.sent()
+        assert (sent["model"], "exec" in offered(sent)) == ("tiny", False)
+        assert ("please plan all of that" in str(sent)) == (chosen == "garden")
+    gone = App(replace(household.app.config, agents={}), SimBoard())
+    outcome = run_job(gone, job)
+    assert not outcome.good
+    assert "there is no agent 'garden'" in outcome.text
+    gone.close()
+    household.close()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_asked_again_takes_the_place_of_what_was_answered(home, number):
+    answers = iter(reply(f"answer {n}") for n in range(4))
+    household = Household(home, lambda _: next(answers))
+    household.ask(number, "/agent desk")
+    household.ask(number, "which beans grow best beside maize?")
+    household.ask(number, "/retry")
+    household.ask(number, "and in the second year after that?")
+    assert "answer 1" in str(household.sent())
+    assert "answer 0" not in str(household.sent())
+    household.close()

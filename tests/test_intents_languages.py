@@ -429,7 +429,9 @@ def orders(language):
     table = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
     when, often, span, output, device, valve, beyond, value, place, noun, text, item, name, it = VALUES[language]
     values = dict.fromkeys(("when", "wake", "moved"), when) | dict.fromkeys(("often", "repeated", "mornings"), often)
-    values |= dict.fromkeys(("seconds", "later", "lasts", "hold", "off_after"), span) | dict.fromkeys(("output", "driven"), output)
+    values |= dict.fromkeys(("seconds", "later", "lasts", "hold", "off_after"), span) | dict.fromkeys(
+        ("output", "driven"), output
+    )
     values |= {"device": device, "valve": valve, "beyond": beyond, "value": value, "place": place, "sensor": place}
     values |= {
         "noun": noun,

@@ -100,7 +100,7 @@ class Dispatcher:
         A member who cannot be told by name is a guest: the home is not theirs. Raises ConfigError and StoreError where
         the agent is not to be had.
         """
-        agent = self.app.find_agent(inbound.session)
+        agent = self.app.find_agent(inbound.session) if inbound.agent is None else inbound.agent
         if inbound.origin == "member":
             with suppress(StoreError, ConfigError):
                 view = self.app.find_view(inbound.who, agent)
@@ -137,11 +137,14 @@ class Dispatcher:
 
         if (command := commands.parse_chat_command(replace_surrogates(inbound.text))) is None:
             return self._run_turn(inbound, hooks)
-        key, usual = replace_surrogates(inbound.session), self.app.config.model.name or "default"
+        app = self.app
+        with suppress(ConfigError, StoreError):  # of an agent that is gone; /agent chooses another
+            app = self._find_view(inbound)[0]
+        key, usual = replace_surrogates(inbound.session), app.config.model.name or "default"
         chat = commands.CommandContext(
-            self.app,
+            app,
             key,
-            self.app.now(),
+            app.now(),
             self._get_model(key) or usual,
             usual,
             who=inbound.who,

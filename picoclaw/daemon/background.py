@@ -253,10 +253,11 @@ def run_job(app: App, job: Job) -> JobOutcome:
 
 def _run_turn_job(app: App, job: Job) -> JobOutcome:
     said: list[str] = []
-    session = job.session if job.kind == "turn" else f"job {job.number} {job.last_slot}"
+    is_known = job.kind == "turn" and app.find_agent(job.session) == job.agent  # another agent's words are not for it
+    session = job.session if is_known else f"job {job.number} {job.last_slot}"
     cause = job.plan.text if job.plan.text.startswith("rule ") else f"cron {job.number}"
     turn = app.dispatcher.answer(
-        Inbound(session, job.payload, "cron", job.session, cause=cause), TurnHooks(said.append)
+        Inbound(session, job.payload, "cron", job.session, cause=cause, agent=job.agent), TurnHooks(said.append)
     )
     if turn.stopped == "error" or turn.notice.failed:
         return JobOutcome(False, turn.notice.text or turn.reply)
@@ -273,7 +274,7 @@ def _run_tool_job(app: App, job: Job) -> JobOutcome:
         call = parse_tool_call(job.payload)
     caller = Caller(job.session, "cron", app.now(), lambda _: None, planned=planned or call.name == "exec")
     try:
-        good, text = app.toolset.run(call, caller)
+        good, text = app.find_view("", job.agent).toolset.run(call, caller)
     finally:
         app.stores.settle(job.session)
     if planned:

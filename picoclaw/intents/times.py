@@ -32,7 +32,19 @@ _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
-_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, "halves", "quarters", "units", "from_now", "to", "oclock", "ago", "splits", "until"}
+_TABLES = {
+    *_FUTURE_TABLES,
+    *_PAST_TABLES,
+    "halves",
+    "quarters",
+    "units",
+    "from_now",
+    "to",
+    "oclock",
+    "ago",
+    "splits",
+    "until",
+}
 _END = "(?:(?= )|$) ?"
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
@@ -314,7 +326,9 @@ class TimeReader:
         while found := self._span.match(tail, end):
             seconds, end = seconds + self._seconds(found), found.end()
             unit = self._words["units"][found["unit"]]
-            if unit in {60, 3600} and (rest := _REST.match(tail, end)):  # "1 min 30" ends in seconds, "1 h 30" in minutes
+            if unit in {60, 3600} and (
+                rest := _REST.match(tail, end)
+            ):  # "1 min 30" ends in seconds, "1 h 30" in minutes
                 return {"at_seconds": _round_if_whole(seconds + int(rest[0]) * unit / 60)}, rest.end()
         if not end and (bare := self._bare.match(tail)):  # "in 20" is minutes
             seconds, end = parse_amount(bare["n"], self._words["numbers"]) * 60, bare.end()

@@ -198,6 +198,7 @@ def read_small_file(path: Path) -> bytes:
 _TABLE_LABELS = {
     **dict.fromkeys(("sessions", "turns", "messages", "summaries", "results"), "conversations"),
     "jobs": "reminders",
+    "user_context_files": "people's pages",
     "pulse": "tasks",
     "outbox": "messages to deliver",
     "tasks": "sub-agents' work",

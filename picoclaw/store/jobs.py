@@ -23,7 +23,8 @@ class Job(NamedTuple):
 
     With `boot`, it is due when the clock of that boot which nobody can set shows `mono`. Slots up to `after` are
     decided on, those within `done` were done. `claimed` is the process that runs it, `told` marks what was last told.
-    A command may change the workspace with `write`, and use the network with `network`.
+    A command may change the workspace with `write`, and use the network with `network`. `agent` is the key of the agent
+    that does it, '' for the home's own.
     """
 
     number: int
@@ -48,6 +49,7 @@ class Job(NamedTuple):
     claimed: str = ""
     write: bool = False
     network: bool = False
+    agent: str = ""
 
 
 class JobDecision(NamedTuple):
@@ -61,7 +63,7 @@ class JobDecision(NamedTuple):
 
 _COLUMNS = (
     "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
-    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network"
+    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network, agent"
 )
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
@@ -156,7 +158,7 @@ def _encode_job(job: Job) -> tuple[Any, ...]:
         json.dumps(job.done),
         *(job.rounds, job.last_slot, job.last_run, job.last_status),
         job.last_error,
-        *(job.failures, job.told, job.claimed, int(job.write), int(job.network)),
+        *(job.failures, job.told, job.claimed, int(job.write), int(job.network), job.agent),
     )
 
 

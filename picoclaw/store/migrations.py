@@ -479,6 +479,11 @@ def m023_agents(connection: apsw.Connection) -> None:
     """)
 
 
+def m024_job_agents(connection: apsw.Connection) -> None:
+    """Which agent does a job, '' for the home's own."""
+    connection.execute("ALTER TABLE jobs ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -503,6 +508,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m021_prefix,
     m022_asked_by,
     m023_agents,
+    m024_job_agents,
 ]
 
 

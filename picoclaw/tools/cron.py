@@ -251,14 +251,16 @@ class CronTool:
         *,
         commands: bool,
         shell: bool = False,
+        agent: str = "",
         mono: Callable[[], float] = boottime,
     ) -> None:
         """`effects()` returns what judges a call of another tool and raises ToolError for an invalid one.
 
-        `commands`: whether commands may be planned, `shell`: also shell lines; `mono` is the boot-time clock.
+        `commands`: whether commands may be planned, `shell`: also shell lines; `mono` is the boot-time clock. `agent` is
+        the key of the agent that will do what is planned.
         """
         self._jobs, self._effects, self._mono = jobs, effects, mono
-        self._commands, self._shell = commands, shell
+        self._commands, self._shell, self._agent = commands, shell, agent
 
     def _find(self, number: int) -> Job | None:
         """Find a job of any chat."""
@@ -280,7 +282,9 @@ class CronTool:
         if not line and (known is None or known.kind != "command"):
             return ("plan",)
         if not self._commands:
-            raise ToolError('commands are switched off: exec = "off" under [tools] in config.toml')
+            raise ToolError(
+                'commands are switched off: exec = "off" under [tools] in config.toml, or no tool of this agent'
+            )
         if line or known is None:
             parse_command((), line, shell=self._shell)
             write, network = _parse_rights(arguments["rights"])
@@ -389,7 +393,8 @@ class CronTool:
             case "run":  # once now, beside its plan
                 plan, boot = Plan("at", anchor=now.timestamp()), read_boot_id()
                 once = Job(0, old.session, old.payload, plan, old.kind, old.catch_up, "always", boot=boot)
-                number = jobs.add(once._replace(mono=self._mono(), write=old.write, network=old.network))
+                once = once._replace(mono=self._mono(), write=old.write, network=old.network, agent=old.agent)
+                number = jobs.add(once)
                 return f"{name} is due now, as {number} ({_describe_delivery(old)})"
         return f"{name} {_format_kept(changed, now)}: {changed.payload}"
 
@@ -401,7 +406,7 @@ class CronTool:
     def _add(self, caller: Caller, fields: Mapping[str, Any], when: JobTime) -> str:
         if not fields["payload"]:
             raise ToolError("message is missing: what to remind of")
-        job = _apply_fields(Job(0, caller.session, "", Plan("at")), fields)
+        job = _apply_fields(Job(0, caller.session, "", Plan("at"), agent=self._agent), fields)
         _require_owner(caller, job)
         job = self._keep(_set_time(self._check_job(job), when, caller.now, self._mono()))
         return (
@@ -421,6 +426,8 @@ class CronTool:
 
         def edit(job: Job) -> Job:
             job = self._check_job(_apply_fields(job, fields))._replace(failures=0, last_error="")
+            if fields.get("payload"):  # what is new in it is this agent's, with its tools
+                job = job._replace(agent=self._agent)
             return _set_time(job, when, caller.now, self._mono())._replace(enabled=True) if any(when) else job
 
         return self._change(old, edit)
