@@ -32,7 +32,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler declines places compounds
+    plain filler declines places compounds back
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

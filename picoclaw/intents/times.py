@@ -31,7 +31,7 @@ _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
-_PAST_TABLES = ("at", "since", "recent", "joins", "numbers")
+_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers")
 _TABLES = {
     *_FUTURE_TABLES,
     *_PAST_TABLES,
@@ -171,6 +171,11 @@ class TimeReader:
         return pattern(rf"(?:{self._any_of['ago']}){_END}")
 
     @cached_property
+    def _back(self) -> re.Pattern[str]:
+        """What stands before a length of time that is as long past, where "ago" stands behind it in English."""
+        return pattern(rf"(?:{self._any_of['back']}) ")
+
+    @cached_property
     def _repeats(self) -> re.Pattern[str]:
         return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
 
@@ -249,7 +254,10 @@ class TimeReader:
                 yield f"at {value['at']}", _parse_count(tail, end)
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
-        if (span := self._span.match(tail)) and (ago := self._ago.match(tail, span.end())):
+        back = self._back.match(tail)
+        span = self._span.match(tail, back.end() if back else 0)
+        ago = self._ago.match(tail, span.end()) if span and not back else back and span
+        if span and ago:
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
             yield f"{days} ago", _parse_count(tail, ago.end())
