@@ -29,6 +29,29 @@ def board_clock(monkeypatch):
     time.tzset()
 
 
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server, where one is installed."""
+    import postgres_server
+
+    if not postgres_server.is_installed():
+        pytest.skip("no PostgreSQL here: make postgres installs one")
+    with postgres_server.PostgresServer() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    """The address of an empty store that boards share."""
+    from shared_kit import StorePlace
+
+    kind = request.param
+    url = f"sqlite:{tmp_path}/shared.db" if kind == "sqlite" else request.getfixturevalue("postgres").empty_database()
+    found = StorePlace(kind, url)
+    with found.stack:
+        yield found
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
     """Run a test that failed once more: one that is against the clock may lose beside others. Those are listed."""

@@ -1,6 +1,18 @@
-"""Rows for the tests of shared stores."""
+"""Rows and places for the tests of shared stores."""
 
+import contextlib
+from datetime import UTC, datetime
+
+from picoclaw.config import Config
+from picoclaw.config.tables import AgentConfig, PersonConfig
+from picoclaw.messages import Message, Notice, Turn, Usage
+from picoclaw.shared.home import SharedHome
+from picoclaw.shared.store import open_shared_store
+from picoclaw.shared.sync import StoreSync
 from picoclaw.shared.tables import make_id
+from picoclaw.store.conversations import History
+from picoclaw.store.database import Database
+from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals
 
 AGENT, OTHER = make_id("agent", "home"), make_id("agent", "other")
 
@@ -62,3 +74,84 @@ def spending(day="2026-11-26", requests=1, agent=AGENT, at=1000.0, **values):
         "reasoning": 0,
     }
     return row | values
+
+
+class StorePlace:
+    """The address of one empty store, and as many connections to it as a test wants."""
+
+    def __init__(self, kind, url):
+        self.kind, self.url = kind, url
+        self.stack = contextlib.ExitStack()
+
+    def open(self, board="shed", nonce="n1"):
+        store = open_shared_store(self.url)
+        self.stack.callback(store.close)
+        if board:
+            store.claim(board, nonce)
+        return store
+
+
+class Clock:
+    """The time of all boards of a test."""
+
+    def __init__(self):
+        self.seconds = 1_790_000_000.0
+
+    def __call__(self):
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+
+class Board:
+    """A home with its notes and conversations, and its way to the store."""
+
+    def __init__(self, folder, url, clock, name=""):
+        self.name, self.url, self.clock = name or folder.name, url, clock
+        folder.mkdir(exist_ok=True)
+        self.config = Config(home=folder, people={"anna": PersonConfig()}, agents={"garden": AgentConfig()})
+        self.database = Database(folder / "state.db")
+        self.stack = contextlib.ExitStack()
+        self.stack.callback(self.database.close)
+        self.sync = None
+
+    def connect(self):
+        home = SharedHome(self.config, self.name)
+        self.stack.callback(home.close)
+        store = open_shared_store(self.url)
+        self.stack.callback(store.close)
+        self.sync = StoreSync(home, store, self.clock)
+
+    def run(self):
+        if self.sync is None:
+            self.connect()
+        return self.sync.run()
+
+    def path(self, name, person="", agent=""):
+        folder = self.config.home / (f"agents/{agent}" if agent else "") / (f"people/{person}" if person else "")
+        return folder / "workspace" / name
+
+    def write(self, name, text, **whose):
+        path = self.path(name, **whose)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def read(self, name, **whose):
+        path = self.path(name, **whose)
+        return path.read_text() if path.exists() else None
+
+    def say(self, text, key="terminal"):
+        messages = (Message("user", text), Message("assistant", f"heard: {text}"))
+        turn = Turn(messages[1].text, messages, 1, (), Usage(3, 4), "", "matcher", Notice(""))
+        History(self.database).keep(key, turn, self.clock())
+
+    def spend(self, requests=1, day="2026-11-26"):
+        ledger = Ledger(lambda: self.database)
+        ledger.note(LedgerKey(day, "m", "chat", "terminal"), LedgerTotals(requests, 10, 5))
+        with ledger.transaction():
+            pass
+
+    def said(self):
+        """What people have said, by the conversations' keys, as it is kept here."""
+        return self.database.select(
+            "SELECT key, text FROM messages JOIN turns ON turns.id = turn JOIN sessions ON sessions.id = session"
+            " WHERE role = 'user' ORDER BY messages.id"
+        )

@@ -1,11 +1,9 @@
 """The contract of a store that boards share, on SQLite and on PostgreSQL; `make postgres` installs the second."""
 
-import contextlib
 import threading
 import time
 
 import numpy as np
-import postgres_server
 import pytest
 from shared_kit import AGENT, OTHER, page, session, spending, turn
 
@@ -14,7 +12,6 @@ from picoclaw.memory.index import MemoryRow
 from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
 from picoclaw.shared.tables import PULLED, TABLES, make_id
 
-KINDS = ["sqlite", "postgres"]
 KEPT = {table for table, about in TABLES.items() if about.conflict == "keep"}
 ROWS = {"documents": page(), "sessions": session(), "turns": turn(), "ledger": spending()}
 GRANT = {
@@ -27,38 +24,6 @@ GRANT = {
     "granted_by": "owner",
     "granted_at": "2026-11-26T08:00:00",
 }
-
-
-@pytest.fixture(scope="module")
-def server():
-    if not postgres_server.is_installed():
-        pytest.skip("no PostgreSQL here: make postgres installs one")
-    with postgres_server.PostgresServer() as running:
-        yield running
-
-
-class Store:
-    """The address of one empty store, and as many connections to it as a test wants."""
-
-    def __init__(self, kind, url):
-        self.kind, self.url = kind, url
-        self.stack = contextlib.ExitStack()
-
-    def open(self, board="shed", nonce="n1"):
-        store = open_shared_store(self.url)
-        self.stack.callback(store.close)
-        if board:
-            store.claim(board, nonce)
-        return store
-
-
-@pytest.fixture(params=KINDS)
-def place(request, tmp_path):
-    kind = request.param
-    url = f"sqlite:{tmp_path}/shared.db" if kind == "sqlite" else request.getfixturevalue("server").empty_database()
-    found = Store(kind, url)
-    with found.stack:
-        yield found
 
 
 @pytest.fixture
@@ -207,7 +172,7 @@ def test_what_is_deleted_is_a_change_as_well(store):
     assert [(row["deleted"], row["content"]) for row in store.changes("documents", AGENT, cursor).rows] == [(True, "")]
 
 
-def test_a_transaction_that_ends_late_is_not_missed(place, server):
+def test_a_transaction_that_ends_late_is_not_missed(place):
     """Sequence numbers are given when a row is written and seen when it is committed: a cursor over them loses rows."""
     if place.kind == "sqlite":
         pytest.skip("SQLite has one writer at a time")

@@ -791,6 +791,27 @@ class IndexFile:
             last = found[-1][0]
             yield found
 
+    def chunks_of(self, path: str) -> list[tuple[Chunk, bytes | None]]:
+        """Return the chunks of a file as they are indexed, each with its vector if it has one."""
+
+        def read(connection: apsw.Connection) -> list[tuple[Chunk, bytes | None]]:
+            dims = _read_model(connection)[1]
+            rows = _fetch(
+                connection,
+                'SELECT chunks.id, start, "end", heading, text, there, rows FROM chunks JOIN files ON files.id = file'
+                " LEFT JOIN vectors ON block = chunks.id / ? WHERE path = ? ORDER BY start, chunks.id",
+                *(SLOTS_PER_BLOCK, path),
+            )
+            found = []
+            for number, start, end, heading, text, there, held in rows:
+                slot = number % SLOTS_PER_BLOCK
+                has_vector = there and there & (1 << slot) and len(held) == SLOTS_PER_BLOCK * dims
+                vector = held[slot * dims : (slot + 1) * dims] if has_vector else None
+                found.append((Chunk(start, end, heading, text), vector))
+            return found
+
+        return self._run(read)
+
     def model(self) -> tuple[str, int]:
         """Say whose vectors there are, and how long they are; '' and 0 before there were any."""
         return self._run(_read_model)

@@ -18,6 +18,9 @@ from picoclaw.text import truncate
 
 MAX_VERSIONS, MAX_CORRECTIONS = 30, 70
 HISTORY_FOLDER = "memory-history"
+FORGOTTEN_FILE = f"{HISTORY_FOLDER}/forgotten"
+"""Written whenever something was forgotten: from then on no earlier version may have it."""
+
 _LOG = "dreams.log"
 _MAX_LOG_BYTES = 64_000
 
@@ -78,6 +81,9 @@ def forget_versions(home: Path, text: str) -> None:
             remove_file(hit)
     for said in dict.fromkeys([text, *gone.values()]):
         _forget_text(home, said)
+    if (home / HISTORY_FOLDER).is_dir():
+        with explain_failure(f"{home / FORGOTTEN_FILE} cannot be written"):
+            write_atomic(home / FORGOTTEN_FILE, b"")  # a store that is shared has its own earlier versions
 
 
 def _map_entries(correction: Correction) -> dict[str, str]:

@@ -11,6 +11,8 @@ https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-SNAPS
 import contextlib
 import json
 import re
+import select
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -142,7 +144,8 @@ class PostgresStore:
         self._password = str(self._options.get("password") or "")
         self.address = show_address(url)
         self._connection: psycopg.Connection[Any] | None = None
-        self._board = self._claimed = ""
+        self._board = ""
+        self._listening: set[str] = set()
         with self._connected():
             pass
 
@@ -260,11 +263,20 @@ class PostgresStore:
         numbers = [row.pop("changed") for row in rows]
         return Changes(rows, f"{numbers[-1]} {rows[-1]['id']}" if rows else after)
 
-    def wait(self, agents: Iterable[str], seconds: float) -> bool:
+    def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:
+        until = time.monotonic() + seconds
         with self._connected() as connection:
-            for agent in agents:
+            for agent in set(agents) - self._listening:
                 connection.execute(f'LISTEN "picoclaw {agent}"')
-            return any(notice.payload != self._board for notice in connection.notifies(timeout=seconds))
+                self._listening.add(agent)
+            while True:
+                if any(notice.payload != self._board for notice in connection.notifies(timeout=0)):
+                    return True
+                left = until - time.monotonic()
+                handles = [connection.fileno(), *([wake] if wake >= 0 else [])]
+                ready = select.select(handles, [], [], left)[0] if left > 0 else []
+                if connection.fileno() not in ready:
+                    return False
 
     # --- searches ---
 
@@ -361,6 +373,7 @@ class PostgresStore:
 
     def _open(self) -> "psycopg.Connection[Any]":
         connection = connect(self._options)
+        self._listening.clear()
         try:
             check_migrations(connection, self.address)
         except BaseException:

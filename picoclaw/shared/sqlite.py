@@ -1,6 +1,7 @@
 """A shared store in one SQLite file: for several homes on one machine, and to carry what a home shares to another one."""
 
 import json
+import select
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ from picoclaw.shared.tables import (
 from picoclaw.store.database import Database, StoreConnection
 
 _TYPES = {"text": "TEXT", "int": "INTEGER", "real": "REAL", "bool": "INTEGER", "uuid": "TEXT"}
-_POLL_S = 0.2
+_POLL_S = 1.0
 
 
 def m001_shared(connection: apsw.Connection) -> None:
@@ -167,11 +168,12 @@ class SqliteStore:
         rows = [_make_row(table, row) for _, *row in found]
         return Changes(rows, f"{found[-1][0]} {rows[-1]['id']}" if found else after)
 
-    def wait(self, agents: Iterable[str], seconds: float) -> bool:  # noqa: ARG002 - SQLite has no such channels
+    def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:  # noqa: ARG002 - no such channels
         """Look at SQLite's own counter from time to time; it says nothing of which agents it was."""
         until, before = time.monotonic() + seconds, self._database.select_value("PRAGMA data_version")
         while (left := until - time.monotonic()) > 0:
-            time.sleep(min(_POLL_S, left))
+            if select.select([wake] if wake >= 0 else [], [], [], min(_POLL_S, left))[0]:
+                return False
             if self._database.select_value("PRAGMA data_version") != before:
                 return True
         return False

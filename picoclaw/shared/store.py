@@ -84,8 +84,11 @@ class SharedStore(Protocol):
         Not one of a transaction, either, that began before the cursor was made and ended later.
         """
 
-    def wait(self, agents: Iterable[str], seconds: float) -> bool:
-        """Wait until another connection has put rows of these agents, or the time is over; tells which it was."""
+    def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:
+        """Wait until another connection has put rows of these agents, or the time is over; tells which it was.
+
+        It also ends when the descriptor `wake` can be read.
+        """
 
     def count_chunks(self, scope: SearchScope, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
         """Count the chunks of a scope, and those that have any of the forms of each word."""

@@ -47,7 +47,7 @@ class SharedTable(NamedTuple):
 _PAGE: dict[str, ColumnType] = {"person": "text", "path": "text", "content": "text", "version": "int"}
 
 TABLES: dict[str, SharedTable] = {
-    "agents": SharedTable("version", {"key": "text", "settings": "text", "version": "int"}),
+    "agents": SharedTable("latest", {"key": "text", "settings": "text"}),
     "user_context_files": SharedTable("version", _PAGE),
     "skills": SharedTable(
         "version", {"name": "text", "owner": "text", "visibility": "text", "content": "text", "version": "int"}
@@ -97,7 +97,7 @@ TABLES: dict[str, SharedTable] = {
 }
 """In the order in which rows may be written. `chunks` are beside them: they follow from the documents."""
 
-PULLED = ("agents", "user_context_files", "skills", "skill_grants", "documents")
+PULLED = ("user_context_files", "skills", "skill_grants", "documents")
 """What a board takes over from others as they change; conversations and costs are only brought together."""
 
 ERASABLE = ("document_versions", "sessions", "turns", "summaries")

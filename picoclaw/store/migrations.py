@@ -484,6 +484,24 @@ def m024_job_agents(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE jobs ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
 
 
+def m025_shared(connection: apsw.Connection) -> None:
+    """What a store that several boards share knows of this home; nothing in a home that shares none.
+
+    A row of `shared_rows` is `local` here and `id` there; `mark` changes with what it says, and is 'erased' once it is
+    deleted here. A page's `base` is the compressed text that both had last, as its `version` there.
+    """
+    connection.execute("""
+        CREATE TABLE shared_state (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE shared_rows (
+            kind TEXT NOT NULL, local TEXT NOT NULL, id TEXT NOT NULL, mark TEXT NOT NULL, PRIMARY KEY (kind, local)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE shared_pages (
+            id TEXT PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, path TEXT NOT NULL, version INTEGER NOT NULL,
+            digest TEXT NOT NULL, base BLOB NOT NULL, stamp TEXT NOT NULL, chunks TEXT NOT NULL
+        ) STRICT;
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -509,6 +527,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m022_asked_by,
     m023_agents,
     m024_job_agents,
+    m025_shared,
 ]
 
 

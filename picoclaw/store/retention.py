@@ -70,6 +70,9 @@ _ADD_SPENT_TOKENS = f"""
 _SELECT_TURN_RESULTS = f"""
     SELECT id FROM results WHERE turn {_IN_NUMBERS}
 """  # noqa: S608
+_MARK_ERASED = """
+    UPDATE shared_rows SET mark = 'erased' WHERE kind = 'turns' AND local IN (SELECT CAST(value AS TEXT) FROM json_each(?1))
+"""
 _DELETE_OLD_SUMMARIES = f"""
     DELETE FROM summaries WHERE session {_IN_NUMBERS} AND upto <= ?2
     AND id < (SELECT max(id) FROM summaries AS others WHERE others.session = summaries.session)
@@ -159,6 +162,7 @@ def delete_turns(connection: StoreConnection, turns: Sequence[int]) -> int:
     connection.execute(f"DELETE FROM messages WHERE turn {_IN_NUMBERS}", numbers)  # noqa: S608
     messages = connection.changes()
     connection.execute(f"DELETE FROM turns WHERE id {_IN_NUMBERS}", numbers)  # noqa: S608
+    connection.execute(_MARK_ERASED, numbers)
     return messages
 
 

@@ -1,0 +1,360 @@
+"""Brings a home and a shared store together: pulls what others have written, merges, and pushes what is new here.
+
+The home is always right about its own conversations and costs, which are only pushed. Pages go both ways: one that was
+changed on one side alone is taken over; of one that was changed on both, day notes are merged by their lines, and of
+others the later stays and the earlier is kept as a version. Everything may be cut at any point and done again.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TypeVar
+
+from picoclaw.errors import StoreError
+from picoclaw.memory import versions
+from picoclaw.memory.files import explain_failure
+from picoclaw.memory.notes import LASTING_FILE, get_lasting_file
+from picoclaw.records import NamedTuple
+from picoclaw.shared.home import DAY_NOTE, ERASED, GONE, LocalRow, SharedHome, SharedPage, merge_lines
+from picoclaw.shared.store import SharedChunk, SharedStore
+from picoclaw.shared.tables import Row, complete_row, make_id
+
+PAGE_KINDS = ("documents", "user_context_files")
+OWN_KINDS = ("agents", "sessions", "turns", "summaries", "ledger")
+_BATCH, _MAX_BATCH_CHARS = 100, 500_000
+_MAX_ROUNDS = 4
+_RESTORED = "the store is not as this board left it (restored from a backup?): everything was compared with it again"
+
+
+_T = TypeVar("_T")
+
+
+class SyncReport(NamedTuple):
+    """What one synchronisation has done; `conflicts` were changed on both sides, `problems` are for the owner."""
+
+    pulled: int = 0
+    pushed: int = 0
+    erased: int = 0
+    conflicts: int = 0
+    recovered: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self[:5])
+
+
+class StoreSync:
+    """One home and one store."""
+
+    def __init__(self, home: SharedHome, store: SharedStore, now: Callable[[], datetime]) -> None:
+        self._home, self._store, self._now = home, store, now
+        self._pages: dict[str, SharedPage] = {}
+        self._unkept: dict[str, SharedPage] = {}
+        self._lost: list[Row] = []
+        self._count: dict[str, int] = {}
+        self._problems: list[str] = []
+
+    def run(self) -> SyncReport:
+        """Synchronise once. Raises StoreError: what was done is done, and the next run goes on."""
+        self._count, self._problems = {}, []
+        self._begin()
+        self._pages = self._home.known_pages()
+        self._home.problems.clear()
+        for _ in range(_MAX_ROUNDS):
+            self._pull()
+            if not self._push_pages():
+                break
+        self._push_versions()
+        self._erase_forgotten()
+        self._push_own()
+        problems = tuple(dict.fromkeys([*self._problems, *self._home.problems]))
+        return SyncReport(problems=problems, **self._count)
+
+    def _begin(self) -> None:
+        """Take the board's name up, and find out whether the store is the one that was written to last."""
+        if not (nonce := self._home.state("nonce")):
+            nonce = uuid.uuid4().hex
+            self._home.set_state("nonce", nonce)
+        receipt = self._store.claim(self._home.board, nonce).receipt
+        known = self._home.state("receipt")
+        if receipt not in {known, self._home.state("sent")}:
+            self._home.forget_store()
+            self._home.set_state("receipt", receipt)
+            self._problems += [_RESTORED] if known else []
+            self._recover()
+        elif receipt != known:  # it was written, and the answer was lost
+            self._home.set_state("receipt", receipt)
+
+    def _recover(self) -> None:
+        """Take back what this board has once pushed and has no more, because its home is the older one."""
+        for kind in OWN_KINDS[1:]:
+            for agent in self._home.agents:
+                rows = iter_rows(self._store, kind, {"agent_id": agent, "board": self._home.board})
+                for some in split_batches(rows, _BATCH):
+                    self._add("recovered", self._home.take_rows(kind, some))
+
+    def _add(self, what: str, count: int) -> None:
+        self._count[what] = self._count.get(what, 0) + count
+
+    # --- pages that come ---
+
+    def _pull(self) -> None:
+        for kind in PAGE_KINDS:
+            for agent in self._home.agents:
+                name = f"cursor {kind} {agent}"
+                while True:
+                    found = self._store.changes(kind, agent, self._home.state(name), _BATCH)
+                    done = [self._apply(kind, row) for row in found.rows]
+                    self._keep_pages()
+                    if not all(done):
+                        return  # a page is being written here; the next run comes to it
+                    self._home.set_state(name, found.cursor)
+                    if len(found.rows) < _BATCH:
+                        break
+
+    def _apply(self, kind: str, row: Row) -> bool:
+        """Take over what the store has of a page; tells whether that could be done."""
+        found = self._home.find_page(kind, row)
+        if found is None:
+            return True
+        page = self._pages.get(found.id, found)
+        if page.digest == row["digest"] and page.version >= row["version"]:
+            return True
+        theirs = None if row["deleted"] else str(row["content"])
+        try:
+            ours = self._home.read_page(page)
+            mine = self._digest(page, ours)
+            if mine == row["digest"] or (ours is None and theirs is None):
+                text = theirs
+            elif mine == page.digest or (not page.version and ours is None):
+                text = theirs
+                self._add("pulled", 1)
+            else:
+                text = self._merge(page, row, ours, theirs)
+                self._add("conflicts", 1)
+            if text != ours and not self._home.write_page(page, ours, text, row["at"]):
+                return False
+        except StoreError as error:
+            self._problems.append(str(error))
+            return True
+        self._adopt(page, row)
+        return True
+
+    def _merge(self, page: SharedPage, row: Row, ours: str | None, theirs: str | None) -> str | None:
+        """Decide what a page says that was changed on both sides."""
+        if ours is None or theirs is None:  # what somebody has written stands against a deletion
+            return theirs if ours is None else ours
+        if DAY_NOTE.fullmatch(page.path):
+            return merge_lines(page.base, ours, theirs)
+        if self._home.written_at(page) > row["at"]:
+            return ours  # the store keeps theirs as a version when ours is pushed
+        self._lost.append(self._make_row(page, ours, 0, self._home.written_at(page)))
+        folder = page.place.folder
+        if page.path in {LASTING_FILE, get_lasting_file(folder / "workspace")}:
+            with explain_failure(f"the earlier {page.path} cannot be kept"):
+                versions.keep_version(folder, page.path, ours.encode(), theirs.encode(), self._now())
+        return theirs
+
+    def _adopt(self, page: SharedPage, row: Row, stamp: str = "", chunks: str = "") -> None:
+        """Remember what the store has."""
+        known = page._replace(
+            version=row["version"],
+            digest=row["digest"],
+            base="" if row["deleted"] else row["content"],
+            stamp=stamp,
+            chunks=chunks,
+        )
+        self._pages[page.id] = self._unkept[page.id] = known
+
+    def _keep_pages(self) -> None:
+        self._home.keep_pages(self._unkept.values())
+        self._unkept.clear()
+
+    def _digest(self, page: SharedPage, text: str | None) -> str:
+        return str(complete_row(page.kind, self._make_row(page, text, 0, 0.0), "")["digest"])
+
+    @staticmethod
+    def _make_row(page: SharedPage, text: str | None, version: int, at: float) -> Row:
+        return {
+            "id": page.id,
+            "agent_id": page.place.agent_id,
+            "at": at,
+            "deleted": text is None,
+            "person": page.place.person,
+            "path": page.path,
+            "content": text or "",
+            "version": version,
+        }
+
+    # --- pages that go ---
+
+    def _push_pages(self) -> int:
+        """Push the pages that are new here; returns how many of them another board has changed meanwhile."""
+        refused = 0
+        for some in self._batch_pages(self._find_changed()):
+            rows: dict[str, list[Row]] = {}
+            chunks: dict[str, Sequence[SharedChunk]] = {}
+            done = []
+            for page, row, stamp in some:
+                parts, state = self._read_chunks(page, row)
+                rows.setdefault(page.kind, []).append(row)
+                if page.kind == "documents":
+                    chunks[page.id] = parts
+                done.append((page, complete_row(page.kind, row, self._home.board), stamp, state))
+            conflicts = self._put(rows, chunks)
+            for page, row, stamp, state in done:
+                if page.id not in conflicts:
+                    self._add("pushed", row["digest"] != page.digest)
+                    self._adopt(page, row, stamp, state)
+            for number, row in conflicts.items():
+                refused += 1
+                page = next(one for one, *_ in done if one.id == number)
+                self._apply(page.kind, row)
+            self._keep_pages()
+        self._keep_pages()
+        return refused
+
+    def _find_changed(self) -> Iterator[tuple[SharedPage, Row, str]]:
+        """Give each page that is not as the store has it, or whose vectors are new, with its row and its stamp."""
+        seen = set()
+        changed = self._find_reindexed()
+        for page, stamp in list(self._home.iter_pages()):
+            seen.add(page.id)
+            known = self._pages.get(page.id, page)
+            is_reindexed = page.kind == "documents" and page.place.name in changed
+            if known.stamp == stamp and not is_reindexed:
+                continue
+            try:
+                text = self._home.read_page(page)
+            except StoreError as error:
+                self._problems.append(str(error))
+                continue
+            if text is None:
+                continue  # it has gone while we looked
+            digest = self._digest(page, text)
+            at = self._home.written_at(page) or self._now().timestamp()
+            if digest != known.digest:
+                yield known, self._make_row(page, text, known.version + 1, at), stamp
+            elif page.kind == "documents" and self._home.read_chunks(page)[1] != known.chunks:
+                yield known, self._make_row(page, text, known.version, at), stamp
+            elif known.stamp != stamp:
+                self._pages[page.id] = self._unkept[page.id] = known._replace(stamp=stamp)
+        for name, state in changed.items():
+            self._home.set_state(f"index {name}", state)
+        unsure = self._find_unreadable()
+        for page in list(self._pages.values()):
+            is_gone = page.id not in seen and page.digest != self._digest(page, None)
+            if is_gone and page.place.name not in unsure and self._home.read_page(page) is None:
+                yield page, self._make_row(page, None, page.version + 1, self._now().timestamp()), ""
+
+    def _find_reindexed(self) -> dict[str, str]:
+        """The places whose notes have new chunks or vectors since the last run, and what tells that."""
+        found = {}
+        for place in self._home.places.values():
+            state = self._home.index_state(place)
+            if state != self._home.state(f"index {place.name}"):
+                found[place.name] = state
+        return found
+
+    def _find_unreadable(self) -> set[str]:
+        """The places of which nothing can be said to be deleted, because their folder is not there."""
+        return {place.name for place in self._home.places.values() if not self._home.is_readable(place)}
+
+    def _read_chunks(self, page: SharedPage, row: Row) -> tuple[list[SharedChunk], str]:
+        return self._home.read_chunks(page) if page.kind == "documents" and not row["deleted"] else ([], "")
+
+    @staticmethod
+    def _batch_pages(pages: Iterable[tuple[SharedPage, Row, str]]) -> Iterator[list[tuple[SharedPage, Row, str]]]:
+        """Put pages together that are pushed at once."""
+        some: list[tuple[SharedPage, Row, str]] = []
+        size = 0
+        for one in pages:
+            some.append(one)
+            size += len(one[1]["content"])
+            if size > _MAX_BATCH_CHARS or len(some) >= _BATCH:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def _push_versions(self) -> None:
+        """Push what was replaced here by what others have written, as earlier versions."""
+        rows = []
+        for row in self._lost:
+            number = make_id("replaced", row["id"], self._home.board, complete_row("documents", row, "")["digest"])
+            rows.append(row | {"id": number, "document_id": row["id"]})
+        if rows:
+            self._put({"document_versions": rows})
+        self._lost.clear()
+
+    def _erase_forgotten(self) -> None:
+        """Leave no earlier version in the store of notes in which something was forgotten."""
+        for place in self._home.places.values():
+            stamp = self._home.forgotten_at(place)
+            if stamp and stamp != self._home.state(f"forgotten {place.name}"):
+                equal = {"agent_id": place.agent_id, "person": place.person}
+                kept = [row["id"] for row in iter_rows(self._store, "document_versions", equal)]
+                self._add("erased", self._store.delete("document_versions", kept))
+                self._home.set_state(f"forgotten {place.name}", stamp)
+
+    # --- this board's own rows ---
+
+    def _push_own(self) -> None:
+        known = self._home.known_rows()
+        there = list(self._home.list_own())
+        self._erase_own(known, there)
+        new = [replace_id(row, known.get((row.kind, row.local))) for row in there]
+        changed = [row for row in new if known.get((row.kind, row.local), row._replace(mark="")).mark != row.mark]
+        for kind in OWN_KINDS:
+            for some in split_batches((row for row in changed if row.kind == kind), _BATCH):
+                at = self._now().timestamp()
+                made = [(row, found) for row in some if (found := self._home.make_row(row, at))]
+                if made:
+                    self._put({kind: [found for _, found in made]})
+                    self._home.keep_rows(row._replace(id=found["id"]) for row, found in made)
+                    self._add("pushed", len(made))
+
+    def _erase_own(self, known: Mapping[tuple[str, str], LocalRow], there: Iterable[LocalRow]) -> None:
+        """Delete what was deleted here. A turn that is only lost, by a damaged file, stays in the store."""
+        here = {(row.kind, row.local) for row in there}
+        for kind in ("summaries", "turns", "sessions"):
+            gone = [
+                row
+                for key, row in known.items()
+                if row.kind == kind
+                and (row.mark == ERASED or (kind != "turns" and key not in here and row.mark != GONE))
+            ]
+            for some in split_batches(gone, _BATCH):
+                self._add("erased", self._store.delete(kind, [row.id for row in some]))
+                self._home.keep_rows(row._replace(mark=GONE) for row in some)
+
+    def _put(
+        self, rows: Mapping[str, Iterable[Row]], chunks: Mapping[str, Sequence[SharedChunk]] | None = None
+    ) -> dict[str, Row]:
+        """Write a batch under a receipt that this home has written down before."""
+        receipt = uuid.uuid4().hex
+        self._home.set_state("sent", receipt)
+        conflicts = self._store.put(rows, chunks, receipt)
+        self._home.set_state("receipt", receipt)
+        return conflicts
+
+
+def split_batches(values: Iterable[_T], most: int) -> Iterator[list[_T]]:
+    rest = iter(values)
+    while some := list(islice(rest, most)):
+        yield some
+
+
+def replace_id(row: LocalRow, known: LocalRow | None) -> LocalRow:
+    """What is in the store already keeps the id that it has there."""
+    return row._replace(id=known.id) if known else row
+
+
+def iter_rows(store: SharedStore, table: str, equal: Mapping[str, object]) -> Iterator[Row]:
+    """Give all rows of a table whose columns equal these values."""
+    last = ""
+    while found := store.list_rows(table, equal, last, _BATCH):
+        yield from found
+        last = found[-1]["id"]
