@@ -199,6 +199,7 @@ _TABLE_LABELS = {
     **dict.fromkeys(("sessions", "turns", "messages", "summaries", "results"), "conversations"),
     "jobs": "reminders",
     "user_context_files": "people's pages",
+    **dict.fromkeys(("shared_state", "shared_rows", "shared_pages"), "what a shared store has"),
     "pulse": "tasks",
     "outbox": "messages to deliver",
     "tasks": "sub-agents' work",

@@ -511,19 +511,24 @@ def _make_query(words: Iterable[str]) -> str:
 
 def check_migrations(connection: "psycopg.Connection[Any]", address: str) -> None:
     """Migrate what is older, if this user may; raises StoreNewer and StoreError where it cannot be used."""
-    done = _list_migrations(connection)
-    known = [migration.__name__ for migration in MIGRATIONS]
-    if newer := sorted(set(done) - set(known)):
-        raise StoreNewer(
-            f"{address} was set up by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
-        )
-    if set(done) == set(known):
+    done = refuse_newer(connection, address)
+    if len(done) == len(MIGRATIONS):
         return
     try:
         migrate(connection)
     except errors.InsufficientPrivilege:
         what = "was set up by an older picoclaw" if done else "is not set up"
         raise StoreError(f"{address} {what}: run `picoclaw store setup` with the administrator's address") from None
+
+
+def refuse_newer(connection: "psycopg.Connection[Any]", address: str) -> list[str]:
+    """List the migrations that were done; raises StoreNewer for one that is not known here."""
+    done = _list_migrations(connection)
+    if newer := sorted(set(done) - {migration.__name__ for migration in MIGRATIONS}):
+        raise StoreNewer(
+            f"{address} was set up by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
+        )
+    return done
 
 
 def _list_migrations(connection: "psycopg.Connection[Any]") -> list[str]:
