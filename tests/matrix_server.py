@@ -10,19 +10,15 @@ Like a real one it knows a transaction again, answers a sync from any moment tha
 long timeline (`limited`), and gives it by /messages. Its faults are those of telegram_server.py, and its own.
 """
 
-import contextlib
 import json
 import random
 import re
-import threading
 import time
-from collections import defaultdict, deque
-from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from collections import defaultdict
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from telegram_server import Exchange, Fault, GoneError, RefusalError, body, reset
+from telegram_server import ChatHandler, ChatServer, Exchange, Fault, RefusalError, body, reset
 
 from picoclaw.records import dataclass
 
@@ -85,12 +81,12 @@ CUTS = {
 }
 
 
-class MatrixServer:
-    """One board's homeserver; `ahead` seconds are what its clock is ahead of this machine's."""
+class MatrixServer(ChatServer):
+    """One board's homeserver."""
 
     def __init__(self, ahead: float = 0.0, limit: int = 0) -> None:
         """With a `limit`, no sync brings more events of a room than that."""
-        self.calls: list[tuple[str, dict[str, Any]]] = []
+        super().__init__(ahead, _MatrixHandler)
         self.sent: list[SentEvent] = []
         self.rooms: dict[str, list[dict[str, Any]]] = {}
         self.members: dict[str, dict[str, str]] = {}
@@ -99,45 +95,12 @@ class MatrixServer:
         self.typing: list[tuple[str, bool]] = []
         self.read: dict[str, list[str]] = defaultdict(list)
         self.media: dict[str, bytes] = {}
-        self.news = threading.Condition()
-        self.closing = False
-        self.connections = 0
         self.limit, self.doubles, self.shuffles, self.era = limit, 0, 0, 0
         self.token = TOKEN
         self.old_media = False
-        self._ahead = ahead
         self._dice = random.Random(7)
         self._stream: list[tuple[str, dict[str, Any]]] = []
         self._transactions: dict[str, str] = {}
-        self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._number = 0
-        self._http = _MatrixHttp(("127.0.0.1", 0), _MatrixHandler)
-        self._http.owner = self
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.news:
-            self.closing = True
-            self.news.notify_all()
-        self._http.shutdown()
-        self._http.server_close()
-
-    def date(self) -> str:
-        return formatdate(time.time() + self._ahead, usegmt=True)
-
-    def fail(self, what: str, *faults: Fault) -> None:
-        """Have the next calls of a kind go wrong, one after the other; "*" stands for any."""
-        with self.news:
-            self._faults[what].extend(faults)
-
-    def mend(self, what: str) -> None:
-        with self.news:
-            self._faults[what].clear()
 
     # --- what people do ---
 
@@ -197,15 +160,6 @@ class MatrixServer:
             self.members[room].pop(user, None)
         self.event(room, user, {"membership": membership, "displayname": name}, "m.room.member", state_key=user)
 
-    def wait(self, until: Any, seconds: float = 5.0) -> Any:
-        """Wait until something is so; fails when it is not in time."""
-        end = time.monotonic() + seconds
-        with self.news:
-            while not (found := until()):
-                assert time.monotonic() < end, f"not in {seconds} s; sent: {self.sent[-5:]}; calls: {self.calls[-5:]}"
-                self.news.wait(0.02)
-            return found
-
     def texts(self, room: str = "") -> list[str]:
         """What the board's messages in a room say now, edits applied and what was taken back left out."""
         shown: dict[str, str] = {}
@@ -222,9 +176,6 @@ class MatrixServer:
                 shown[one.event] = one.text
         return list(shown.values())
 
-    def called(self, what: str) -> list[dict[str, Any]]:
-        return [fields for name, fields in list(self.calls) if name == what]
-
     def is_read(self) -> bool:
         """Whether the board has asked for what comes after everything."""
         asked = [fields for name, fields in list(self.calls) if name == "sync" and "since" in fields]
@@ -232,14 +183,7 @@ class MatrixServer:
 
     # --- what the API does ---
 
-    def take(self, exchange: Exchange) -> None:
-        with self.news:
-            self.calls.append((exchange.method, exchange.fields))
-            queue = self._faults[exchange.method] or self._faults["*"]
-            fault = queue.popleft() if queue else None
-            self.news.notify_all()
-        if fault and fault(exchange):
-            return
+    def tell(self, exchange: Exchange) -> None:
         try:
             told = self.done(exchange)
         except RefusalError as refusal:
@@ -421,26 +365,7 @@ _ROUTES = [
 ]
 
 
-class _MatrixHttp(ThreadingHTTPServer):
-    owner: MatrixServer
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves is part of the play."""
-
-
-class _MatrixHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _MatrixHttp
-
-    def setup(self) -> None:
-        self.server.owner.connections += 1
-        super().setup()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
+class _MatrixHandler(ChatHandler):
     def _handle(self) -> None:
         owner, address = self.server.owner, urlsplit(self.path)
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -455,13 +380,11 @@ class _MatrixHandler(BaseHTTPRequestHandler):
         elif data:
             fields["body"] = json.loads(data)
         fields["new"] = "/v1/media/" in address.path
-        with contextlib.suppress(GoneError, OSError):
-            exchange = Exchange(owner, self, what, fields)  # type: ignore[arg-type]
+        with self.ending():
+            exchange = Exchange(owner, self, what, fields)
             if what != "login" and self.headers.get("Authorization") != f"Bearer {owner.token}":
                 UNKNOWN_TOKEN(exchange)
             else:
                 owner.take(exchange)
-            return
-        self.close_connection = True
 
     do_GET = do_POST = do_PUT = _handle  # noqa: N815

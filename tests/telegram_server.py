@@ -62,7 +62,7 @@ Fault = Callable[["Exchange"], bool]
 class Exchange:
     """One call, at the level of bytes."""
 
-    server: "TelegramServer"
+    server: "ChatServer"
     handler: BaseHTTPRequestHandler
     method: str
     fields: dict[str, Any]
@@ -188,25 +188,19 @@ def busy(seconds: int) -> Fault:
 # --- the server ---
 
 
-class TelegramServer:
-    """One bot's side of Telegram; `ahead` seconds are what its clock is ahead of this machine's."""
+class ChatServer:
+    """What the servers of chat services share; `ahead` seconds are what its clock is ahead of this machine's."""
 
-    def __init__(self, ahead: float = 0.0) -> None:
+    def __init__(self, ahead: float, handler: type["ChatHandler"]) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.sent: list[Sent] = []
-        self.files: dict[str, bytes] = {}
-        self.people = {OWNER, STRANGER, GROUP}
-        self.threads: set[int] = set()
+        self.sent: list[Any] = []
         self.news = threading.Condition()
         self.closing = False
         self.connections = 0
-        self.deaf = False
-        self.hooked = False
         self._ahead = ahead
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._updates: list[dict[str, Any]] = []
-        self._number, self._message, self._poll = 1000, 0, 0
-        self._http = _Http(("127.0.0.1", 0), _Handler)
+        self._number = 0
+        self._http = _Http(("127.0.0.1", 0), handler)
         self._http.owner = self
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -225,15 +219,60 @@ class TelegramServer:
     def date(self) -> str:
         return formatdate(time.time() + self._ahead, usegmt=True)
 
-    def fail(self, method: str, *faults: Fault) -> None:
-        """Have the next calls of a method go wrong, one after the other; "*" stands for any."""
+    def fail(self, what: str, *faults: Fault) -> None:
+        """Have the next calls of a kind go wrong, one after the other; "*" stands for any."""
         with self.news:
-            self._faults[method].extend(faults)
+            self._faults[what].extend(faults)
 
-    def mend(self, method: str) -> None:
-        """Have the calls of a method go well again."""
+    def mend(self, what: str) -> None:
+        """Have the calls of a kind go well again."""
         with self.news:
-            self._faults[method].clear()
+            self._faults[what].clear()
+
+    def wait(self, until: Callable[[], Any], seconds: float = 5.0) -> Any:
+        """Wait until something is so; fails when it is not in time."""
+        end = time.monotonic() + seconds
+        with self.news:
+            while not (found := until()):
+                assert time.monotonic() < end, f"not in {seconds} s; sent: {self.sent[-5:]}; calls: {self.calls[-5:]}"
+                self.news.wait(0.02)
+            return found
+
+    def called(self, what: str) -> list[dict[str, Any]]:
+        return [fields for name, fields in list(self.calls) if name == what]
+
+    def take(self, exchange: Exchange) -> None:
+        """Answer a call, or misbehave."""
+        with self.news:
+            self.calls.append((exchange.method, exchange.fields))
+            queue = self._faults[exchange.method] or self._faults["*"]
+            fault = queue.popleft() if queue else None
+            self.news.notify_all()
+        if not (fault and fault(exchange)):
+            self.tell(exchange)
+
+    def tell(self, exchange: Exchange) -> None:
+        """Do what was asked, and say what came of it."""
+        raise NotImplementedError
+
+    def done(self, exchange: Exchange) -> Any:
+        """Do what was asked. Raises RefusalError."""
+        raise NotImplementedError
+
+
+class TelegramServer(ChatServer):
+    """One bot's side of Telegram."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        super().__init__(ahead, _Handler)
+        self.sent: list[Sent] = []
+        self.files: dict[str, bytes] = {}
+        self.people = {OWNER, STRANGER, GROUP}
+        self.threads: set[int] = set()
+        self.deaf = False
+        self.hooked = False
+        self._updates: list[dict[str, Any]] = []
+        self._number, self._message, self._poll = 1000, 0, 0
 
     def says(self, user: int, text: str = "", chat: int = 0, **more: Any) -> int:
         """Have somebody write a message; returns its number."""
@@ -263,32 +302,12 @@ class TelegramServer:
     def pending(self) -> int:
         return len(self._updates)
 
-    def wait(self, until: Callable[[], Any], seconds: float = 5.0) -> Any:
-        """Wait until something is so; fails when it is not in time."""
-        end = time.monotonic() + seconds
-        with self.news:
-            while not (found := until()):
-                assert time.monotonic() < end, f"not in {seconds} s; sent: {self.sent}; calls: {self.calls[-5:]}"
-                self.news.wait(0.02)
-            return found
-
     def texts(self, chat: int = OWNER) -> list[str]:
         return [message.text for message in list(self.sent) if message.chat == chat]
 
-    def called(self, method: str) -> list[dict[str, Any]]:
-        return [fields for name, fields in list(self.calls) if name == method]
-
     # --- what the API does ---
 
-    def take(self, exchange: Exchange) -> None:
-        """Answer a call, or misbehave."""
-        with self.news:
-            self.calls.append((exchange.method, exchange.fields))
-            queue = self._faults[exchange.method] or self._faults["*"]
-            fault = queue.popleft() if queue else None
-            self.news.notify_all()
-        if fault and fault(exchange):
-            return
+    def tell(self, exchange: Exchange) -> None:
         try:
             told = {"ok": True, "result": self.done(exchange)}
         except RefusalError as refusal:
@@ -409,7 +428,7 @@ class TelegramServer:
 
 
 class _Http(ThreadingHTTPServer):
-    owner: TelegramServer
+    owner: Any
     daemon_threads = True
     request_queue_size = 64
 
@@ -417,7 +436,7 @@ class _Http(ThreadingHTTPServer):
         """A client that leaves is part of the play."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class ChatHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Http
 
@@ -428,10 +447,20 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
+    @contextlib.contextmanager
+    def ending(self) -> Any:
+        """Close the connection where a fault has ended it."""
+        try:
+            yield
+        except (GoneError, OSError):
+            self.close_connection = True
+
+
+class _Handler(ChatHandler):
     def do_GET(self) -> None:
         found = re.fullmatch(rf"/file/bot{TOKEN}/photos/([\w.-]+)", self.path)
         exchange = Exchange(self.server.owner, self, "file", {})
-        with self._ending():
+        with self.ending():
             self.server.owner.calls.append(("file", {}))
             queue = self.server.owner._faults["file"]
             if queue and queue.popleft()(exchange):
@@ -444,20 +473,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.read(int(self.headers["Content-Length"])) if "Content-Length" in self.headers else self._chunks()
         )
         found = re.fullmatch(rf"/bot{TOKEN}/(\w+)", self.path)
-        with self._ending():
+        with self.ending():
             fields, files = self._form(data)
             exchange = Exchange(self.server.owner, self, found[1] if found else "", fields, files)
             if found:
                 self.server.owner.take(exchange)
             else:
                 UNAUTHORIZED(exchange)
-
-    @contextlib.contextmanager
-    def _ending(self) -> Any:
-        try:
-            yield
-        except (GoneError, OSError):
-            self.close_connection = True
 
     def _chunks(self) -> bytes:
         data = b""
