@@ -16,6 +16,7 @@ from picoclaw.agent.loop import Agent
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
+from picoclaw.errors import StoreError
 from picoclaw.messages import Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
@@ -27,6 +28,7 @@ from picoclaw.security.policy import CallRequest
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
+from picoclaw.text import list_terms
 from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset, select_tools
 from picoclaw.tools.results import MessageTool, ResultTool
 from picoclaw.window import WindowBudget, split_window
@@ -331,8 +333,16 @@ class App:
         if self.config.model.is_small:
             from picoclaw.agent.small import SmallProvider
 
-            model = SmallProvider(self.models, self.make_matcher, self.prompts, self.config.workspace)
+            model = SmallProvider(self.models, self.make_matcher, self.prompts, self.config.workspace, self._is_noted)
         return OnboardingProvider(model, self.make_matcher, self.is_onboarding_led, lambda: self.prompts["invitation"])
+
+    def _is_noted(self, words: str) -> bool:
+        """Whether one place in the notes has all of the words."""
+        try:
+            hits = self.stores.memory.search(words, self.now())
+        except StoreError:
+            return False
+        return any(set(list_terms(hit.snippet)).issuperset(list_terms(words)) for hit in hits)
 
     @cached_property
     def models(self) -> Provider:
@@ -522,8 +532,13 @@ class App:
 
         return Compaction(self)
 
-    def maintenance_jobs(self, stop: Stop | None = None) -> MaintenanceJobs:
-        """What is done unasked in this home, until `stop` says that somebody waits for the model."""
+    def maintenance_jobs(
+        self, stop: Stop | None = None, failed_at: Callable[[], float] = lambda: 0.0
+    ) -> MaintenanceJobs:
+        """What is done unasked in this home, until `stop` says that somebody waits for the model.
+
+        `failed_at` tells when the model failed an app that answers people, where this one does not.
+        """
         from picoclaw.maintenance.jobs import MaintenanceJobs
         from picoclaw.memory.dream import DreamModel
 
@@ -537,13 +552,14 @@ class App:
             (lambda: DreamModel(self.models, window, time.monotonic, stop)) if self.config.model.base_url else None,
             stores.redact,
             self._warm_prompt(stop) if self.config.model.base_url and self.config.model.is_small else None,
-            self._is_first_model_out,
+            lambda: max(self.get_failure_time(), failed_at()),
         )
 
-    def _is_first_model_out(self) -> bool:
+    def get_failure_time(self) -> float:
+        """When the newest request of the first model failed, in seconds of the epoch; 0 where it did not."""
         from picoclaw.providers.chain import describe_links
 
-        return any(link["error"] for link in describe_links(self.links[:1]))
+        return max((link["at"] for link in describe_links(self.links[:1]) if link["error"]), default=0.0)
 
     def _warm_prompt(self, stop: Stop | None) -> Callable[[], bool]:
         def warm() -> bool:

@@ -21,7 +21,6 @@ from picoclaw.agent.compaction import (
     Summariser,
     WindowLoad,
     can_be_long,
-    carry_over,
     get_compaction_reason,
     is_near_limit,
     render_turn,
@@ -144,16 +143,6 @@ def test_nothing_is_longer_than_it_may_be(most):
     assert count_bytes(render_turn(long, most)) <= max(most, 8)
 
 
-def test_what_a_summary_no_longer_speaks_of_is_added():
-    earlier = "Ada's boiler opens at 3.5 bar. The porch light is on pin 17.\n- The cat is called Mauz; she is 4."
-    newer = "The porch light was moved to pin 27. Ada likes tea."
-    text = carry_over(earlier, newer, 1000)
-    assert text == f"Ada's boiler opens at 3.5 bar.\n- The cat is called Mauz;\nshe is 4.\n{newer}"
-    assert carry_over(earlier, newer, count_bytes(newer) + 31) == f"Ada's boiler opens at 3.5 bar.\n{newer}"
-    assert carry_over(earlier, newer, count_bytes(newer) + 30) == f"- The cat is called Mauz;\n{newer}"
-    assert carry_over(earlier, earlier, 1000) == earlier
-
-
 # --- a summary ---
 
 
@@ -166,71 +155,86 @@ def asked(provider):
     return [request.messages[-1].text for request in provider.requests]
 
 
-def test_the_earlier_summary_is_carried_into_the_next(tmp_path):
-    answer = "The valve opens at 3.5 bar. Hello was said, and hello was answered."
-    provider, summary = summariser(tmp_path, says(answer))
-    assert summary.summarise("The valve opens at 3.5 bar.", [said("hello")]) == (answer, 1)
+EARLIER = "The valve opens at 3.5 bar.\nAda's boiler stands in the cellar."
+
+
+def test_what_is_new_is_added_to_the_earlier_summary(tmp_path):
+    provider, summary = summariser(tmp_path, says("- The pump takes 12 V."))
+    told = f"{EARLIER}\nThe pump takes 12 V."
+    assert summary.summarise(EARLIER, [said("hello, my pump takes 12 V")]) == (told, 1, ())
     (text,) = asked(provider)
-    filled = Prompts(tmp_path)["summary"].replace("{summary}", "The valve opens at 3.5 bar.")
-    assert text == filled.replace("{history}", "User, 2026-07-01 12:00: hello\nAssistant: re: hello")
+    filled = Prompts(tmp_path)["summary"].replace("{summary}", EARLIER)
+    turn = "User, 2026-07-01 12:00: hello, my pump takes 12 V\nAssistant: re: hello, my pump takes 12 V"
+    assert text == filled.replace("{history}", turn)
 
 
-EARLIER = "The valve opens at 3.5 bar. Ada's boiler stands in the cellar."
+@pytest.mark.parametrize(
+    ("answer", "told", "lines"),
+    [
+        # what a model says again, in its own words too, stands there once
+        ("- The valve opens at 3.5 bar\n- In the cellar stands Ada's boiler", "hello there", []),
+        # what it leaves out comes in the user's words, but for what is asked or ordered
+        ("- nothing new", "The pump takes 12 V. How warm is it? Tell me a joke about hens.", ["The pump takes 12 V."]),
+        # what nobody said is left out, and the user's words stand for it
+        ("- The pump takes 24 V.", "The pump takes 12 V.", ["The pump takes 12 V."]),
+        ("- The dog Rex barks loudly at postmen.\n- The pump takes 12 V", "The pump takes 12 V.", ["The pump takes 12 V"]),
+        # a correction stands below what it corrects
+        ("- The valve opens at 4 bar.", "No, the valve opens at 4 bar.", ["The valve opens at 4 bar."]),
+        # another language than the conversation's is held against its numbers
+        ("- Die Pumpe braucht 12 V.\n- Sie hat 7 Liter.", "The pump needs 12 V now.", ["Die Pumpe braucht 12 V.", "The pump needs 12 V now."]),
+        # headings and prose
+        ("## Facts\nThe pump takes 12 V.", "The pump takes 12 V.", ["The pump takes 12 V."]),
+    ],
+)  # fmt: skip
+def test_lines_are_what_was_said_and_stand_once(tmp_path, answer, told, lines):
+    _, summary = summariser(tmp_path, says(answer))
+    assert summary.summarise(EARLIER, [said(told)]).text.split("\n") == [*EARLIER.split("\n"), *lines]
 
 
-@pytest.mark.parametrize("copied", [EARLIER, f"{EARLIER} There is a pump."])
-def test_a_model_that_only_copies_the_earlier_summary_is_asked_for_what_is_new(tmp_path, copied):
-    provider, summary = summariser(tmp_path, says(copied), says("The pump takes 12 V."))
-    told = "The valve opens at 3.5 bar.\nAda's boiler stands in the cellar.\nThe pump takes 12 V."
-    assert summary.summarise(EARLIER, [said("The pump takes 12 V. " * 9)]) == (told, 1)
-    assert [EARLIER in text for text in asked(provider)] == [True, False]
+def test_what_has_no_room_is_handed_out_oldest_first(tmp_path):
+    earlier = [f"Part {i} is number {i}." for i in range(150)]
+    _, summary = summariser(tmp_path, says("- The pump takes 12 V."))
+    text, _, left = summary.summarise("\n".join(earlier), [said("The pump takes 12 V")])
+    assert [*left, *text.split("\n")] == [*earlier, "The pump takes 12 V."]
+    assert summary.longest - 30 < count_bytes(text) <= summary.longest
 
 
-def test_and_a_model_merges_both_when_they_are_too_long_together(tmp_path):
-    earlier = f"{EARLIER} {' '.join(f'Part {i} is number {i}.' for i in range(110))}"
-    newer = f"The pump takes 12 V; {' '.join(f'hose {i}' for i in range(60))}."
-    provider, summary = summariser(tmp_path, says(earlier), says(newer), says("Valve 3.5 bar, pump 12 V"))
-    text = summary.summarise(earlier, [said("The pump takes 12 V")])[0]
-    assert text.endswith("Valve 3.5 bar, pump 12 V")
-    assert "Ada's boiler stands in the cellar." in text
-    assert count_bytes(text) <= summary.longest
-    assert len(asked(provider)) == 3
-
-
-def test_what_is_too_long_is_read_in_two_halves_and_merged(tmp_path):
-    answers = [says("plants: mint, fern"), says("plants: rose, fig"), says("mint, fern, rose, fig")]
+def test_what_is_too_long_is_read_in_two_halves(tmp_path):
+    answers = [says("- plants: 0, 1, 2"), says("- plants: 0, 1, 2\n- plants: 3, 4, 5")]
     provider, summary = summariser(tmp_path, *answers, window=2048)
-    turns = [said(f"plant {i} {'x' * 400}") for i in range(6)]
-    assert summary.summarise("There is mint.", turns) == ("mint, fern, rose, fig", 6)
-    first, second, merge = asked(provider)
-    assert "There is mint." in first
+    turns = [said(f"plant {i}? {'x' * 400}?") for i in range(6)]
+    assert summary.summarise("There is mint.", turns)[:2] == (
+        "There is mint.\nplants: 0, 1, 2\nplants: 3, 4, 5",
+        6,
+    )
+    first, second = asked(provider)
+    assert all("There is mint." in text for text in (first, second))
     assert ("plant 0" in first, "plant 5" in first, "plant 0" in second, "plant 5" in second) == (
         True,
         False,
         False,
         True,
     )
-    assert merge.endswith("Older:\nplants: mint, fern\n\nNewer:\nplants: rose, fig")
     assert sum(text.count(f"User, 2026-07-01 12:00: plant {i}") for text in (first, second) for i in range(6)) == 6
 
 
 def test_of_very_many_turns_the_oldest_are_read_first(tmp_path):
-    provider, summary = summariser(tmp_path, *[says("plants")] * 3, window=2048)
-    turns = [said(f"plant {i} {'x' * 400}") for i in range(60)]
-    text, count = summary.summarise("", turns)
-    assert text == "plants"
+    provider, summary = summariser(tmp_path, *[says("- plant")] * 2, window=2048)
+    turns = [said(f"plant {i}? {'x' * 400}?") for i in range(60)]
+    text, count, _ = summary.summarise("", turns)
+    assert text == "plant"
     assert 6 <= count < 20
-    assert f"plant {count - 1} " in asked(provider)[1]
-    assert not any(f"plant {count} " in text for text in asked(provider))
+    assert f"plant {count - 1}?" in asked(provider)[1]
+    assert not any(f"plant {count}?" in text for text in asked(provider))
 
 
 @pytest.mark.parametrize("window", [1536, 2048, 4096, 32_768, 200_000])
 @pytest.mark.parametrize("length", [1, 60, 3000, 200_000])
 def test_no_request_is_longer_than_the_window(tmp_path, window, length):
-    earlier = ("The valve opens at 3.5 bar. " * 1000)[: window // 4]
-    provider, summary = summariser(tmp_path, *[says("plants, a valve at 3.5 bar, opens")] * 4, window=window)
+    earlier = ("- The valve opens at 3.5 bar.\n" * 1000)[: window // 4]
+    provider, summary = summariser(tmp_path, *[says("- plants, a valve at 3.5 bar, opens")] * 4, window=window)
     turns = [said(f"plants {'ä' * length}", answer="y" * length) for _ in range(12)]
-    assert 1 <= summary.summarise(earlier, turns)[1] <= 12
+    assert 1 <= summary.summarise(earlier, turns).turns <= 12
     for text in asked(provider):
         assert count_bytes(text) / 3 <= window - summary._model.answer_tokens
 
@@ -256,18 +260,12 @@ def test_an_answer_that_is_none_is_not_used(tmp_path, answer):
 
 def test_a_window_that_is_smaller_than_the_settings_say_takes_fewer_turns(tmp_path):
     over = [ContextOverflow("too long")]
-    provider, summary = summariser(tmp_path, over, over, says("plant 0 and 1"))
-    assert summary.summarise("", [said(f"plant {i}") for i in range(9)]) == ("plant 0 and 1", 2)
+    provider, summary = summariser(tmp_path, over, over, says("- plant 0 and 1"))
+    assert summary.summarise("", [said(f"plant {i}?") for i in range(9)]) == ("plant 0 and 1", 2, ())
     assert "plant 2" not in asked(provider)[-1]
     provider, summary = summariser(tmp_path, *[over] * 4)
     with pytest.raises(ContextOverflow):
         summary.summarise("", [said(f"plant {i}") for i in range(9)])
-
-
-def test_one_that_is_too_long_is_shortened_once(tmp_path):
-    provider, summary = summariser(tmp_path, says("A long word on fans. " * 300), says("fans"), window=4096)
-    assert summary.summarise("", [said("The greenhouse has 3 fans")]) == ("fans", 1)
-    assert "Older:\n-\n\nNewer:\nA long word" in asked(provider)[1]
 
 
 def test_no_wording_of_the_owners_leaves_out_what_matters(tmp_path):

@@ -8,12 +8,11 @@ from fnmatch import fnmatch
 
 import pytest
 
+from picoclaw.agent.arithmetic import answer_day, calculate, convert_units, judge, judge_list, name_day
 from picoclaw.agent.small import (
     _VERBS,
     SmallProvider,
     build_schema,
-    calculate,
-    judge,
     make_arguments,
     parse_answer,
     read_said,
@@ -373,8 +372,8 @@ def test_a_service_has_the_prompt_read_once_before_anybody_asks(tmp_path):
         with closing(App(config, detect.choose_board("sim", config))) as app:
             jobs, now = app.maintenance_jobs(), app.now()
             jobs.run(now)
-            assert jobs.next_due(now + timedelta(minutes=14)) > now + timedelta(minutes=14)
-            for minutes in (16, 32, 48):
+            assert jobs.next_due(now + timedelta(seconds=50)) == now + timedelta(seconds=60)
+            for minutes in (1, 16, 32):
                 jobs.run(now + timedelta(minutes=minutes))
             assert [request.body["max_tokens"] for request in server.requests] == [1, 1]
             assert server.requests[1].body["messages"][0]["content"] == app.prompts["small"]
@@ -382,18 +381,29 @@ def test_a_service_has_the_prompt_read_once_before_anybody_asks(tmp_path):
 
 def test_a_server_that_was_started_anew_has_the_prompt_read_again(tmp_path):
     prepare_home(tmp_path, restore=True)
-    with ModelServer([reply("x"), status(503, "loading"), reply("x")]) as server:
+    away = status(503, "loading")
+    with ModelServer([reply("x"), away, away, away, reply("x")]) as server:
         config = Config(home=tmp_path, model=ModelConfig(base_url=server.url, profile="small", retries=0))
-        with closing(App(config, detect.choose_board("sim", config))) as app:
-            jobs, now = app.maintenance_jobs(), app.now()
-            jobs.run(now)
-            jobs.run(now + timedelta(minutes=16))
-            assert len(server.requests) == 1  # it has not been away
-            app.dispatcher.answer(Inbound("terminal", "who wrote Faust?"))  # which finds it away
-            assert jobs.next_due(now + timedelta(minutes=18)) <= now + timedelta(minutes=18)
-            for minutes in (18, 34):
+        board = detect.choose_board("sim", config)
+        # as in the service, where one app answers and another does what nobody waits for
+        with closing(App(config, board)) as app, closing(App(config, board)) as idle:
+            jobs, now = idle.maintenance_jobs(failed_at=app.get_failure_time), app.now()
+
+            def run(minutes):
+                """Do what is due; gives how many requests the server has had, and after how many minutes more is due."""
                 jobs.run(now + timedelta(minutes=minutes))
-            assert [request.body["max_tokens"] for request in server.requests][2:] == [1]
+                due = jobs.next_due(now + timedelta(minutes=minutes)) - now
+                return len(server.requests), due / timedelta(minutes=1) - minutes
+
+            jobs.run(now)
+            assert run(16)[0] == 1  # it has not been away
+            app.dispatcher.answer(Inbound("terminal", "who wrote Faust?"))  # which finds it away
+            assert run(18) == (3, 1)
+            assert run(19) == (4, 2)  # each pause is twice the one before
+            assert run(20)[0] == 4
+            assert run(21)[0] == 5  # it is back
+            assert run(60)[0] == 5  # and is not asked again for the old failure
+            assert [request.body["max_tokens"] for request in server.requests][2:] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -467,8 +477,8 @@ class _Silent:
     def match(self, *_):
         return None
 
-    def names_output(self, _):
-        return False
+    def list_names(self, *_):
+        return []
 
     unlisted = frozenset()
 

@@ -12,6 +12,7 @@ from typing import Literal
 from picoclaw.agent.context import AgentApp
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory.dream import DreamModel
+from picoclaw.memory.fact_check import FactSource, gather_source, is_supported, list_entries, list_lost
 from picoclaw.messages import (
     Caller,
     End,
@@ -21,6 +22,7 @@ from picoclaw.messages import (
     Purpose,
     Request,
     Stop,
+    ToolCall,
     TurnContext,
     TurnHooks,
     Usage,
@@ -170,31 +172,51 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
     return found
 
 
-# What of an earlier summary a newer one does not speak of any more, and whether a text is a summary at all. Pure.
-#
-# A small model forgets what it was told to carry over. What it leaves out entirely is added again; what it has worded in
-# another way, or has corrected, shares its words and is not.
+# What a summary consists of: lines, in order of time. Those that are there stay as they are, and a model only adds to them.
+# What it adds is held against what was said, and what it leaves out is added in the user's words. Pure.
 
 _SENTENCE = pattern(r"(?<=[.!?;])\s+|\s*\n\s*")
-_MIN_SHARED_WORDS = 0.5
 _LONGEST_EXCUSE, _SHARED = 300, 0.1
+_MIN_KNOWN_SHARE, _MIN_WORDS, _LONGEST_STATEMENT = 0.34, 3, 240
+_LEAD = pattern(r"\A(?:(?:no|yes|ok(?:ay)?|well|by the way)\b[,:]?\s+)+", re.IGNORECASE)
+_NOTHING_NEW = pattern(r"\W*(?:there is )?nothing new\b", re.IGNORECASE)
+_NO_FACT = pattern(
+    r"\W*(?:(?:please|ok(?:ay)?|yes|no|and|so|now|then|well|could you|can you|would you) )*(?:tell|show|give|turn|switch|set|open|read"
+    r"|list|print|explain|write|remind|wake|stop|start|try|check|measure|search|find|look|thanks?|thank you|good|hello|hi"
+    r"|what|where|when|who|why|which|how|is|are|do|does|did|can|could|would|will|should|i see|i think so)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that asks or orders, and says nothing that has to be known later."""
 
 
-def carry_over(earlier: str, text: str, most: int) -> str:
-    """Put before a text the sentences of an earlier one whose words it has not, as far as both have `most` bytes."""
-    said, left, lost = set(list_terms(text)), most - count_bytes(text), []
-    for sentence in filter(None, _SENTENCE.split(earlier)):
-        used = set(list_terms(sentence))
-        if len(used & said) < _MIN_SHARED_WORDS * len(used) and count_bytes(sentence) < left:
-            left -= count_bytes(sentence) + 1
-            lost.append(sentence)
-    return "\n".join([*lost, text])
+def list_statements(turns: Iterable[Sequence[Message]]) -> list[str]:
+    """The sentences in which the user has told something."""
+    said = [strip_context_header(m.text) for turn in turns for m in turn if m.role == "user"]
+    sentences = [_LEAD.sub("", one.strip()) for text in said for one in _SENTENCE.split(remove_untrusted(text))]
+    return [
+        one
+        for one in dict.fromkeys(sentences)
+        if not one.endswith("?")
+        and len(one) <= _LONGEST_STATEMENT
+        and len(list_terms(one)) >= _MIN_WORDS
+        and not _NO_FACT.match(one)
+    ]
 
 
-def measure_novelty(text: str, earlier: str) -> float:
-    """Return which share of a text's words an earlier one does not have."""
-    used = set(list_terms(text))
-    return len(used - set(list_terms(earlier))) / max(1, len(used))
+def select_lines(text: str, known: FactSource) -> list[str]:
+    """The lines of a model's answer that say what was said: no other number, and hardly any other word.
+
+    An answer in another language than the conversation is held against its numbers alone.
+    """
+    lines = [line for line in list_entries(text) if not _NOTHING_NEW.match(line)]
+    is_same_language = is_supported(" ".join(lines), known, _MIN_KNOWN_SHARE, numbers=False)
+    return [line for line in lines if is_supported(line, known, _MIN_KNOWN_SHARE if is_same_language else 0.0)]
+
+
+def list_new(lines: Sequence[str], earlier: Sequence[str]) -> list[str]:
+    """Those of the lines that the earlier ones do not say."""
+    missing = set(list_lost("\n".join(lines), "\n".join(earlier)))
+    return [line for line in dict.fromkeys(lines) if line in missing]
 
 
 def is_unrelated(text: str, sources: Iterable[str]) -> bool:
@@ -244,16 +266,20 @@ def _format_line(who: str, text: str) -> str:
     return f"{who}: {escape_closing(text)}".strip().replace("\n", "\n  ")
 
 
-# A summary of a conversation's older part, which takes in the summary before it.
+# A summary of a conversation's older part, which goes on from the summary before it.
 
 _NONE, _BETWEEN = "-", "\n\n"
 _MIN_ROOM = 500
-_LONG_HISTORY_FACTOR = 2  # times as long as the summary before: there must be something new in it
-MIN_NOVELTY = 0.25
-"""Share of a summary's words that the one before does not have; a small model copies that, and adds a line."""
-
 _OF_A_TURN, _OF_TWO = 0.25, 1.5
 """Shares of what one request can hold: with both, each of two halves fits."""
+
+
+class ConversationSummary(NamedTuple):
+    """The `text` of so many `turns`, a line for each thing; the oldest lines, for which there is no room, are `left`."""
+
+    text: str
+    turns: int
+    left: tuple[str, ...] = ()
 
 
 class Summariser:
@@ -269,14 +295,13 @@ class Summariser:
         self.usage = Usage()
         self.longest = get_summary_bytes(model.window)
 
-    def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> tuple[str, int]:
-        """Sum up turns after what was `earlier`, the summary before; returns the summary and of how many turns it is.
+    def summarise(self, earlier: str, turns: Sequence[Sequence[Message]]) -> ConversationSummary:
+        """Add to `earlier`, the summary before, what turns have brought; of very many turns it is of the oldest.
 
-        Of very many turns it is of the oldest. Raises ProviderError, also for an answer that is not to be used: one
-        that says nothing, was cut, only repeats itself, or is too long.
+        Raises ProviderError, also for an answer that is not to be used: one that says nothing, was cut, or is too long.
         """
         try:
-            text, count = self._summarise_oldest(cut_bytes(earlier, self.longest), turns)
+            lines, count = self._summarise_oldest(earlier, turns)
         except Refused as error:
             half, unexplained = turns[: len(turns) // 2], error.is_unexplained and not self._halved
             long = unexplained and sum(count_bytes(message.text) for turn in turns for message in turn) >= LONG_RESULT
@@ -284,42 +309,39 @@ class Summariser:
                 raise
             self._halved = self._halved or unexplained
             return self.summarise(earlier, half)
-        if count_bytes(text) > self.longest:
-            text = self._merge(cut_bytes(earlier, self.longest), text)
-        if count_bytes(text) > self.longest:
-            raise Refused(f"the model's summary is too long: {count_bytes(text)} bytes of {self.longest}")
-        return carry_over(earlier, text, self.longest), count
+        missed = list_new(list_statements(turns[:count]), [*earlier.split("\n"), *lines])
+        lines = [*filter(None, earlier.split("\n")), *lines, *missed]
+        if not lines:
+            raise Refused("the model's summary says nothing that was said")
+        first = 0
+        while count_bytes("\n".join(lines[first:])) > self.longest:
+            first += 1
+        return ConversationSummary("\n".join(lines[first:]), count, tuple(lines[:first]))
 
-    def _summarise_oldest(self, earlier: str, turns: Sequence[Sequence[Message]]) -> tuple[str, int]:
-        """Sum up as many turns as two requests hold; when one is not enough, in two halves, of which one is made."""
-        room = self._model.room(self._prompts["summary"]) - count_bytes(earlier or _NONE)
+    def _summarise_oldest(self, earlier: str, turns: Sequence[Sequence[Message]]) -> tuple[list[str], int]:
+        """List what is new in as many turns as two requests hold; when one is not enough, in two halves."""
+        known = cut_bytes(earlier, self.longest)
+        room = self._model.room(self._prompts["summary"]) - count_bytes(known or _NONE)
         if room < _MIN_ROOM:
             raise Refused(f"a window of {self._model.window} tokens is too small for it")
         texts = [render_turn(turn, int(room * _OF_A_TURN)) for turn in turns]
         ends = list(accumulate(count_bytes(text) + count_bytes(_BETWEEN) for text in texts))
         if ends[-1] <= room:
-            return self._summarise_texts(earlier, texts), len(texts)
+            return self._list_new(known, [], texts), len(texts)
         count = sum(end <= room * _OF_TWO for end in ends)
         middle = 1 + sum(end < ends[count - 1] / 2 for end in ends)
-        older = cut_bytes(self._summarise_texts(earlier, texts[:middle]), self.longest)
-        newer = cut_bytes(self._summarise_texts("", texts[middle:count]), self.longest)
-        text = carry_over(older, self._merge(older, newer), self.longest)
-        return carry_over(newer, text, self.longest), count
+        older = self._list_new(known, [], texts[:middle])
+        return older + self._list_new(known, older, texts[middle:count]), count
 
-    def _summarise_texts(self, earlier: str, texts: Sequence[str]) -> str:
-        """Sum up texts; a model that only says again what was summed up before is asked for them by themselves."""
+    def _list_new(self, earlier: str, found: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """List what texts bring that neither the earlier summary nor what was `found` has."""
         history = _BETWEEN.join(texts)
-        text = self._ask("summary", {"summary": earlier or _NONE, "history": history})
-        new = measure_novelty(text, earlier)
-        if new >= MIN_NOVELTY or (new and count_bytes(history) < _LONG_HISTORY_FACTOR * count_bytes(earlier)):
-            return text
-        newer = self._ask("summary", {"summary": _NONE, "history": history})
-        both = carry_over(earlier, newer, count_bytes(earlier) + 2 * count_bytes(newer))
-        return both if count_bytes(both) <= self.longest else self._merge(earlier, newer)
-
-    def _merge(self, older: str, newer: str) -> str:
-        room = self._model.room(self._prompts["merge"]) - count_bytes(older or _NONE)
-        return self._ask("merge", {"older": older or _NONE, "newer": cut_bytes(newer, room)})
+        answer = self._ask("summary", {"summary": earlier or _NONE, "history": history})
+        if count_bytes(answer) > self.longest + count_bytes(earlier):
+            raise Refused(f"the model's summary is too long: {count_bytes(answer)} bytes of {self.longest}")
+        lines = select_lines(answer, gather_source([earlier, history]))
+        lines = [line for line in lines if not (line.endswith("?") and line in history)]  # only asked
+        return list_new(lines, [*earlier.split("\n"), *found])
 
     def _ask(self, name: str, values: dict[str, str]) -> str:
         """Ask in the words of a template, in which no value may be missing; once more when the connection broke."""
@@ -335,7 +357,7 @@ class Summariser:
             raise Refused("the model's answer was cut off")
         if not list_terms(answer.text):
             raise Refused("the model's answer says nothing")
-        if is_unrelated(answer.text, values.values()):
+        if is_unrelated(answer.text, values.values()) and not _NOTHING_NEW.match(answer.text):
             raise Refused(f"the model did not do it: {cut_bytes(' '.join(answer.text.split()), 120)}")
         return answer.text
 
@@ -450,7 +472,7 @@ class Compaction:
         model = DreamModel(self.app.light_agent.provider, window, time.monotonic, stop, purpose)
         summariser = Summariser(self.app.prompts, model)
         try:
-            text, count = summariser.summarise(held.summary, [said for _, said in older])
+            made = summariser.summarise(held.summary, [said for _, said in older])
         except ProviderError:
             with suppress(StoreError):  # why it failed is worth more
                 # the next try after one turn, then after twice as many each time
@@ -461,9 +483,23 @@ class Compaction:
             raise
         finally:
             sessions.spend(session, model.provider.name, summariser.usage, self.app.now())
-        upto = older[count - 1][0]
-        if sessions.add_summary(session, text, upto, self.app.now(), held.upto) and sessions.flushed(session):
+        self._note(session, made.left)
+        upto = older[made.turns - 1][0]
+        if sessions.add_summary(session, made.text, upto, self.app.now(), held.upto) and sessions.flushed(session):
             sessions.set_flushed(session, 0)
+
+    def _note(self, session: str, lines: Sequence[str]) -> None:
+        """Note what a summary has no room for, where a search finds it; not what others may have said.
+
+        The messages themselves are kept, and found by a search of past messages.
+        """
+        if self.app.stores.list_taints(session, "owner"):
+            return
+        caller = Caller(
+            session, "owner", self.app.now(), lambda _: None, may=frozenset({"memory_store"}), cause="summary"
+        )
+        for text in list_entries("\n".join(lines)):
+            self.app.light_agent.toolset.run(ToolCall("summary", "memory_store", {"text": text}), caller)
 
 
 class _Flush(NamedTuple):

@@ -4,15 +4,26 @@ One constant prompt, so that a server reads it once; words in the message say wh
 JSON schema where the server has one. Each verb becomes a call of a real tool, made and guarded as any other.
 """
 
-import ast
 import json
-import operator
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.agent.arithmetic import (
+    answer_day,
+    asks_count,
+    calculate,
+    convert_units,
+    count_lines,
+    find_rows,
+    judge,
+    judge_list,
+    list_sought,
+    name_day,
+)
 from picoclaw.claims import (
     find_promise,
     find_unfounded_claims,
@@ -50,15 +61,16 @@ _CUES = {
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
         r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
         r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b|supposed to",
-        "note": r"\bnote\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
+        "note": r"\bnote\b|\bcorrect that\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
         "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
         r"|\w's (?:birthday|number|address|name)",
         "forget_note": r"forget|delete|remove|erase",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
-        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b",
+        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|left to do|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b",
         "now": r"\bdate\b|\btime\b|\btoday\b|weekday|what day",
         "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b"
-        r"|\d.*\d.*\bhow many\b|\bhow many\b.*\d.*\d",
+        r"|\d.*\d.*\bhow many\b|\bhow many\b.*\d.*\d|\d.*\bsquared\b|\bsquare root\b|\b(?:add up|sum of|average of|total of)\b.*\d"
+        r"|\d.*\b(?:split|shared?|divided|each|altogether|in total|minus|less|off|left)\b.*\d|\bsplit\b.*\d.*\d",
     }.items()
 }
 """Which words of a message admit which verbs; where none stands in it, the answer is words."""
@@ -90,8 +102,11 @@ _VERBS: Mapping[str, tuple[str, str]] = {
 }
 """The tool of each verb, '' for what needs none, and its arguments."""
 
+_OF_FILES = frozenset({"", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"})
 _READS = frozenset({"sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"})
 _NOON = 12
+_MAX_BESIDE = 2  # words of a line that is taken out, beside those that name it
+_WHEN_IS = pattern(r"^\W*(?:when(?:'s| is| are)|what(?:'s| is) the date of)\s+", re.IGNORECASE)
 _QUANTITIES = pattern(r"temperature|humidity|pressure|light|moisture|voltage|current|power|distance|co2", re.IGNORECASE)
 _QUANTITY_WORDS = {
     "temperature": pattern(r"temperature|\b(?:warm|hot|cold|freez|degrees)|thermometer", re.IGNORECASE),
@@ -130,7 +145,40 @@ _SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
 _LETTERS_SO_FAR = pattern(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*')
 _BLANK = pattern(r"\[(?:insert|your|current)\b[^\]]*\]", re.IGNORECASE)
 """What a model writes where it knows nothing: [insert the date here]."""
-_FILE = pattern(r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b", re.IGNORECASE)
+_FILE_NAME = r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b"
+_FILE = pattern(_FILE_NAME, re.IGNORECASE)
+_THING = r"(?:the |my |our |a |an |some |any )?['\"]?(?P<what>[^'\",;]+?)['\"]?"
+_IN_NAMED_FILE = rf"(?:the |my |our )?(?P<file>{_FILE_NAME})"
+_TAKE_OFF = pattern(
+    rf"\b(?:take|remove|cross|strike|scratch|delete|drop|erase|clear|get)\s+(?:off |out )?{_THING}\s+"
+    rf"(?:off|out|from|on|in)\s+(?:of |from |in |on )?{_IN_NAMED_FILE}",
+    re.IGNORECASE,
+)
+_CHANGE = pattern(
+    rf"\b(?:change|replace|swap|correct|turn)\s+{_THING}\s+(?:to|with|by|into|for)\s+['\"]?(?P<new>[^'\",;]+?)['\"]?\s+"
+    rf"(?:in|on)\s+{_IN_NAMED_FILE}",
+    re.IGNORECASE,
+)
+_READS_OUT = pattern(r"\b(?:read|show|open|print|display|what's in|what is in)\b", re.IGNORECASE)
+_ALL_NOTES = pattern(
+    r"^\W*(?:(?:please|can you|could you|read|show|tell|give|list|me|out|us) )*(?:all|every|everything|each)\b(?: (?:of|the|my|our|your))*"
+    r" (?:notes?\b|(?:that )?(?:you(?:'ve| have)? (?:noted|remember(?:ed)?|kept|know about me)|i(?:'ve| have)? (?:told you|asked you)))"
+    r"|^\W*(?:(?:please|can you|read|show|list|me) )*(?:my|our|your) notes\W*$"
+    r"|^\W*what (?:have i|did i) (?:asked?|tell|told) you(?: to (?:remember|keep|note))?(?: so far)?\W*$"
+    r"|^\W*what (?:have you|did you|do you) (?:noted?|remember|kept|know about me)(?: so far)?\W*$",
+    re.IGNORECASE,
+)
+_ASKS = pattern(
+    r"\W*(?:(?:and|so|hey|please) )*(?:on |in |at |to |for )?(?:what|where|when|who|whose|which|how|do|does|did|is|are|was|has|have)\b",
+    re.IGNORECASE,
+)
+_NAMED_THING = pattern(
+    r"(?<=\bthe )[a-z]\w+|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
+)
+"""What a question names as known: "the ferns", "my boiler", "Anna"."""
+_FINDS_NOTE = frozenset({"find_note", "measure", "past", "sensors"})
+"""Verbs that may be admitted by chance where a question is about a note: "which plant likes light"."""
+_HEAD_TIME = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b(?!\.\w)", re.IGNORECASE)
 _BARE = frozenset(
     [
@@ -171,15 +219,7 @@ _GOES_ON = pattern(r"(?:it|that|this|they|those)(?:'s| is| are)\b", re.IGNORECAS
 _BACK = pattern(
     r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one)\b|^(?:and|or|no|yes)\b", re.IGNORECASE
 )
-_COMPARISON = pattern(
-    r"^\W*(?:is|are|does|do|has|will)\b.*?\b(?P<how>below|under|less than|colder than|cooler than|lower than|above|over|more than"
-    r"|warmer than|hotter than|higher than|at least|at most)\s+(?P<limit>-?\d+(?:[.,]\d+)?)",
-    re.IGNORECASE | re.DOTALL,
-)
-_VALUE = pattern(r"(?P<quantity>\w+) (?P<value>-?\d+(?:\.\d+)?) (?P<unit>°C|%|hPa|lx|ppm|V|A|W)")
 _LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
-_ROW = pattern(r"^(?P<number>\d+)(?::| \[p\d+\]) (?P<text>.*)$", re.MULTILINE)
-"""A line of the list of reminders or of tasks."""
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _DIGITS = pattern(r"[:-](?=\d)")
@@ -208,12 +248,6 @@ _WORDS: dict[str, float] = {
     "midnight": 0,
     "dozen": 12,
 }
-_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 
 
 class SmallProvider:
@@ -228,9 +262,11 @@ class SmallProvider:
         matcher: "Callable[[], IntentProvider]",
         prompts: Templates,
         workspace: "Path | None" = None,
+        is_noted: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Take "the shopping list" for shopping.txt where the `workspace` has that file."""
+        """Take "the shopping list" for shopping.txt where the `workspace` has that file; `is_noted` searches the notes."""
         self._models, self._make_matcher, self._prompts, self._workspace = models, matcher, prompts, workspace
+        self._is_noted = is_noted
         self._begin()
         self._asked_model = True  # by which it is called before the first turn
 
@@ -240,6 +276,9 @@ class SmallProvider:
         self._told: list[str] = []
         self._known: list[str] = []
         self._wish = self._verb = self._named = self._path = self._distrusted = self._open = ""
+        self._change: re.Match[str] | None = None
+        self._then: list[ToolCall] = []
+        self._unsure: ToolCall | None = None
         self._asked_model = False
 
     @cached_property
@@ -261,11 +300,12 @@ class SmallProvider:
             self._begin()
             said = strip_context(newest.text)
             text = _NAMED_LIST.sub(self._name_file, said)
-            if text == said and (calls := self._match_whole(request)):
+            is_own = is_worked_out(text, self._read_clock(request))
+            if text == said and not is_own and (calls := self._match_whole(request)):
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
-            if text == said and self._asks_back(said, request):
+            if text == said and not is_own and self._asks_back(said, request):
                 yield from self._matcher.events(request)
                 return
             self._todo = self._split(text, request)
@@ -282,14 +322,24 @@ class SmallProvider:
                 yield End("tool_calls", Usage())
                 return
         while self._todo:
-            self._wish = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0))
-            call = None
-            match found := self._match(self._wish, request):
+            wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), self._read_clock(request)
+            if now and self._known and (named := name_day(wish, self._known[-1], now)):
+                wish = (
+                    named
+                    if re.search(r"\b(?:to|of|about|that)\b", named)
+                    else f"{named} of {_WHEN_IS.sub('', self._wish)}"
+                )
+            self._wish, self._unsure, call = wish, None, None
+            match found := self._work_out(self._wish, request) or self._match(self._wish, request):
                 case ToolCall():
-                    self._verb, call = "", found
+                    self._verb, call = self._verb if found.id.startswith("own-") else "", found
                 case str():
                     self._told.append(found)
-            if found is None and self._matcher.names_output(self._wish) and not self._admit(self._wish, request):
+            if (
+                found is None
+                and self._matcher.list_names(self._wish, "output")
+                and not self._admit(self._wish, request)
+            ):
                 self._told.append(self._prompts["small_cannot"])  # no verb switches, and talk would seem to
             elif found is None:
                 try:
@@ -361,13 +411,79 @@ class SmallProvider:
         ]
         return [f"Known: {text}" for text in known if not text.startswith(ERROR_PREFIX)]
 
+    def _read_clock(self, request: Request) -> datetime | None:
+        """The time at the head of the person's message."""
+        asked = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+        found = _HEAD_TIME.search(asked.removesuffix(strip_context(asked)))
+        return datetime.fromisoformat(f"{found[0]}+00:00") if found else None
+
+    # What needs neither matcher nor model.
+
+    def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
+        """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
+        now, offered = self._read_clock(request), self._offered(request)
+        if told := work_out(wish, now):
+            self._known.append(told)
+            return told
+        change = _TAKE_OFF.search(wish) or _CHANGE.search(wish)
+        file = _FILE.search(wish)
+        if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
+            self._change, self._verb = change, "read_file"
+            return self._make_call("read_file", {"path": file[0]}, request)
+        if now and "memory_get" in offered and _ALL_NOTES.search(wish):
+            self._verb = "notes"
+            self._then = [self._make_call("memory_get", {"path": f"memory/{now:%Y%m/%Y%m%d}.md"}, request)]
+            return self._make_call("memory_get", {"path": "memory/MEMORY.md"}, request)
+        return None
+
+    def _make_call(self, tool: str, arguments: dict[str, Any], request: Request) -> ToolCall:
+        return ToolCall(f"own-{len(request.messages)}-{len(self._then)}", tool, arguments)
+
+    def _look_up(self, wish: str, request: Request) -> ToolCall | None:
+        """Search the notes for what a question is about, where they say something about it."""
+        if (
+            "memory_search" in self._offered(request)
+            and _ASKS.match(wish)
+            and _FINDS_NOTE.issuperset(self._admit(wish, request))
+            and (named := " ".join(_NAMED_THING.findall(wish)))
+            and self._is_noted(named)
+        ):
+            self._verb = "find_note"
+            return self._make_call("memory_search", {"query": named}, request)
+        return None
+
+    def _edit_line(self, path: str, text: str, request: Request) -> ToolCall | None:
+        """The edit that takes a line out of a file, or changes it; None where it is not plain which is meant."""
+        change, self._change = self._change, None
+        if not change:
+            return None
+        lines, wanted = text.rstrip("\n").split("\n"), set(list_terms(change["what"]))
+        rows = [at for at, line in enumerate(lines) if wanted and wanted <= set(list_terms(line))]
+        if len(rows) != 1:
+            return None
+        at, new = rows[0], str(change.groupdict().get("new") or "")
+        if new:
+            said = re.compile(re.escape(change["what"]), re.IGNORECASE)
+            edited = said.sub(lambda _: new, lines[at], count=1)
+            old, new = (lines[at], edited) if edited != lines[at] else ("", "")
+        elif len(set(list_terms(lines[at])) - wanted) > _MAX_BESIDE:
+            return None
+        elif at:
+            old, new = f"\n{lines[at]}", ""
+        else:
+            old, new = ("\n".join(lines[:2]), lines[1]) if len(lines) > 1 else (lines[0], "")
+        if not old or text.count(old) != 1:
+            return None
+        return self._make_call("edit_file", {"path": path, "old_text": old, "new_text": new}, request)
+
     # The matcher first.
 
     def _match_whole(self, request: Request) -> list[ToolCall]:
         """The calls of a message that the matcher understands for certain, all of it."""
         wishes = self._matcher.understand(request)
         if not wishes or not all(
-            match and match.tool in self._offered(request) and _is_sure(text, match) for text, match in wishes
+            match and match.tool in self._offered(request) and _is_near(text, match) and self._is_sure(text, match)
+            for text, match in wishes
         ):
             return []
         if len(wishes) == 1 and len(self._split(wishes[0][0].strip(), request)) > 1:
@@ -400,13 +516,25 @@ class SmallProvider:
     def _match(self, wish: str, request: Request) -> ToolCall | str | None:
         """One wish's call, or its answer, where the matcher is sure of it."""
         match, offered = self._matcher.match(wish, self._offered(request)), self._offered(request)
-        if not match or not _is_sure(wish, match) or wish == self._distrusted:
-            return None
+        if not match or not _is_near(wish, match) or wish == self._distrusted:
+            return self._look_up(wish, request)
+        if not self._is_sure(wish, match):
+            self._unsure = ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments)
+            return self._look_up(wish, request)
         if match.intent in _SMALL_TALK:
             asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
             return self._matcher.word_answer(match, asked)
         return (
             ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments) if match.tool in offered else None
+        )
+
+    def _is_sure(self, wish: str, match: "IntentMatch") -> bool:
+        """Whether a reading that passed over a word of the wish is of a sensor that the wish names."""
+        return (
+            match.route != "frame"
+            or match.score >= 1
+            or match.tool not in _READS
+            or bool(self._matcher.list_names(wish, "sensor"))
         )
 
     def _tell_matched(self, request: Request) -> Iterator[Event]:
@@ -418,7 +546,8 @@ class SmallProvider:
                 yield event
         asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
         results = [result for _, result in list_calls(split_turns(request.messages)[-1])]
-        yield Text("\n".join(filter(None, [text, judge(strip_context(asked), "\n".join(results))])))
+        calls = [call for call, _ in list_calls(split_turns(request.messages)[-1])]
+        yield Text(tell_result(strip_context(asked), calls[-1], text, "\n".join(results)))
         yield End("stop", Usage())
 
     def _fall_back(self, request: Request, error: Exception) -> Iterator[Event]:
@@ -481,17 +610,18 @@ class SmallProvider:
             said = str(given.get("text", "")).strip() if is_said else ""
             if said and is_cut:
                 said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
-            self._told.append(
-                self._check_words(said, asked)
-                if said and not _BLANK.search(said) and not is_echo(said, self._wish)
-                else self._prompts["small_cannot"]
-            )
+            if said and not _BLANK.search(said) and not is_echo(said, self._wish):
+                self._told.append(self._check_words(said, asked))
+            else:
+                yield from self._give_up()
             return
         try:
             moment = self._matcher.read_moment(request.messages) if verb == "now" else ""
             made = moment or make_arguments(verb, given, self._wish)
+            if verb in {"measure", "past"} and len(named := self._matcher.list_names(self._wish, "sensor")) == 1:
+                made = {"sensor": named[0], **made} if isinstance(made, dict) else made
         except (KeyError, TypeError, ValueError, ZeroDivisionError, SyntaxError):
-            self._told.append(self._prompts["small_cannot"])
+            yield from self._give_up()
             return
         if isinstance(made, str):
             self._known.append(made)
@@ -502,7 +632,7 @@ class SmallProvider:
         if _is_made_up(given, sources) or (
             verb in _TIMED and find_unfounded_numbers(self._wish, [json.dumps([given, made])])
         ):
-            self._told.append(self._prompts["small_cannot"])
+            yield from self._give_up()
             return
         values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
         if values:
@@ -510,6 +640,14 @@ class SmallProvider:
         self._verb = verb
         self._named = str(given["words"]) if verb in {"cancel_reminder", "done_task"} else ""
         yield ToolCall(f"small-{len(request.messages)}", _VERBS[verb][0], made)
+
+    def _give_up(self) -> Iterator[Event]:
+        """Do what the matcher was not sure of, where the model has nothing, else say that it cannot be done."""
+        if self._unsure:
+            self._verb = ""
+            yield self._unsure
+        else:
+            self._told.append(self._prompts["small_cannot"])
 
     def _check_words(self, said: str, asked: Request) -> str:
         values = find_unfounded_claims(said, asked.messages[-1].text, asked.messages)
@@ -524,15 +662,22 @@ class SmallProvider:
         good = not result.startswith(ERROR_PREFIX)
         if self._named and good:
             words, self._named = set(list_query_terms(self._named)), ""
-            rows = [row for row in _ROW.finditer(result) if words & set(list_terms(row["text"]))]
+            rows = [number for number, text in find_rows(result) if words & set(list_terms(text))]
             if len(rows) == 1:
-                number = rows[0]["number"]
                 does = (
-                    {"action": "remove", "job": int(number)}
+                    {"action": "remove", "job": rows[0]}
                     if call.name == "cron"
-                    else {"action": "complete", "task": number}
+                    else {"action": "complete", "task": str(rows[0])}
                 )
                 return ToolCall(f"small-{len(request.messages)}", call.name, does)
+        if self._then:
+            call_next = self._then.pop(0)
+            self._told.extend([_LINE_NUMBER.sub("", result)] if good else [])
+            return call_next
+        if self._verb == "notes":
+            self._told.extend([_LINE_NUMBER.sub("", result)] if good else [])
+            self._told = self._told or [result]
+            return None
         if good and self._verb:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
         else:
@@ -540,7 +685,12 @@ class SmallProvider:
         if good:
             self._path = str(call.arguments.get("path", ""))
             self._known.append(truncate(result, _MAX_KNOWN))
-        self._told.append("\n".join(filter(None, [text, judge(self._wish, result)])))
+        if good and call.name == "read_file" and self._change:
+            if edit := self._edit_line(self._path, result, request):
+                self._verb = ""
+                return edit
+            text = f"{self._prompts['small_cannot']}\n{result}"
+        self._told.append(tell_result(self._wish, call, text, result if good else ""))
         return None
 
 
@@ -562,16 +712,45 @@ def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
     return bool(wanted) and wanted.isdisjoint(list_terms(source))
 
 
-def _is_sure(wish: str, match: "IntentMatch") -> bool:
-    """Whether the matcher is believed without a model; it knows reminders and notes, and no list of tasks."""
+def _is_near(wish: str, match: "IntentMatch") -> bool:
+    """Whether the matcher may be believed without a model; it knows reminders and notes, and no list of tasks."""
     return (
         match.score >= MIN_SCORE
         and not match.missing
         and not (
-            (match.tool in {"cron", "memory_store"} and _TASKS.search(wish))
-            or (match.tool == "memory_search" and _FILE.search(wish))
+            (match.tool in {"cron", "memory_store", "memory_search"} and _TASKS.search(wish))
+            or (match.tool not in _OF_FILES and _FILE.search(wish))
         )
     )
+
+
+def tell_result(wish: str, call: ToolCall, text: str, result: str) -> str:
+    """What a call has brought, with what of it answers the wish."""
+    if call.name == "read_file" and result:
+        path = str(call.arguments.get("path", ""))
+        verdict = count_lines(path, result) if asks_count(wish) else judge_list(wish, result, path)
+        return "\n".join([text, verdict] if verdict and _READS_OUT.search(wish) else [verdict or text])
+    count = len(list(find_rows(result)))
+    told = f"{count} in all" if count and asks_count(wish) and call.name in {"cron", "pulse"} else ""
+    told = told or (judge_list(wish, result) if call.name == "pulse" and _TASKS.search(wish) else "")
+    return "\n".join(filter(None, [told, text, judge(wish, result)]))
+
+
+def work_out(wish: str, now: datetime | None) -> str:
+    """The answer of a question about days or units; '' for anything else."""
+    return convert_units(wish) or (answer_day(wish, now) if now else "")
+
+
+def is_about_lines(wish: str) -> bool:
+    """Whether a question about a file is how many lines it has, or whether something is in it."""
+    file = _FILE.search(wish)
+    return bool(file and (asks_count(wish) or list_sought(wish, file[0])))
+
+
+def is_worked_out(wish: str, now: datetime | None) -> bool:
+    """Whether a message is answered without matcher and model."""
+    changes = _TAKE_OFF.search(wish) or _CHANGE.search(wish)
+    return bool(changes or is_about_lines(wish) or _ALL_NOTES.search(wish) or work_out(wish, now))
 
 
 def _count_cues(text: str) -> int:
@@ -713,44 +892,3 @@ def _check_operands(expression: str, wish: str) -> None:
         for one in set(wanted) - {"100", "0", "1"}:
             if wanted.count(one) > max(1, told.count(one)):
                 raise ValueError(expression)
-
-
-def calculate(expression: str) -> float:
-    """Work out + - * / with brackets. Raises ValueError for anything else."""
-
-    def value(node: ast.AST) -> float:
-        match node:
-            case ast.Expression():
-                return value(node.body)
-            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-                return float(number)
-            case ast.BinOp() if type(node.op) in _OPERATORS:
-                return float(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
-            case ast.UnaryOp(op=ast.USub()):
-                return -value(node.operand)
-        raise ValueError(expression)
-
-    return value(ast.parse(expression[:200].strip(), mode="eval"))
-
-
-def judge(question: str, result: str) -> str:
-    """Answer "is it below 5?" by the one value that a result has; '' where that is not what was asked."""
-    asked, values = _COMPARISON.search(question), list(_VALUE.finditer(result))
-    if not asked or result.startswith(ERROR_PREFIX):
-        return ""
-    unit = {"temperature": "°C", "humidity": "%", "pressure": "hPa"}
-    told = [one for one in values if one["quantity"].lower() in question.lower()] or [
-        one
-        for one in values
-        if one["unit"] == ("%" if "%" in question or "percent" in question else unit["temperature"])
-    ]
-    if len(told) != 1:
-        return ""
-    value, limit = float(told[0]["value"]), float(asked["limit"].replace(",", "."))
-    how = asked["how"].lower()
-    is_below = how in {"below", "under", "at most"} or how.startswith(("less", "cold", "cool", "low"))
-    holds = value < limit if is_below else value > limit
-    if value == limit and how in {"at least", "at most"}:
-        holds = True
-    relation = "below" if value < limit else "above" if value > limit else "exactly"
-    return f"{'Yes' if holds else 'No'}: {value:g} {told[0]['unit']} is {relation} {limit:g}."

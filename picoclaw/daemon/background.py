@@ -292,7 +292,7 @@ class IdleThread:
 
     def __init__(self, app: App, tell: Callable[[str], None]) -> None:
         """Share the board and the settings of `app`, and nothing that it has opened; `tell` shows a line."""
-        self._app = App(app.config, app.board)
+        self._app, self._get_failure_time = App(app.config, app.board), app.get_failure_time
         self._answered: list[str] = []
         self._busy = False
         self._tell = tell
@@ -326,7 +326,7 @@ class IdleThread:
             self._wake.set()
 
     def _run(self) -> None:
-        jobs = self._app.maintenance_jobs(self._stop)
+        jobs = self._app.maintenance_jobs(self._stop, self._get_failure_time)
         try:
             while not self._ending.is_set():
                 self._wake.clear()

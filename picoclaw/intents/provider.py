@@ -86,12 +86,12 @@ class IntentProvider:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
         return _hold(self._listen(text).match(clean_text(text), offered))
 
-    def names_output(self, text: str) -> bool:
-        """Whether a declared output stands in the text by its name."""
+    def list_names(self, text: str, kind: str) -> list[str]:
+        """The declared sensors, or outputs, that stand in the text by their names."""
         words = set(_LETTERS.findall(text.lower()))
-        return any(
-            what == "output" and words.issuperset(_LETTERS.findall(name)) for name, what in self._declared().items()
-        )
+        return [
+            name for name, what in self._declared().items() if what == kind and words.issuperset(_LETTERS.findall(name))
+        ]
 
     def _listen(self, text: str, before: str = "") -> IntentMatcher:
         """Take the language of a text: the one with most of its words, else that of the text before, else English."""

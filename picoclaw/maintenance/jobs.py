@@ -33,6 +33,7 @@ _NIGHT, _REVIEWED = "dream.day", "review.at"
 _REST_S = 60.0
 _REFRESH_S, _REFRESH_LEFT_S = 900.0, 120.0
 _LONGEST_REFRESH_S = 5.0
+_FIRST_WARMING_S = 60.0
 _PRUNE_S = 86_400.0
 
 _MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
@@ -42,8 +43,9 @@ _MaintenanceJob = Callable[["DreamModel", datetime], DreamStep]
 class MaintenanceJobs:
     """The maintenance jobs of one home. `model` is there when one is configured; each part is made when it is first used.
 
-    `warm` has a small model's server read the prompt ahead, and tells whether it did; it is tried again until it does,
-    and once more when the server `is_out` in between, because one that was started anew has forgotten it.
+    `warm` has a small model's server read the prompt ahead, and tells whether it did. It is tried again, ever more
+    rarely, until it does, and anew when the server has failed since, as `failed_at` tells in seconds of the epoch, 0
+    for never: one that was started anew has forgotten the prompt.
     """
 
     config: Config
@@ -54,9 +56,11 @@ class MaintenanceJobs:
     model: "Callable[[], DreamModel] | None"
     redact: Redactor | None = None
     warm: Callable[[], bool] | None = None
-    is_out: Callable[[], bool] = lambda: False
+    failed_at: Callable[[], float] = lambda: 0.0
     _warmed: bool = field(default=False, init=False)
     _warm_tried: datetime | None = field(default=None, init=False)
+    _warm_tries: int = field(default=0, init=False)
+    _failed_at: float = field(default=0.0, init=False)
     _rested: datetime | None = field(default=None, init=False)
     _refreshed: datetime | None = field(default=None, init=False)
     _pruned: datetime | None = field(default=None, init=False)
@@ -79,7 +83,7 @@ class MaintenanceJobs:
         """Return when the next job may be due, `now` if one is. Raises StoreError."""
         found = [self._index_due(now)]
         if self._needs_warming():
-            found.append(_later(self._warm_tried, _REFRESH_S, now))
+            found.append(self._warming_due(now))
         if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
             found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
         due = min(found, key=lambda moment: moment.timestamp())
@@ -97,16 +101,22 @@ class MaintenanceJobs:
                 told += self._review(now)
                 told += self._prune(now)
             told += self._copy(now)
-            if self.warm and self._needs_warming() and _is_due(_later(self._warm_tried, _REFRESH_S, now), now):
-                self._warm_tried = now
+            if self.warm and self._needs_warming() and _is_due(self._warming_due(now), now):
+                self._warm_tried, self._warm_tries = now, self._warm_tries + 1
                 self._warmed = self.warm()
+                self._failed_at = self.failed_at()  # its own failure does not begin the tries anew
         except StoreError as error:
             told += self._once(f"the memory could not be looked after: {error}")
         return told
 
     def _needs_warming(self) -> bool:
-        self._warmed = self._warmed and not self.is_out()
+        if (failed := self.failed_at()) > self._failed_at:
+            self._warmed, self._warm_tries, self._failed_at = False, 0, failed
         return self.warm is not None and not self._warmed
+
+    def _warming_due(self, now: datetime) -> datetime:
+        pause = min(_FIRST_WARMING_S * 2 ** (self._warm_tries - 1), _REFRESH_S) if self._warm_tries else 0.0
+        return _later(self._warm_tried, pause, now)
 
     def _prune(self, now: datetime) -> list[str]:
         """Delete conversations that are older or larger than the settings allow."""

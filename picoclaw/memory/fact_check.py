@@ -92,21 +92,21 @@ def _is_known_phone(text: str, known: FactSource) -> bool:
     return digits in known.local or any(digits[cut:] in known.phones for cut in range(_MAX_PHONE_PREFIX + 1))
 
 
-def is_supported(line: str, known: FactSource) -> bool:
-    """Tell whether a line says only what its source says; a short heading may be new."""
+def is_supported(line: str, known: FactSource, share: float = _MIN_KNOWN_SHARE, *, numbers: bool = True) -> bool:
+    """Tell whether a line says only what its source says, of its words this `share`; a short heading may be new."""
     said = _MARKER.sub("", line.strip(), count=1)
     said = _normalize_numbers(_PHONE.sub(lambda found: " " if _is_known_phone(found[0], known) else found[0], said))
-    numbers = list(_find_numbers(said))
-    if any(_WHOLE_DATE.fullmatch(number) and number not in known.numbers for number, _ in numbers):
+    found = list(_find_numbers(said)) if numbers else []
+    if any(_WHOLE_DATE.fullmatch(number) and number not in known.numbers for number, _ in found):
         return False
-    if any(not known.numbers.issuperset({number} & known.numbers or number.split("-")) for number, _ in numbers):
+    if any(not known.numbers.issuperset({number} & known.numbers or number.split("-")) for number, _ in found):
         return False
-    if any(unit and number + unit not in known.measures for number, unit in numbers):
+    if any(unit and number + unit not in known.measures for number, unit in found):
         return False
     if _PLAIN_HEADING.fullmatch(line.strip()):
         return True
     used = set(list_terms(said))
-    return not used or len(used & known.words) >= _MIN_KNOWN_SHARE * len(used)
+    return not used or len(used & known.words) >= share * len(used)
 
 
 def list_invented(new: str, known: FactSource) -> list[str]:

@@ -1,6 +1,6 @@
 """Ask a set of tests/model/blind.toml of a real small model, and print what came of each request as a line of JSON.
 
-    python tests/bench/profiles.py SET (URL | alone) [small|full] [third]
+    python tests/bench/profiles.py (SET | FILE.toml) (URL | alone) [small|full] [third]
 
 `third` takes a third of each kind, always the same and in mixed order, for what is slow. The sum is printed last.
 """
@@ -23,6 +23,7 @@ from picoclaw.config.tables import ModelConfig  # noqa: E402
 SETS = {"a": load_requests()} | tomllib.loads((ROOT / "tests/model/blind.toml").read_text("utf-8"))
 FURNISHED = {"d": make_home}
 """Sets that ask about more than the shipped requests do."""
+NAMES = {"none": "talk"}
 
 
 def choose(tables: dict[str, list[list[str]]], *, is_third: bool) -> list[tuple[str, list[str]]]:
@@ -43,8 +44,11 @@ def main() -> None:
     model = ModelConfig(base_url="" if url == "alone" else url, name=url, profile=profile, idle_seconds=600)
     config = Config(home=Path("unused"), model=model)
     rows = []
-    asked = choose(SETS[name], is_third="third" in more)
-    for row in run_requests(config, asked, alone=url == "alone", furnish=FURNISHED.get(name)):
+    is_file = name.endswith(".toml")
+    tables = next(iter(tomllib.loads(Path(name).read_text("utf-8")).values())) if is_file else SETS[name]
+    asked = choose({NAMES.get(kind, kind): rows for kind, rows in tables.items()}, is_third="third" in more)
+    furnish = make_home if is_file else FURNISHED.get(name)
+    for row in run_requests(config, asked, alone=url == "alone", furnish=furnish):
         rows.append(row)
         print(json.dumps(row, ensure_ascii=False), flush=True)
     print(*summarize(rows, config, alone=url == "alone"))

@@ -2,10 +2,10 @@
 
     --window N      tokens of the window that picoclaw is told (8192)
     --rounds N      how many summaries are made, one after the other (4)
-    --alone         as the model alone does it: nothing that it forgets is added
+    --alone         without the user's own words for what the model leaves out
 
 Facts are said in the first messages of a chat, two later, and small talk until a summary is due, again and again.
-Printed is which of the facts each summary still has, how long it is, and what it took. In a window of 4096 the model is
+Printed is which of the facts each summary, or else a note, still has, how long it is, and what it took. In a window of 4096 the model is
 asked for notes before. Any llama.cpp server will do (`llama-server --jinja -t 1 -c 8192 -m MODEL.gguf`).
 """
 
@@ -58,7 +58,7 @@ def main():
     if not url:
         sys.exit("PICOCLAW_TEST_MODEL_URL names no server")
     if given.alone:
-        compaction.carry_over, compaction.MIN_NOVELTY = (lambda _earlier, text, _most: text), 0
+        compaction.list_statements = lambda _turns: []
     with tempfile.TemporaryDirectory() as folder:
         model = ModelConfig(base_url=url, name="m", context_tokens=given.window, temperature=0.2, idle_seconds=900)
         sessions = SessionsConfig(summarise_messages=24, summarise_share=0.95)
@@ -96,18 +96,21 @@ def rounds(app, count):
         after = app.stores.sessions.summary("terminal")
         if after and after != before:
             made += 1
-            _report(made, after.text, time.monotonic() - begun)
+            noted = "\n".join(path.read_text() for path in (app.config.workspace / "memory").rglob("*.md"))
+            _report(made, after.text, noted, time.monotonic() - begun)
         if made == count:
             break
     print(f"{made} summaries, {tried} not used")
 
 
-def _report(number, text, seconds):
+def _report(number, text, noted, seconds):
     facts = FACTS if number == 1 else FACTS + LATER
     lost = [fact for fact, words in facts if not all(word in text.lower() for word in words)]
-    print(f"summary {number}: {len(facts) - len(lost)} of {len(facts)} facts, {len(text)} characters, {seconds:.0f} s")
+    moved = [fact for fact, words in facts if fact in lost and all(word in noted.lower() for word in words)]
+    kept = f"{len(facts) - len(lost)} of {len(facts)} facts, and {len(moved)} in the notes"
+    print(f"summary {number}: {kept}, {len(text)} characters, {seconds:.0f} s")
     for fact in lost:
-        print(f"   gone: {fact}")
+        print(f"   {'noted' if fact in moved else 'gone'}: {fact}")
     print("   | " + text.replace("\n", "\n   | "), flush=True)
 
 
