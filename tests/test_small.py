@@ -3,12 +3,12 @@
 import json
 import time
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 
 import pytest
 
-from picoclaw.agent.arithmetic import answer_day, calculate, convert_units, judge, judge_list, name_day
+from picoclaw.agent.arithmetic import answer_day, answer_sum, calculate, judge, judge_list, name_day
 from picoclaw.agent.small import (
     _VERBS,
     SmallProvider,
@@ -198,8 +198,17 @@ def test_a_sum_of_other_numbers_is_refused():
         make_arguments("sum", {"expression": "12*12*12"}, "how much is 12 times 12")
 
 
-def test_a_number_that_was_not_said_is_marked(chat):
+def test_no_reminder_comes_at_a_time_that_was_not_said(chat):
     turn, _ = chat([verb("remind_in", minutes=45, text="tea")], "please think of the tea, alert me soon")
+    assert calls(turn) == []
+    turn, _ = chat(
+        [verb("remind_at", at="tomorrow 08:45", text="tea")], "alert me of the tea at quarter to nine tomorrow"
+    )
+    assert calls(turn)[0][1]["at"] == "tomorrow 08:45"
+
+
+def test_a_number_that_was_not_said_is_marked(chat):
+    turn, _ = chat([verb("add_line", path="brew.txt", text="tea 45 minutes")], "jot in brew.txt how long the tea takes")
     assert "45" in turn.reply.partition("please check")[2]
 
 
@@ -529,3 +538,110 @@ def test_no_sum_runs_anything(expression):
 def test_a_schema_holds_the_verbs_and_words():
     names = [form["properties"]["do"]["const"] for form in build_schema(("note", "sum"))["anyOf"]]
     assert names == ["note", "sum", "say"]
+
+
+NOW = datetime(2026, 11, 26, 6, 0, tzinfo=UTC)  # a Thursday
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("what date is it next tuesday", "Tuesday 2026-12-01"),
+        ("what day of the week is 24 december", "Thursday 2026-12-24"),
+        ("how many days until christmas?", "29 days until Friday 2026-12-25."),
+        ("how many weeks till the 14th of march", "15 weeks and 3 days until Sunday 2027-03-14."),
+        ("which day was it three days ago", "Monday 2026-11-23"),
+        ("how many days are left this month", "4 days until Monday 2026-11-30."),
+        ("is it the weekend yet", "No: it is Thursday 2026-11-26."),
+        ("which week are we in", "Week 48 of 2026."),
+        ("what is tomorrow's date", "Friday 2026-11-27"),
+        ("what day is it", ""),
+        ("remind me of the date tomorrow", ""),
+        ("how many days until Anna's birthday", ""),
+        ("what day is the 31st of february", ""),
+    ],
+)
+def test_days_are_counted(text, told):
+    assert answer_day(text, NOW) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("convert 25 celsius to fahrenheit", "25 °C = 77 °F"),
+        ("what's 70 °F in °C", "70 °F = 21.1 °C"),
+        ("how many inches are 30 cm", "30 cm = 11.811 inches"),
+        ("5 miles in km please", "5 miles = 8.04672 km"),
+        ("how many minutes are 3.5 hours", "3.5 hours = 210 minutes"),
+        ("30 percent off 250, what's left", "250 - 30 % = 175"),
+        ("how long is it from 22:30 to 6:15", "22:30 to 6:15 is 7 h 45 min."),
+        ("remind me in 5 minutes", ""),
+        ("how many grams are 3 miles", ""),
+        ("is it 20 degrees in there", ""),
+    ],
+)
+def test_units_are_converted(text, told):
+    assert answer_sum(text) == told
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("is there milk on shopping.txt?", "Yes: oat milk"),
+        ("do I still have eggs or butter on shopping.txt", "No, not in shopping.txt."),
+        ("check whether shopping.txt mentions bread", "Yes: - bread"),
+        ("what does shopping.txt say", ""),
+    ],
+)
+def test_what_a_list_has_is_looked_for(question, told):
+    assert judge_list(question, "oat milk\n- bread\neggs\n", "shopping.txt") == told
+
+
+def test_the_day_before_one_that_was_found_is_named():
+    found = "memory/202611/20261126.md:3 (2026-11-26) - 05:58 Anna's birthday is on 14 March."
+    assert name_day("remind me the day before at 10", found, NOW) == "remind me on 13 March at 10"
+    assert name_day("remind me at 10", found, NOW) == name_day("remind me the day before", "nothing", NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "made", "left"),
+    [
+        ("take the milk off the shopping list", ["read_file", "edit_file"], "eggs\nbread\n"),
+        ("remove bread from shopping.txt", ["read_file", "edit_file"], "milk\neggs\n"),
+        ("cross eggs off shopping.txt please", ["read_file", "edit_file"], "milk\nbread\n"),
+        ("change bread to rolls in shopping.txt", ["read_file", "edit_file"], "milk\neggs\nrolls\n"),
+        ("remove butter from shopping.txt", ["read_file"], "milk\neggs\nbread\n"),
+    ],
+)
+def test_a_line_of_a_list_is_taken_out_without_the_model(chat, tmp_path, text, made, left):
+    path = tmp_path / "home/workspace/shopping.txt"
+    path.write_text("milk\neggs\nbread\n")
+    turn, bodies = chat([], text)
+    assert ([name for name, _ in calls(turn)], bodies, path.read_text()) == (made, [], left)
+
+
+def test_what_is_noted_is_looked_up_before_the_model_says_anything(chat):
+    texts = ["note that Ada was born on 14 March", "on which day was Ada born", "who wrote Faust?"]
+    turn, bodies = chat([say("Goethe")], *texts[:2])
+    assert "14 March" in turn.reply
+    assert bodies == []
+    turn, bodies = chat([say("Goethe")], *texts)
+    assert (turn.reply, calls(turn), len(bodies)) == ("Goethe", [], 1)
+
+
+def test_all_notes_are_read_out(chat):
+    turn, bodies = chat([], "note that the key is under the pot", "read me all my notes")
+    assert "the key is under the pot" in turn.reply
+    assert bodies == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("do cats like warm milk", say("Most of them do.")),  # the matcher has only a word in common with it
+        ("what is the opposite of hot", say("Cold.")),
+    ],
+)
+def test_where_the_matcher_has_passed_over_a_word_the_model_is_asked(chat, text, answer):
+    turn, bodies = chat([answer], text)
+    assert (calls(turn), len(bodies)) == ([], 1)

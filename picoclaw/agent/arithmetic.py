@@ -9,7 +9,7 @@ from typing import Any
 
 from picoclaw.messages import ERROR_PREFIX
 from picoclaw.text import list_terms, pattern
-from picoclaw.times import MONTHS, WEEKDAYS, parse_duration, parse_moment, parse_range
+from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_duration, parse_moment, parse_range
 
 _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -30,6 +30,8 @@ def calculate(expression: str) -> float:
                 return float(number)
             case ast.BinOp() if type(node.op) in _OPERATORS:
                 return float(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
+            case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=2)):
+                return value(node.left) * value(node.left)
             case ast.UnaryOp(op=ast.USub()):
                 return -value(node.operand)
         raise ValueError(expression)
@@ -77,6 +79,28 @@ _DEGREES = pattern(
     r"(?P<other>c|f|celsius|fahrenheit|centigrade)\b",
     re.IGNORECASE,
 )
+
+
+_PERCENT_OFF = pattern(
+    r"(?P<share>\d+(?:[.,]\d+)?)\s*(?:%|per ?cent) (?:off|discount on|less than)\s+(?:of\s+)?\D{0,3}(?P<whole>\d+(?:[.,]\d+)?)",
+    re.IGNORECASE,
+)
+_CLOCK = r"\d\d?[:.]\d\d"
+_BETWEEN_CLOCKS = pattern(
+    rf"\bhow (?:long|many (?:hours|minutes))\b.*?\b(?:between|from)\s+(?P<begin>{_CLOCK})\s+(?:and|to|until|till)\s+(?P<end>{_CLOCK})",
+    re.IGNORECASE,
+)
+
+
+def answer_sum(text: str) -> str:
+    """Answer "30 percent off 250" and "how long is it from 9:15 to 17:45", which small models do not; '' for others."""
+    if found := _PERCENT_OFF.search(text):
+        share, whole = _read_number(found["share"]), _read_number(found["whole"])
+        return f"{whole:g} - {share:g} % = {float(f'{whole * (1 - share / 100):.10g}'):g}"
+    if found := _BETWEEN_CLOCKS.search(text):
+        begin, end = (int(clock[:-3]) * 60 + int(clock[-2:]) for clock in (found["begin"], found["end"]))
+        return f"{found['begin']} to {found['end']} is {format_duration((end - begin) % 1440 * 60.0, exact=True)}."
+    return convert_units(text)
 
 
 def convert_units(text: str) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from picoclaw.agent.arithmetic import (
     answer_day,
+    answer_sum,
     asks_count,
     calculate,
-    convert_units,
     count_lines,
     find_rows,
     judge,
@@ -36,6 +36,7 @@ from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
 from picoclaw.window import remove_hints
+from picoclaw.workspace.pages import remove_empty
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,14 +55,14 @@ _MAX_KNOWN = 700  # characters of an earlier result, or answer, that a message i
 _CUES = {
     name: pattern(expression, re.IGNORECASE)
     for name, expression in {
-        "measure past sensors": r"\b(?:warm|hot|cold|cool|chill|fr(?:ee|o)z|temp|degrees|humid|damp|moist|dry\b|wet\b|pressure"
+        "measure past sensors": r"\b(?:warm|hot|cold|cool|chill|fr(?:ee|o)z|frost|temp|degrees|humid|damp|moist|dry\b|wet\b|pressure"
         r"|barometer|air\b|sensor|measur|reading|climate|bright|dark\b|light\b|jacket|coat|sticky|stuffy|thermometer|heating"
         r"|yesterday|last (?:night|week)|highest|lowest|average|trend)|°",
         "board": r"\bboard\b|processor|cpu|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer",
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
         r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
         r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b|supposed to",
-        "note": r"\bnote\b|\bcorrect that\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
+        "note": r"\bnote\b|\bactually\b|\bnumber (?:for|of)\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
         "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
         r"|\w's (?:birthday|number|address|name)",
         "forget_note": r"forget|delete|remove|erase",
@@ -136,6 +137,7 @@ _REPEATS = pattern(
 )
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _NAMED_LIST = pattern(r"\b(?:the|my|our) (?P<name>[\w-]+) list\b", re.IGNORECASE)
+_LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
 _TIMED = frozenset(["remind_in", "remind_at", "remind_daily", "remind_weekly", "remind_every"])
 _MIN_ECHO = 3  # words
 _SAY_IT = pattern(r"\b(?:say|repeat|spell|write|translate)\b", re.IGNORECASE)
@@ -207,6 +209,9 @@ _BARE = frozenset(
         "could",
         "tell",
         "wake",
+        "correct",
+        "fix",
+        "change",
     ]
 )
 """Words of which a part of a sentence says nothing by itself: "..., remind me"."""
@@ -224,6 +229,7 @@ _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _DIGITS = pattern(r"[:-](?=\d)")
 _LETTERS = pattern(r"[a-z]+")
+_WORD = pattern(r"(?!and\b)[^\W\d_]{3,}", re.IGNORECASE)
 _WORDS: dict[str, float] = {
     **{
         word: at + 1
@@ -305,7 +311,7 @@ class SmallProvider:
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
-            if text == said and not is_own and self._asks_back(said, request):
+            if text == said and not is_own and (self._asks_back(said, request) or self._is_named_plan(request)):
                 yield from self._matcher.events(request)
                 return
             self._todo = self._split(text, request)
@@ -384,6 +390,8 @@ class SmallProvider:
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs of a wish: of a question about the owner's own things, those that look something up."""
         verbs = select_verbs(wish, self._offered(request))
+        if self._unsure:  # of a sensor, or of a note
+            verbs = tuple(verb for verb in verbs if verb in _FINDS_NOTE)
         return tuple(verb for verb in verbs if verb in _LOOKS_UP) if is_looked_up(wish, verbs) else verbs
 
     def _name_file(self, named: re.Match[str]) -> str:
@@ -500,6 +508,17 @@ class SmallProvider:
         match = wishes[0][1] if len(wishes) == 1 else None
         return bool(match and match.missing and match.score >= MIN_SCORE and not self._admit(text, request))
 
+    def _is_named_plan(self, request: Request) -> bool:
+        """Whether the matcher understands all of a message, and only has to look up which reminder or rule is meant."""
+        offered, wishes = self._offered(request), self._matcher.understand(request)
+        matches = [match for _, match in wishes if match]
+        return (
+            len(matches) == len(wishes)
+            and any("_called" in match.said for match in matches)
+            and all(match.tool in offered and match.score >= MIN_SCORE for match in matches)
+            and all(not match.missing or "_called" in match.said for match in matches)
+        )
+
     def _is_handed_over(self, request: Request) -> bool:
         """Whether all that the matcher had called has failed to read, so that the model may find another way."""
         turn = split_turns(request.messages)[-1]
@@ -516,6 +535,9 @@ class SmallProvider:
     def _match(self, wish: str, request: Request) -> ToolCall | str | None:
         """One wish's call, or its answer, where the matcher is sure of it."""
         match, offered = self._matcher.match(wish, self._offered(request)), self._offered(request)
+        if match and "read_file" in offered and (file := self._find_list(match)):
+            self._verb = "read_file"
+            return self._make_call("read_file", {"path": file}, request)
         if not match or not _is_near(wish, match) or wish == self._distrusted:
             return self._look_up(wish, request)
         if not self._is_sure(wish, match):
@@ -524,18 +546,22 @@ class SmallProvider:
         if match.intent in _SMALL_TALK:
             asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
             return self._matcher.word_answer(match, asked)
-        return (
-            ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments) if match.tool in offered else None
-        )
+        if match.tool in offered:
+            return ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments)
+        return self._look_up(wish, request)
+
+    def _find_list(self, match: "IntentMatch") -> str:
+        """The file of a list that the matcher would look for in the notes, where there is one of its name."""
+        query = _LIST_OF.fullmatch(str(match.arguments.get("query", ""))) if match.tool == "memory_search" else None
+        file = self._name_file(query) if query else ""
+        return file if query and file != query[0] else ""
 
     def _is_sure(self, wish: str, match: "IntentMatch") -> bool:
-        """Whether a reading that passed over a word of the wish is of a sensor that the wish names."""
-        return (
-            match.route != "frame"
-            or match.score >= 1
-            or match.tool not in _READS
-            or bool(self._matcher.list_names(wish, "sensor"))
-        )
+        """Whether a reading of which not all words tell is of a sensor that the wish names, and of nothing noted."""
+        if match.route != "frame" or match.tool not in _READS or self._matcher.list_names(wish, "sensor"):
+            return not self._find_list(match)
+        named = " ".join(_NAMED_THING.findall(wish))
+        return match.score >= 1 and not (named and self._is_noted(named))
 
     def _tell_matched(self, request: Request) -> Iterator[Event]:
         text = ""
@@ -544,6 +570,9 @@ class SmallProvider:
                 text += event.text
             elif not isinstance(event, End):
                 yield event
+                if isinstance(event, ToolCall):  # for what was looked up
+                    yield End("tool_calls", Usage())
+                    return
         asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
         results = [result for _, result in list_calls(split_turns(request.messages)[-1])]
         calls = [call for call, _ in list_calls(split_turns(request.messages)[-1])]
@@ -577,7 +606,7 @@ class SmallProvider:
         return [part for part in parts if part] or [text]
 
     def _stands_alone(self, text: str, request: Request) -> bool:
-        if _GOES_ON.match(text) or _BARE.issuperset(re.findall(r"\w+", text.lower())):
+        if _GOES_ON.match(text) or not _WORD.search(text) or _BARE.issuperset(re.findall(r"\w+", text.lower())):
             return False
         match = self._matcher.match(text, self._offered(request))
         return bool((match and match.score >= MIN_SCORE and (match.tool or match.answer)) or _count_cues(text))
@@ -635,6 +664,10 @@ class SmallProvider:
             yield from self._give_up()
             return
         values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
+        if values and verb in _TIMED:  # at a time that nobody said
+            match = self._matcher.match(self._wish, self._offered(request))
+            self._told.append((match and match.missing) or self._prompts["small_cannot"])
+            return
         if values:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
         self._verb = verb
@@ -672,11 +705,11 @@ class SmallProvider:
                 return ToolCall(f"small-{len(request.messages)}", call.name, does)
         if self._then:
             call_next = self._then.pop(0)
-            self._told.extend([_LINE_NUMBER.sub("", result)] if good else [])
+            self._told.extend([remove_empty(_LINE_NUMBER.sub("", result))] if good else [])
             return call_next
         if self._verb == "notes":
-            self._told.extend([_LINE_NUMBER.sub("", result)] if good else [])
-            self._told = self._told or [result]
+            self._told.extend([remove_empty(_LINE_NUMBER.sub("", result))] if good else [])
+            self._told = list(filter(None, self._told)) or [result]
             return None
         if good and self._verb:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
@@ -738,7 +771,7 @@ def tell_result(wish: str, call: ToolCall, text: str, result: str) -> str:
 
 def work_out(wish: str, now: datetime | None) -> str:
     """The answer of a question about days or units; '' for anything else."""
-    return convert_units(wish) or (answer_day(wish, now) if now else "")
+    return answer_sum(wish) or (answer_day(wish, now) if now else "")
 
 
 def is_about_lines(wish: str) -> bool:
@@ -879,6 +912,7 @@ def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
     told += [_WORDS[word] for source in sources for word in _LETTERS.findall(source.lower()) if word in _WORDS]
     sums = [a + b for a in told for b in told]
     known = {0.0, 1.0, *told, *sums} | {one * by for one in (*told, *sums) for by in (60, 1 / 60, 0.5, 0.01)}
+    known |= {60 - one for one in told}
     known |= {one + by for one in told for by in (12, -12, -1)}
     found = _NUMBER.findall(_DIGITS.sub(" ", text))
     return [one for one in dict.fromkeys(found) if not any(abs(float(one.replace(",", ".")) - k) < 1e-6 for k in known)]

@@ -412,11 +412,10 @@ class IntentProvider:
             told = self._tell(match, result)  # a whole sentence about a failure stands by itself
             failed = self._matcher.say["failed"] if told.startswith("error: ") else "{result}"
             return fill_fields(failed, {"result": told.removeprefix("error: ")})
+        result = _SEARCH_HIT.sub(r"\1", result)
         if match is None:
             return result
-        return fill_fields(
-            match.answer, {**match.arguments, "result": self._word(match, _SEARCH_HIT.sub(r"\1", result))}
-        )
+        return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
 
     def _word(self, match: IntentMatch, result: str) -> str:
         """A tool's result as the data words it: of its rows those that were asked for."""
