@@ -17,7 +17,7 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
 from picoclaw.errors import StoreError
-from picoclaw.messages import Message, Stop, Turn
+from picoclaw.messages import TASK_SESSIONS, Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.resources import find_shipped
@@ -78,6 +78,7 @@ def make_tools(
             pages=app.personal,
             run=lambda: list_command_words(stores.jobs.all()),
             foreign=lambda: stores.foreign_files,
+            virtual=_list_virtual_pages(config),
         )
 
     def make_memory() -> object:
@@ -107,7 +108,21 @@ def make_tools(
         from picoclaw.tools.subagents import SubagentTools
 
         ring = partial(wake_all, home)
-        return SubagentTools(lambda: app.subagent_tasks, lambda: app.toolset.names, config.subagents, do, ring)
+        return SubagentTools(
+            lambda: app.subagent_tasks, lambda: app.toolset.names, config.subagents, do, ring, agent=config.agent
+        )
+
+    def make_delegate() -> object:
+        from picoclaw.tools.delegate import DelegateTools
+
+        return DelegateTools(
+            lambda: app.subagent_tasks,
+            lambda: app.toolset.names,
+            lambda who, agent: app.find_view(who, agent).toolset.names,
+            config,
+            do,
+            partial(wake_all, home),
+        )
 
     @cache
     def make_web() -> WebFetchTool:
@@ -173,6 +188,8 @@ def make_tools(
     yield ToolGroup(("message",), MessageTool)
     if not is_member:
         yield ToolGroup(("spawn", "spawn_status"), make_subagents)
+    if config.links or config.teams:
+        yield ToolGroup(_list_delegate_tools(config), make_delegate)
     if config.web.enabled:
         yield ToolGroup(("web_fetch",), make_web)
         if config.web.search != "off":
@@ -193,6 +210,21 @@ def make_tools(
     if config.tools.exec != "off" and not is_member:
         yield ToolGroup(("exec", "process"), make_exec)
     yield from (group for group in app.wiring.buses() if not is_member or group.names == ("output",))
+
+
+def _list_virtual_pages(config: Config) -> tuple[str, ...]:
+    if not (config.links or config.teams):
+        return ()
+    from picoclaw.teams import VIRTUAL_PAGES
+
+    return VIRTUAL_PAGES
+
+
+def _list_delegate_tools(config: Config) -> tuple[str, ...]:
+    from picoclaw.teams import MAX_LISTED, list_targets
+
+    targets = len(list_targets(config))
+    return ("delegate", "delegate_search")[: (targets > 0) + (targets > MAX_LISTED)]
 
 
 def _list_instruction_files(app: App) -> tuple[Path, ...]:
@@ -473,7 +505,13 @@ class App:
 
     def find_agent(self, session: str) -> str:
         """The key of the agent that a conversation is held with, '' for the home's own. Raises StoreError."""
-        return find_agent(self.stores.database, session) if self.config.agents else ""
+        if not self.config.agents:
+            return ""
+        number = session.removeprefix(TASK_SESSIONS)
+        if number != session and number.isdecimal():
+            task = self.subagent_tasks.get(int(number))
+            return task.agent if task else ""
+        return find_agent(self.stores.database, session)
 
     def find_view(self, who: str, agent: str = "") -> App:
         """The app as a person has it with an agent: with their own workspace and notes there, or this one.

@@ -48,6 +48,10 @@ HOOK_SESSIONS, REQUEST_SESSIONS = "hook:", "openai:"
 """What the sessions of webhooks begin with, and those of programs that wait for the answer to their request."""
 
 
+TASK_SESSIONS = "subagent "
+"""What the session of a task begins with, which is a sub-agent's or another agent's; its number follows."""
+
+
 def has_reader(session: str) -> bool:
     """Tell whether somebody is there who reads what is told in a session later."""
     return not session.startswith((HOOK_SESSIONS, REQUEST_SESSIONS))
@@ -256,6 +260,7 @@ class Caller:
     `private` names the tools by which the conversation has read what is the owner's: files, notes, the output of
     commands. `asks` gathers the numbers of the calls that were kept for a yes, for one question at the turn's end; None
     has each asked about at once. `agreed` is what a person has said to calls that are about to be made, by digest.
+    `behalf` is for whom a task is done that was given to an agent: what is decided is the stricter of both.
     """
 
     session: str
@@ -276,6 +281,7 @@ class Caller:
     private: set[str] = field(default_factory=set, compare=False)
     asks: list[int] | None = field(default=None, compare=False)
     agreed: dict[str, bool] = field(default_factory=dict, compare=False)
+    behalf: Origin | None = None
 
     @property
     def purpose(self) -> Purpose:

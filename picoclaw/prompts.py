@@ -17,7 +17,7 @@ BYTES_A_TOKEN = 4.0
 MCP_JOINT = "__"
 """Stands for the dot in the name of a tool of an MCP server where a model is told of it: no server takes a dot."""
 
-_CLOSING_TAG = pattern(r"</(?=\s*(?:file|skill|moment)\b)", re.IGNORECASE)
+_CLOSING_TAG = pattern(r"</(?=\s*(?:file|skill|moment|system_context)\b)", re.IGNORECASE)
 MIN_PAGE_CHARS = 64
 """Characters; a piece of a file that is shorter says nothing."""
 
@@ -49,7 +49,7 @@ class PromptFacts:
     """What a system text is made of. What is empty or false leaves its section out.
 
     `skills` are the lines of the listing, or `many_skills` how many there are when they have to be searched for.
-    `pages` come in the order in which they are shown. `leave_to_subagents` are names of tools, `runtime` values of
+    `pages` come in the order in which they are shown; `virtual` ones are no files, but made of the settings. `leave_to_subagents` are names of tools, `runtime` values of
     the template of that name.
     """
 
@@ -65,6 +65,7 @@ class PromptFacts:
     zone: str = ""
     extra: str = ""
     pages: Sequence[Page] = ()
+    virtual: Sequence[Page] = ()
     silent: bool = False
     heartbeat: bool = False
     subagent: str = ""
@@ -96,6 +97,7 @@ def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -
         ("owner", full and facts.owner, {"content": facts.owner}),
         ("time", context and facts.zone, {"zone": facts.zone}),
         ("extra", context and facts.extra, {"content": facts.extra}),
+        ("system_context", context, {}),
         ("context", context, {}),
         ("silent", context and facts.silent, {}),
         ("heartbeat", facts.heartbeat, {}),
@@ -104,7 +106,9 @@ def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -
     ]
     sections = []
     for name, is_shown, values in rows:
-        if is_shown and name == "context":
+        if name == "system_context":
+            sections += [Section(p.name, fill_block(templates[name], *p)) for p in facts.virtual if is_shown]
+        elif is_shown and name == "context":
             # the owner's files in tagged blocks, behind the sentence that says what they may decide
             pages = [page for page in facts.pages if page.text]
             pages = [page for page in pages if full or page.name in {*MINIMAL_PAGES, CHECKLIST_PAGE}]

@@ -56,7 +56,8 @@ def get_summary_bytes(window: int) -> int:
 
 
 TOOL_DROP_ORDER = (
-    *("spawn", "spawn_status", "message", "process", "memory_rank", "memory_share", "skill_update", "skill_create"),
+    *("spawn", "spawn_status", "delegate_search", "delegate", "message", "process", "memory_rank", "memory_share"),
+    *("skill_update", "skill_create"),
     *(
         "pulse",
         "sensor_add",

@@ -27,7 +27,7 @@ FLOORS = [
     {"security.sandbox", "security.sandbox_launcher", "times", "web"},
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
-    {"agents", "people"},
+    {"agents", "people", "teams"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
     {"mcp", "mqtt"},
     {"fleet", "shared"},

@@ -40,7 +40,7 @@ ASKING = {"spawn", "spawn_status"}
     ],
 )
 def test_a_subagent_may_do_no_more_than_whoever_asked(may, asked, depth, given):
-    assert select_tools(TOOLS, may, asked, depth) == given
+    assert select_tools(TOOLS, may, asked, is_deepest=depth == 3) == given
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_subagent_may_do_no_more_than_whoever_asked(may, asked, depth, given):
 )
 def test_more_than_that_is_refused(may, asked, depth, words):
     with pytest.raises(ToolError, match=words):
-        select_tools(TOOLS, may, asked, depth)
+        select_tools(TOOLS, may, asked, is_deepest=depth == 3)
 
 
 MOST = TaskUsage(20, 600.0, 1000)

@@ -145,7 +145,8 @@ class ContextBuilder:
 
     With `tidy`, what was told is marked as told, and what has ended the first meeting is deleted. Without `foreign`,
     what is marked as not from the owner is left out of pages, notes and tasks, and no reports are told. `limits` tells
-    a sub-agent its limits, and `needed` are the reports that its task rests on; None takes those of the conversation.
+    a sub-agent its limits, `may` are the tools that it may call, and `needed` the reports that its task rests on; None
+    takes those of the conversation.
     """
 
     app: AgentApp
@@ -154,6 +155,7 @@ class ContextBuilder:
     tidy: bool = True
     foreign: bool = True
     limits: str = ""
+    may: frozenset[str] | None = None
     needed: Sequence[Task] | None = None
 
     @property
@@ -216,7 +218,7 @@ class ContextBuilder:
         allowed = self.guest_tools(origin)
         reserved = allowed is not None
         meeting = ""
-        if is_full and is_resident(origin):
+        if is_full and is_resident(origin) and not self.limits:  # a delegated task is no first meeting
             meeting = self.pages.read_onboarding(tidy=self.tidy)
             if once and not self.config.model.base_url:
                 meeting = ""
@@ -235,19 +237,25 @@ class ContextBuilder:
             offered -= {"message"}  # the answer itself is told there
         if meeting or not is_full:
             offered -= {"pulse"}
+        if meeting:
+            offered -= {"delegate", "delegate_search"}
+        if self.may is not None:
+            offered &= self.may
         if self._is_short(listed):
             offered -= {"skill_search"}
         offered = offered if allowed is None else offered & allowed
         describe = app.toolset.definitions
         described = describe(offered, self._room.tools)
         offered -= {tool["name"] for tool in describe(offered)} - {tool["name"] for tool in described}
-        bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}), self.prompts)
+        in_teams = not reserved and (is_full or "delegate" in offered) and mode not in {"base", "none"}
+        virtual = () if meeting else self._build_virtual_pages(delegates="delegate" in offered, in_teams=in_teams)
+        bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}, virtual), self.prompts)
         room = self._room.told - sum(map(count_tool_bytes, described))
         room -= prompts.count_bytes(prompts.join_sections(bare))
         pages, problems = self._pages(
             mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
         )
-        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages), self.prompts)
+        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages, virtual), self.prompts)
         base = [
             mode,
             origin,
@@ -265,8 +273,8 @@ class ContextBuilder:
         skills, unread = self._blocks(brought)
         # texts for the header of the message: those to be said now, and those that an earlier message has
         new, held = ([], []) if meeting or reserved or not is_full else self._remembered(earlier, now)
-        reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else {}
-        new += reports.values()
+        reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else []
+        new += [block for _, block in reports]
         for block in [
             *self._changes(prefix, sections),
             *([] if reserved or self.config.person else self._open_tasks(mode, earlier)),
@@ -291,7 +299,8 @@ class ContextBuilder:
             *map(Page._make, prefix.sections),
             *(Page("what was noted earlier", text) for text in new),
         ]
-        taints = (*reports, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
+        heard = (task.title for task, _ in reports if task.taint or not task.asker)
+        taints = (*heard, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
         taints += self.app.toolset.list_foreign(sorted(prefix.tools))
         problems += unread
         if problem := find_zone(self._fields("USER.md"))[1]:
@@ -337,8 +346,23 @@ class ContextBuilder:
             if skill.tier != BUILT_IN:
                 yield from (*skill.tools, *skill.needs.tools)
 
+    def _build_virtual_pages(self, *, delegates: bool, in_teams: bool) -> Sequence[Page]:
+        """What an agent is told of those that it may delegate to, and of its teams."""
+        if not (self.config.links or self.config.teams):
+            return ()
+        from picoclaw import teams
+
+        pages = [teams.build_delegation_page(self.config, self.prompts)] if delegates else []
+        pages += [teams.build_team_page(self.config, self.prompts)] if in_teams else []
+        return [page for page in pages if page.text]
+
     def _facts(
-        self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], pages: Mapping[str, Page]
+        self,
+        inbound: Inbound,
+        tools: frozenset[str],
+        skills: Sequence[Skill],
+        pages: Mapping[str, Page],
+        virtual: Sequence[Page],
     ) -> PromptFacts:
         from picoclaw.hw import health
         from picoclaw.skills.skill import format_listing
@@ -361,6 +385,7 @@ class ContextBuilder:
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
             pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
+            virtual=virtual,
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
             subagent=self.limits,
@@ -460,8 +485,8 @@ class ContextBuilder:
         block = prompts.fill_template(self.prompts["noted"], {"content": "\n".join(new)}, "content") if new else ""
         return [block] if block else [], held
 
-    def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> dict[str, str]:
-        """What sub-agents have reported since, and the conversation does not hold yet, each by whose report it is.
+    def _reports(self, session: str, earlier: Sequence[tuple[Message, ...]]) -> list[tuple[Task, str]]:
+        """What sub-agents and agents have reported since, and the conversation does not hold yet.
 
         None when the disk fails.
         """
@@ -472,12 +497,12 @@ class ContextBuilder:
             with suppress(StoreError):
                 tasks = self.app.subagent_tasks.reports(session, _MAX_REPORTS)
         most = min(workflow.MAX_REPORT_CHARS, self._room.head)
-        found = {task: workflow.render_report_block(self.prompts["report"], task, most) for task in tasks}
-        known = [task.number for task, block in found.items() if _is_in_history(block, earlier)]
+        found = [(task, workflow.render_report_block(self.prompts["report"], task, most)) for task in tasks]
+        known = [task.number for task, block in found if _is_in_history(block, earlier)]
         if known and self.tidy:
             with suppress(StoreError):
                 self.app.subagent_tasks.set_heard(known)
-        return {f"sub-agent {task.label}": block for task, block in found.items() if task.number not in known}
+        return [(task, block) for task, block in found if task.number not in known]
 
     def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""

@@ -16,10 +16,22 @@ from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
-from picoclaw.errors import PicoclawError, StoreDamaged, StoreError, StoreNewer, ToolError, TurnStopped
-from picoclaw.messages import Caller, End, Event, Inbound, Message, Stop, ToolRun, Turn, TurnHooks
+from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError, StoreNewer, ToolError, TurnStopped
+from picoclaw.messages import (
+    Caller,
+    End,
+    Event,
+    Inbound,
+    Message,
+    Origin,
+    Stop,
+    ToolRun,
+    Turn,
+    TurnHooks,
+    is_other_person,
+)
 from picoclaw.records import replace
-from picoclaw.security.untrusted import find_taints, strip_invisible
+from picoclaw.security.untrusted import find_taints, limit_taints, strip_invisible
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
@@ -86,26 +98,43 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
         text = f"it could not be brought to an end ({_STOP_REASONS[turn.stopped]}). {turn.reply}"
     else:
         status, text = "done", turn.reply
-    tasks.finish(task, status, app.stores.redact(text), time.time(), recorder.used)
+    tasks.finish(task, status, app.stores.redact(text), time.time(), recorder.used, turn.taints)
     return True
 
 
+def _find_view(app: AgentApp, task: Task) -> AgentApp:
+    """The app as the agent of a task has it, for the person it is done for. Raises ConfigError where it may not be done."""
+    if not (task.agent or task.asker):
+        return app
+    view, own = app.find_view(task.who, task.agent), app.config.default_agent
+    if task.origin == "member" and not view.config.person:
+        raise ConfigError(f"{task.who} is no member of the household any more")
+    if task.asker:
+        from picoclaw.teams import list_targets
+
+        if (task.agent or own) not in {target.key for target in list_targets(app.config, task.asker)}:
+            raise ConfigError(f"{task.asker} may not delegate to {task.agent or own} any more")
+    return view
+
+
 def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) -> Turn:
-    config, now, light = app.config, app.now(), app.light_agent
+    view = _find_view(app, task)
+    config, now, light = view.config, view.now(), view.light_agent
+    origin: Origin = task.origin if is_other_person(task.origin) or task.origin == "mcp" else "subagent"
     # it is told what its mode asks for, with its limits and the reports that it needs
     builder = replace(
-        app.context_builder,
+        view.context_builder,
         config=replace(config, prompt=replace(config.prompt, mode=task.mode)),
         limits=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
+        may=light.toolset.names if task.tools is None else task.tools & light.toolset.names,
         needed=[need for number in task.needs if (need := app.subagent_tasks.get(number))],
         tidy=False,
     )
-    told = builder.build(Inbound(task.key, task.text, "subagent", task.session), (), (), now)
-    may = light.toolset.names if task.tools is None else task.tools
+    told = builder.build(Inbound(task.key, task.text, origin, task.session, who=task.who), (), (), now)
+    may = builder.may or frozenset()
     brief = told.brief._replace(
-        tools=may if told.brief.tools is None else may & told.brief.tools,
         only=may if told.brief.only is None else may & told.brief.only,
-        bytes_a_token=app.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
+        bytes_a_token=view.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
     left = workflow.get_remaining(task.limits, recorder.used)
     agent = replace(light, limits=LimitsConfig(*left, config.limits.result_chars))
@@ -113,7 +142,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     so_far += _finish_awaited(app, task, so_far, stop)
     caller = Caller(
         task.key,
-        "subagent",
+        origin,
         now,
         lambda _: None,  # it speaks with nobody
         {*task.taint, *told.taints, *find_taints(so_far)},
@@ -122,12 +151,16 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         asks=[],
         depth=task.depth,
         task=task.number,
+        who=task.who if task.asker or task.agent else "",
+        cause="subagent",
+        behalf=task.origin if origin == "subagent" else "subagent",
     )
     called = {call.name for message in so_far for call in message.calls}
     caller.private.update(light.toolset.select_private(called))
     hooks = TurnHooks(listen=recorder.listen, stop=stop, keep=recorder.keep)
-    with app.approving.ask_at_end(caller):
-        return agent.turn(brief, (), caller, hooks, so_far)
+    with view.approving.ask_at_end(caller):
+        turn = agent.turn(brief, (), caller, hooks, so_far)
+    return turn._replace(taints=limit_taints(caller.taints))
 
 
 def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:

@@ -13,12 +13,14 @@ from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
-MAX_SUBAGENT_DEPTH = 3
 MAX_OPEN_TASKS = 32
 """Tasks of one chat that are not done yet."""
 
 SPAWN_TOOL = "spawn"
 SPAWN_TOOLS = frozenset({SPAWN_TOOL, "spawn_status"})
+DELEGATE_TOOL = "delegate"
+DELEGATE_TOOLS = frozenset({DELEGATE_TOOL, "delegate_search"})
+"""Tools of agents; a sub-agent, which nobody knows by name, delegates nothing."""
 FORBIDDEN_TOOLS = frozenset(
     {"first_run", "message", "sensor_add", "skill_create", "skill_update", "rule", "cron"},
 )
@@ -44,13 +46,19 @@ _STEP_PARAMETERS = (
 
 
 def select_tools(
-    tools: Collection[str], may: Collection[str] | None, asked: Sequence[str] | None, depth: int
+    tools: Collection[str],
+    may: Collection[str] | None,
+    asked: Sequence[str] | None,
+    *,
+    is_deepest: bool,
+    is_agent: bool = False,
 ) -> frozenset[str]:
-    """The tools of a sub-agent: of all those that whoever asks `may` use, the ones that were asked for.
+    """The tools of a sub-agent, or agent, with a task: of all those that whoever asks `may` use, the ones asked for.
 
-    `depth` is the sub-agent's. Raises ToolError for one that there is not, or that it may not be given.
+    The deepest gives nothing to others. Raises ToolError for one that there is not, or that it may not be given.
     """
-    away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if depth >= MAX_SUBAGENT_DEPTH else frozenset())
+    away = FORBIDDEN_TOOLS | (SPAWN_TOOLS if is_deepest else frozenset())
+    away |= frozenset() if is_agent and not is_deepest else DELEGATE_TOOLS
     possible = frozenset(tools if may is None else may) & frozenset(tools) - away
     for name in asked or ():
         if name not in possible:
@@ -76,11 +84,13 @@ def find_awaited_task(call: ToolCall, said: Sequence[Message], children: Sequenc
 
     Of several that were given the same, it is the one that no earlier call has the report of.
     """
-    if call.name != SPAWN_TOOL or not call.arguments.get("wait"):
+    if call.name not in {SPAWN_TOOL, DELEGATE_TOOL} or not call.arguments.get("wait", call.name == DELEGATE_TOOL):
         return None
-    name, text = (str(call.arguments.get(key, "")) for key in ("name", "task"))
-    same = [task for task in children if (task.name, task.text) == (" ".join(name.split()), text.strip())]
-    calls = [other for message in said for other in message.calls if other.name == SPAWN_TOOL]
+    is_delegated = call.name == DELEGATE_TOOL
+    name, text = (str(call.arguments.get(key, "")) for key in ("agent" if is_delegated else "name", "task"))
+    wanted = " ".join(name.split()), text.strip(), is_delegated
+    same = [task for task in children if (task.name, task.text, bool(task.asker)) == wanted]
+    calls = [other for message in said for other in message.calls if other.name == call.name]
     return same[-1] if len(same) >= sum(other.arguments == call.arguments for other in calls) else None
 
 
@@ -160,11 +170,13 @@ def format_reports(tasks: Sequence[Task], mark: str = "") -> str:
     A report that another one was made of is only begun. The `mark` says what all of it comes from.
     """
     if len(tasks) == 1:
-        return f"Sub-agent {describe_task_outcome(tasks[0])} {mark}".rstrip()
+        who = "Agent" if tasks[0].asker else "Sub-agent"
+        return f"{who} {describe_task_outcome(tasks[0])} {mark}".rstrip()
     used = {need for task in tasks if task.status == "done" for need in task.needs}
     counts = [f"{sum(task.status == status for task in tasks)} {words}" for status, words in _END_WORDS.items()]
     wrong = ", ".join(count for count in counts if not count.startswith("0 "))
-    head = f"{len(tasks)} sub-agents have ended{f', {wrong}' if wrong else ''}:"
+    agents = "agents" if any(task.asker for task in tasks) else "sub-agents"
+    head = f"{len(tasks)} {agents} have ended{f', {wrong}' if wrong else ''}:"
     rows = (
         cut_report(describe_task_outcome(task), _LONGEST_STEP) if task.number in used else describe_task_outcome(task)
         for task in tasks
@@ -191,7 +203,7 @@ def cut_report(text: str, most: int) -> str:
 def get_report(task: Task) -> str:
     """Give the report to whoever waits for it. Raises ToolError when it was not done."""
     if task.status != "done":
-        raise ToolError(f"sub-agent {describe_task_outcome(task)}")
+        raise ToolError(f"{'agent' if task.asker else 'sub-agent'} {describe_task_outcome(task)}")
     return render_report_block(_REPORT, task)
 
 

@@ -5,7 +5,7 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +28,6 @@ from picoclaw.config.credentials import (
 from picoclaw.config.files import read_toml
 from picoclaw.config.tables import (
     AGENTS_FOLDER,
-    DEFAULT_AGENT,
     AgentConfig,
     ApprovalsConfig,
     BoardConfig,
@@ -49,12 +48,15 @@ from picoclaw.config.tables import (
     SensorConfig,
     SessionsConfig,
     SubagentsConfig,
+    TeamConfig,
     TelegramConfig,
     ToolsConfig,
     WebConfig,
     check_agents,
+    check_links,
     check_model_order,
     check_people,
+    find_default_agent,
     redact_url,
 )
 from picoclaw.errors import ConfigError
@@ -105,6 +107,8 @@ class Config:
     mcp: Mapping[str, McpConfig] = field(default_factory=dict)
     people: Mapping[str, PersonConfig] = field(default_factory=dict, repr=False)
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
+    links: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    teams: Mapping[str, TeamConfig] = field(default_factory=dict)
     person: str = ""
     agent: str = ""
     api_key: str = field(default="", repr=False)
@@ -136,7 +140,7 @@ class Config:
     @property
     def default_agent(self) -> str:
         """The key of the home's own agent."""
-        return next((key for key, agent in self.agents.items() if agent.default), DEFAULT_AGENT)
+        return find_default_agent(self.agents)
 
     @property
     def workspace(self) -> Path:
@@ -151,6 +155,7 @@ class Config:
 _CONFIG_TABLES: dict[str, type[Any]] = {
     f.name: f.type for f in fields(Config) if isinstance(f.type, type) and is_dataclass(f.type)
 }
+_NAMED_TABLES = ("sensors", "models", "notify", "hooks", "mcp", "people", "agents", "links", "teams")
 RENAMED_TABLES = {"helpers": "subagents"}
 """Tables of config.toml that an earlier version wrote under another name."""
 _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
@@ -173,13 +178,14 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
     webhooks, servers = tables.pop("hooks", {}), tables.pop("mcp", {})
     household, further = tables.pop("people", {}), tables.pop("agents", {})
+    links, grouped = tables.pop("links", {}), tables.pop("teams", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
-            known = _CONFIG_TABLES | dict.fromkeys(("sensors", "models", "notify", "hooks", "mcp", "people", "agents"))
+            known = _CONFIG_TABLES | dict.fromkeys(_NAMED_TABLES)
             raise ConfigError(f"{path}: unknown table [{name}]{find_nearest(name, known)}")
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
     for folder in settings.get("tools", ToolsConfig()).extra_folders:
@@ -213,6 +219,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     check_people(people, owners, path)
     agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
     check_agents(agents, named, home, path)
+    teams: dict[str, TeamConfig] = _make_named_tables(TeamConfig, grouped, path, "teams")
+    check_links(links, teams, agents, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
     for name, sensor in parts.items():
         sensor.check(f"{path}: [sensors.{name}]")
@@ -228,6 +236,8 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
         mcp=mcp,
         people=people,
         agents=agents,
+        links=links,
+        teams=teams,
         old_tables=old_tables,
         **settings,
     )

@@ -153,6 +153,7 @@ class SubagentsConfig:
     steps: Annotated[int, Span(1, 1000), "model calls with tools of one task"] = 20
     seconds: Annotated[float, Span(1, 86_400), "seconds that one task may take"] = 600.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one task"] = 200_000
+    depth: Annotated[int, Span(1, 8), "how often a task is given on: 2 for a sub-agent of a sub-agent"] = 3
 
 
 @dataclass(frozen=True)
@@ -365,6 +366,11 @@ class AgentConfig:
         return Path(self.workspace).expanduser()
 
 
+def find_default_agent(agents: Mapping[str, AgentConfig]) -> str:
+    """The key of the home's own agent."""
+    return next((key for key, agent in agents.items() if agent.default), DEFAULT_AGENT)
+
+
 _TOOL_PATTERN = pattern(r"[a-z][a-z0-9_.-]*\*?", re.IGNORECASE)
 
 
@@ -416,6 +422,65 @@ def _check_agent_folder(key: str, agent: AgentConfig, home: Path, folders: dict[
         if folder.is_relative_to(other) or other.is_relative_to(folder):
             raise ConfigError(f"{where}: workspace: {folder} is that of [agents.{name}], or one lies in the other")
     folders[folder] = key
+
+
+_MAX_ROLE_CHARS, _MAX_WORKFLOW_CHARS = 200, 1000
+
+
+@dataclass(frozen=True)
+class TeamConfig:
+    """[teams.NAME]: agents that work together; the lead may give tasks to each of the others."""
+
+    lead: Annotated[str, "the agent that gives the others their tasks; one of the members"]
+    members: Annotated[dict[str, Any], 'the agents and what each does, such as { garden = "plants and soil" }']
+    workflow: Annotated[str, "how they work together, in a sentence: each of them is told"] = ""
+
+
+def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str, AgentConfig], path: Path) -> None:
+    """Hold [links] and [teams.NAME] against the agents; raises ConfigError.
+
+    Links in circles are allowed: two agents may each have something that the other one needs. No task goes round in
+    such a circle, because none is given to an agent that waits for it.
+    """
+    known = dict.fromkeys((*agents, find_default_agent(agents)))
+    if not isinstance(links, dict):
+        raise ConfigError(f'{path}: [links] must be a table of agents, such as butler = ["garden"]')
+    for key, targets in links.items():
+        where = f"{path}: [links]: {key}"
+        _check_agent_key(key, known, f"{path}: [links]")
+        if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
+            raise ConfigError(f'{where} must be a list of agents, such as ["garden"], not {targets!r}')
+        for target in targets:
+            _check_agent_key(target, known, where)
+            if target == key:
+                raise ConfigError(f"{where} may not be linked to itself; `spawn` gives tasks to sub-agents of its own")
+            if targets.count(target) > 1:
+                raise ConfigError(f"{where}: {target} is there twice")
+    for name, team in teams.items():
+        where = f"{path}: [teams.{name}]"
+        if not _NAME.fullmatch(name):
+            other = name.lower() if name.lower() != name and name.lower() in teams else ""
+            collides = f"; it would be the same as [teams.{other}]" if other else ""
+            raise ConfigError(f"{where}: a name is small letters, digits and _, such as [teams.house]{collides}")
+        for member, role in team.members.items():
+            _check_agent_key(member, known, f"{where}: members")
+            if not (isinstance(role, str) and role.isprintable() and len(role) <= _MAX_ROLE_CHARS):
+                raise ConfigError(
+                    f"{where}: members: {member}: say in one line of at most {_MAX_ROLE_CHARS} characters what it does"
+                )
+        if team.lead not in team.members:
+            members = ", ".join(team.members) or "there are none"
+            raise ConfigError(f"{where}: lead: {team.lead!r} must be one of its members ({members})")
+        if len(team.members) == 1:
+            raise ConfigError(f"{where}: members: the lead is alone; a team has two members at least")
+        if not team.workflow.isprintable() or len(team.workflow) > _MAX_WORKFLOW_CHARS:
+            raise ConfigError(f"{where}: workflow must be one line of at most {_MAX_WORKFLOW_CHARS} characters")
+
+
+def _check_agent_key(key: str, known: Mapping[str, None], where: str) -> None:
+    if key not in known:
+        near = find_nearest(key, known) if len(known) > 1 else "; there is no [agents.KEY] at all"
+        raise ConfigError(f"{where}: there is no agent {key!r}{near}")
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,8 @@ class ApprovalManager:
         """The chat to ask the owner in: the caller's if that is the owner, else where the owner wrote last."""
         if is_owner(caller.origin) and has_reader(caller.session):
             return caller.session
+        if caller.behalf and is_owner(caller.behalf) and has_reader(caller.reply_to):
+            return caller.reply_to
         return Marks(self.stores.database).get(LAST_CHAT_MARK) or DEFAULT_SESSION
 
     def _run_call(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:

@@ -13,6 +13,7 @@ from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError, D
 from picoclaw.messages import Caller, is_owner
 from picoclaw.records import dataclass, field, replace
 from picoclaw.security.policy import (
+    VERDICTS,
     CallRequest,
     Decision,
     Effect,
@@ -43,6 +44,15 @@ LogDecision = Callable[[CallRequest, Caller, Decision, str], None]
 def discard_decision(_asked: CallRequest, _caller: Caller, _decision: Decision, _outcome: str) -> None: ...
 
 
+def decide_for(policy: Policy, asked: CallRequest, caller: Caller) -> Decision:
+    """Decide on a caller's call; where it is made for somebody else, by the stricter of the rules for both."""
+    found = decide(policy, asked, caller.origin, caller.taints, planned=caller.planned)
+    if caller.behalf:
+        other = decide(policy, asked, caller.behalf, caller.taints, planned=caller.planned)
+        found = other if VERDICTS.index(other.verdict) > VERDICTS.index(found.verdict) else found
+    return found
+
+
 class Guard:
     """Decides by what a call does, who asked for the turn, and what the turn has read."""
 
@@ -64,7 +74,7 @@ class Guard:
 
         Raises Denied, naming the rule, or Pending when the call is queued.
         """
-        decision = decide(self._policy(), asked, caller.origin, caller.taints, planned=caller.planned)
+        decision = decide_for(self._policy(), asked, caller)
         outcome = self._outcome(asked, caller, decision)
         if asked.effect != "read" or outcome != "allowed":
             self._note(asked, caller, decision, outcome)
@@ -94,7 +104,7 @@ class Guard:
         """
         if self._ask and is_owner(caller.origin):
             policy = self._policy()
-            verdicts = (decide(policy, one, caller.origin, caller.taints, planned=caller.planned) for one in calls)
+            verdicts = (decide_for(policy, one, caller) for one in calls)
             need = [one for one, decision in zip(calls, verdicts, strict=True) if decision.verdict == "ask"]
             if len(need) > 1:
                 yes = self._ask(join_questions(map(format_call_question, need)))

@@ -13,7 +13,7 @@ from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.text import escape_control_tokens, pattern, remove_invisible, truncate
 
 UNTRUSTED_TOOLS = frozenset(
-    {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status"}
+    {"read_file", "list_dir", "read_result", "exec", "process", "serial", "spawn", "spawn_status", "delegate"}
     | {"web_fetch", "web_search", "subagent", "fleet_list", "fleet_read", "fleet_ask", "mcp_list", "mcp_read"}
 )
 """The tools that are marked `brings`, also those that this set-up does not have any more.
@@ -28,7 +28,7 @@ GUEST_PREFIX = "what others have said: "
 """Begins the name of a guest's words among what a turn has heard."""
 
 MAX_NAME_LENGTH = 64
-_TAGGED_TOOLS = frozenset({"spawn", "spawn_status", "subagent"})  # a report has its own tag
+_TAGGED_TOOLS = frozenset({"spawn", "spawn_status", "subagent", "delegate"})  # a report has its own tag
 _MAX_TAINT_LENGTH, _MAX_TAINTS = 100, 12
 _MIN_STEM = 8
 _TAG = pattern(r"<(?=\s*(?:/\s*)?untrusted\b)", re.IGNORECASE)

@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 from typing import Any, Literal, cast
 
 from picoclaw.errors import Denied
-from picoclaw.messages import Caller, Origin, ToolCall
+from picoclaw.messages import Caller, Origin, ToolCall, is_other_person
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.security.untrusted import strip_invisible
@@ -32,14 +32,14 @@ _RETENTION_S = 30 * 86400.0
 _MAX_SUMMARY_CHARS = 100
 _COLUMNS = (
     "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
-    " expires, state, answered_by, outcome, listed"
+    " expires, state, answered_by, outcome, listed, told"
 )
 
 
 _INSERT = """
     INSERT INTO approvals (nonce, chat, question, at, expires, session, origin, asked_by, call, effect, rule, why,
-    means, bound, digest, heard, process, state, answered_by, outcome)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
+    means, bound, digest, heard, process, told, state, answered_by, outcome)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
 """
 
 
@@ -49,7 +49,8 @@ class Approval(NamedTuple):
     `number` names it for a person and is never used again; `nonce` is what a button carries. `question` is the whole
     text that a yes is given to, `heard` what the turn had read; `at` and `expires` are seconds since 1970.
     `answered_by` is who has answered, `outcome` the result of the call, or why there is none. `listed` is the number of
-    the first call of the question that shows it, 0 before it was asked. One that stands for a question, or an answer,
+    the first call of the question that shows it, 0 before it was asked. `told` is another conversation than `session`
+    that hears of it: the chat of a person whose task an agent was given. One that stands for a question, or an answer,
     of several calls has them in `several`.
     """
 
@@ -74,6 +75,7 @@ class Approval(NamedTuple):
     answered_by: str = ""
     outcome: str = ""
     listed: int = 0
+    told: str = ""
     several: tuple["Approval", ...] = ()
 
     @property
@@ -121,7 +123,7 @@ class Approval(NamedTuple):
     @property
     def home(self) -> str:
         """The conversation that hears what became of it: nobody reads that of a job, a heartbeat or a sub-agent."""
-        return self.session if self.origin in {"owner", "web", "member", "guest"} else self.chat
+        return self.told or (self.session if self.origin in {"owner", "web", "member", "guest"} else self.chat)
 
     @property
     def asked(self) -> CallRequest:
@@ -171,6 +173,7 @@ class Approvals(Table):
                     *(caller.who, call, asked.effect, decision.rule, decision.why, asked.means),
                     *(_encode_json(dict(asked.bound)), exact, _encode_json(sorted(caller.taints))),
                     get_process_identity(),
+                    caller.reply_to if caller.task and is_other_person(caller.origin) else "",
                 ),
             )
             number = connection.last_insert_rowid()

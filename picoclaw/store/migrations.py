@@ -502,6 +502,13 @@ def m025_shared(connection: apsw.Connection) -> None:
     """)
 
 
+def m026_delegations(connection: apsw.Connection) -> None:
+    """Which agent does a task and which one has delegated it, and for whom it was asked: see Task, and Approval."""
+    for name, default in (("agent", ""), ("asker", ""), ("who", ""), ("origin", "subagent")):
+        connection.execute(f"ALTER TABLE tasks ADD COLUMN {name} TEXT NOT NULL DEFAULT '{default}'")
+    connection.execute("ALTER TABLE approvals ADD COLUMN told TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -528,6 +535,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m023_agents,
     m024_job_agents,
     m025_shared,
+    m026_delegations,
 ]
 
 

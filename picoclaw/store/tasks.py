@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from picoclaw.errors import StoreDamaged
-from picoclaw.messages import Message, ToolCall
+from picoclaw.messages import TASK_SESSIONS, Message, Origin, ToolCall
 from picoclaw.prompts import PromptMode
 from picoclaw.records import NamedTuple
 from picoclaw.store.conversations import OPEN_CONDITION, get_process_identity, is_process_alive
@@ -33,7 +33,10 @@ class Task(NamedTuple):
     """Something for a sub-agent to do; see m009_tasks.
 
     `tools` are those that it may call, None for all; `limits` is what it may take, `used` what it has taken. `taint`
-    names the untrusted sources that the turn that asked for it had read.
+    names the untrusted sources that the turn that asked for it had read, and once it has ended those of its report.
+
+    `agent` is the key of the agent that does it, '' for the home's own, and `asker` that of another one that has
+    delegated it, '' for a sub-agent. `who` and `origin` are the Caller's of the turn that it began with.
     """
 
     number: int
@@ -58,6 +61,15 @@ class Task(NamedTuple):
     asked: float = 0.0
     ended: float = 0.0
     taint: tuple[str, ...] = ()
+    agent: str = ""
+    asker: str = ""
+    who: str = ""
+    origin: Origin = "subagent"
+
+    @property
+    def title(self) -> str:
+        """Who does it, for people: an agent, or a sub-agent."""
+        return f"{'agent' if self.asker else 'sub-agent'} {self.label}"
 
     @property
     def label(self) -> str:
@@ -67,12 +79,12 @@ class Task(NamedTuple):
     @property
     def key(self) -> str:
         """Its own conversation, apart from the chat's."""
-        return f"subagent {self.number}"
+        return f"{TASK_SESSIONS}{self.number}"
 
 
 _COLUMNS = (
     "session, name, text, steps, seconds, tokens, tools, mode, needs, parent, depth, flow, waits, status, claimed,"
-    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended, taint"
+    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended, taint, agent, asker, who, origin"
 )
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
@@ -97,7 +109,7 @@ def _encode_task(task: Task) -> tuple[Any, ...]:
         *(json.dumps(None if task.tools is None else sorted(task.tools)), task.mode, json.dumps(task.needs)),
         *(task.parent, task.depth, task.flow, task.waits, task.status, task.claimed, task.tries, *task.used),
         *(task.result, task.letter, int(task.heard), task.asked, task.ended),
-        json.dumps(task.taint, ensure_ascii=False),
+        *(json.dumps(task.taint, ensure_ascii=False), task.agent, task.asker, task.who, task.origin),
     )
 
 
@@ -113,6 +125,7 @@ def _decode_task(row: Sequence[Any]) -> list[Any]:
     return [
         *(*row[:4], TaskUsage(*row[4:7]), None if tools is None else frozenset(tools), row[8], tuple(needs)),
         *(*row[10:17], TaskUsage(*row[17:20]), row[20], row[21], bool(row[22]), row[23], row[24], tuple(taint)),
+        *row[26:],
     ]
 
 
@@ -300,15 +313,25 @@ class Tasks(Table):
             if kept := _get_own_task(connection, task):
                 update_task(connection, kept._replace(status="waiting", claimed="", tries=kept.tries - 1))
 
-    def finish(self, task: Task, status: TaskStatus, result: str, now: float, used: TaskUsage | None = None) -> bool:
+    def finish(
+        self,
+        task: Task,
+        status: TaskStatus,
+        result: str,
+        now: float,
+        used: TaskUsage | None = None,
+        taint: Sequence[str] = (),
+    ) -> bool:
         """Keep how a task ended, once: with what follows for others, and the message when its workflow is at its end.
 
-        False, and nothing is kept, when it is not this process's any more.
+        `taint` names what its report rests on. False, and nothing is kept, when it is not this process's any more.
         """
         with self._database.transaction() as connection:
             if not (kept := _get_own_task(connection, task)):
                 return False
-            kept = kept._replace(used=used or kept.used, letter=-1 if kept.waits else 0)
+            kept = kept._replace(
+                used=used or kept.used, letter=-1 if kept.waits else 0, taint=tuple(taint) or kept.taint
+            )
             self._end(connection, kept, status, result, now)
             return True
 

@@ -66,12 +66,14 @@ class AllowedFolders:
         instructions: Callable[[], Sequence[Path]],
         run: Callable[[], Collection[str]],
         home: Path | None = None,
+        virtual: Collection[str] = (),
     ) -> None:
         """`instructions` lists the files and folders that instruct later turns; `run` gives the words of planned commands.
 
         `home` and the folder that holds the workspace are picoclaw's own; nothing else in them is ever reached, whatever
-        `extra` has.
+        `extra` has. `virtual` names pages of the workspace that a model is told and that are no files.
         """
+        self._virtual = {_fold_name(name): name for name in virtual}
         self.workspace = os.path.realpath(workspace)
         self._own = (Path(os.path.realpath(home or workspace.parent)), Path(self.workspace).parent)
         self._instructions, self._command_words = instructions, run
@@ -98,6 +100,8 @@ class AllowedFolders:
                 # one that does not exist yet has no identity but its name
                 blocked = any(place.path.is_relative_to(top) for top in (*self._own, *_BLOCKED_FOLDERS))
                 if root == self.workspace or not blocked or place.path.is_relative_to(self.workspace):
+                    if self._virtual and (page := self._virtual.get(_fold_name(self.get_workspace_path(place)))):
+                        raise ToolError(f"{page} is no file: it is made of [links] and [teams] in config.toml")
                     return place
         raise ToolError(f"{path} is outside the workspace {self.workspace}; use a path below it")
 
@@ -165,14 +169,16 @@ class FileTools:
         foreign: Callable[[], ForeignFiles] | None = None,
         home: Path | None = None,
         pages: "PersonalPages | None" = None,
+        virtual: Collection[str] = (),
     ) -> None:
         """Relative paths start at `workspace`; a skill of the `library` is read as `skills/NAME/FILE`.
 
         `instructions` lists what instructs later turns and is written only with approval, `run` the words of planned commands;
-        `foreign()` records what tainted turns write. `pages` are a person's own, which are no files and have the names of files.
+        `foreign()` records what tainted turns write. `pages` are a person's own, which are no files and have the names of
+        files; `virtual` names pages that are no files at all.
         """
         self._foreign, self._pages = foreign, pages
-        self._folders = AllowedFolders(workspace, extra, instructions, run, home)
+        self._folders = AllowedFolders(workspace, extra, instructions, run, home, virtual)
         self._library = library or SkillLibrary(())
 
     def _is_untrusted_file(self, arguments: Mapping[str, Any], result: str, caller: Caller, good: bool) -> bool:  # noqa: FBT001

@@ -145,8 +145,9 @@ class ToolGroup(NamedTuple):
     make: Callable[[], object]
 
 
-_ALWAYS_OFFERED = {"first_run", "read_result"}
-"""What an agent has whatever its list says: a first meeting is ended by one, and long results are read with the other."""
+_ALWAYS_OFFERED = {"first_run", "read_result", "delegate", "delegate_search"}
+"""What an agent has whatever its list says: a first meeting is ended by one, long results are read with another, and
+links say whether it delegates."""
 
 
 def select_tools(groups: Iterable[ToolGroup], allowed: Sequence[str]) -> Iterator[ToolGroup]:

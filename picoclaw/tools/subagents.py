@@ -35,8 +35,13 @@ class SubagentTools:
         do: Callable[[Task, Stop], Task] | None,
         ring: Callable[[], None],
         clock: Callable[[], float] = time.time,
+        agent: str = "",
     ) -> None:
-        """`tools()` names all tools; `do` runs a task until it is stopped (None without a model); `ring` wakes the workers."""
+        """`tools()` names all tools; `do` runs a task until it is stopped (None without a model); `ring` wakes the workers.
+
+        `agent` is the key of the agent that has these tools, '' for the home's own.
+        """
+        self._agent = agent
         self._tasks, self._tools, self._settings = tasks, tools, settings
         self._run_task, self._wake, self._clock = do, ring, clock
 
@@ -88,12 +93,16 @@ class SubagentTools:
 
     def _run_now(self, caller: Caller, name: str, text: str, plain: Task) -> str:
         step = workflow.make_step(name, text, ())
+        return workflow.get_report(self._run_waiting(plain._replace(name=step.name, text=step.text), caller))
+
+    def _run_waiting(self, task: Task, caller: Caller) -> Task:
+        """Do a task in the turn that waits for it, and return it as it ended."""
         self._check_room(caller, 1)
         here = get_process_identity()
-        begun = plain._replace(name=step.name, text=step.text, status="running", claimed=here, waits=here, tries=1)
-        (added,) = self._tasks().add([begun], self._clock())
-        ended = self._run_task(added, caller.stop) if self._run_task else added
-        return workflow.get_report(ended)
+        (added,) = self._tasks().add(
+            [task._replace(status="running", claimed=here, waits=here, tries=1)], self._clock()
+        )
+        return self._run_task(added, caller.stop) if self._run_task else added
 
     def _get_status_effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "write" if arguments["cancel"] else "read"
@@ -132,25 +141,32 @@ class SubagentTools:
         self, caller: Caller, mode: Mode, tools: list[str] | None, limits: TaskUsage, number: int = 1
     ) -> Task:
         """What all tasks of a call have in common; raises ToolError for what may not be asked for."""
-        if self._run_task is None:
-            raise ToolError("a sub-agent needs a model, and none is configured")
-        if caller.depth >= workflow.MAX_SUBAGENT_DEPTH:
-            raise ToolError(f"sub-agents of sub-agents end at depth {workflow.MAX_SUBAGENT_DEPTH}")
-        asker = self._tasks().get(caller.task) if caller.task else None
+        asker, depth, most = self._find_asker(caller), caller.depth + 1, self._settings.depth
         return Task(
             0,
             _get_chat(caller),
             "",
             "",
             workflow.cap_limits(limits, self._get_limits(asker, caller, number)),
-            workflow.select_tools(self._tools(), caller.may, tools, caller.depth + 1),
+            workflow.select_tools(self._tools(), caller.may, tools, is_deepest=depth >= most),
             mode,
             parent=HEARTBEAT_PARENT if caller.origin == HEARTBEAT else caller.task,
-            depth=caller.depth + 1,
+            depth=depth,
             flow=asker.flow if asker else 0,
             claimed=get_process_identity(),  # whoever asked has it done, as long as that process lives
             taint=limit_taints(caller.taints),
+            agent=self._agent,
+            who=asker.who if asker else caller.who,
+            origin=asker.origin if asker else "subagent",
         )
+
+    def _find_asker(self, caller: Caller) -> Task | None:
+        """The task whose turn asks, None for a turn of its own; raises ToolError where nobody may be given a task."""
+        if self._run_task is None:
+            raise ToolError("a sub-agent needs a model, and none is configured")
+        if caller.depth >= self._settings.depth:
+            raise ToolError(f"sub-agents of sub-agents end at depth {self._settings.depth}: depth in [subagents]")
+        return self._tasks().get(caller.task) if caller.task else None
 
     def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
         """The limits for each of a `number` of tasks."""

@@ -34,6 +34,7 @@ from picoclaw.config.tables import (  # noqa: E402
     NotifyConfig,
     PersonConfig,
     SensorConfig,
+    TeamConfig,
     WebConfig,
 )
 from picoclaw.hw.sim import script  # noqa: E402
@@ -372,6 +373,7 @@ MORE = {
     "mcp.NAME": ("mcp", "MCP, both ways"),
     "people.NAME": ("people", "your household"),
     "agents.KEY": ("agents", "several agents"),
+    "teams.NAME": ("agents", "agents that work together"),
     "notify.NAME": ("notify", "alarms on your phone"),
     "hooks.NAME": ("hooks", "webhooks"),
     "sensors.NAME": ("sensors", "wire a sensor"),
@@ -387,11 +389,18 @@ CONNECTIONS = {
     "mcp.NAME",
     "people.NAME",
     "agents.KEY",
+    "teams.NAME",
     "notify.NAME",
     "hooks.NAME",
     "sensors.NAME",
 }
 """The tables about what picoclaw is connected to, which are a page of their own."""
+
+
+LINKS = """Who may give tasks to whom: the key of an agent, and the list of those that it may delegate to, such as
+`garden = ["cellar"]`. The lead of a team needs no links to its members. More:
+[agents that work together](../howto/agents.md#let-agents-work-together)."""
+"""The table of settings whose keys are the owner's."""
 
 
 def make_settings(*, connections: bool) -> Iterator[str]:
@@ -415,6 +424,7 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
         ("hooks.NAME", HookConfig),
         ("people.NAME", PersonConfig),
         ("agents.KEY", AgentConfig),
+        ("teams.NAME", TeamConfig),
         ("sensors.NAME", SensorConfig),
     ]:
         if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
@@ -433,6 +443,8 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
             else:
                 shown = default if isinstance(default, str) else ""
             yield f"| `{one.name}` | {escape(describe_type(known.kind, known.span))} | {shown} | {escape(known.description)} |"
+        if name == "teams.NAME":
+            yield from ("", "## [links]", "", LINKS)
 
 
 def make_tools(app: App) -> Iterator[str]:
