@@ -645,3 +645,25 @@ def test_all_notes_are_read_out(chat):
 def test_where_the_matcher_has_passed_over_a_word_the_model_is_asked(chat, text, answer):
     turn, bodies = chat([answer], text)
     assert (calls(turn), len(bodies)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "made"),
+    [
+        (
+            "tell me the capital of Italy and add pasta to shopping.txt",
+            [say("Rome"), verb("add_line", path="shopping.txt", text="pasta")],
+            ["write_file"],
+        ),
+        (
+            "take milk off shopping.txt and put oats on it",
+            [verb("add_line", path="shopping.txt", text="oats")],
+            ["read_file", "edit_file", "write_file"],
+        ),
+        ("tell me a story of a fox and a hen", [say("Once ...")], []),
+    ],
+)
+def test_an_order_behind_another_wish_is_a_wish_of_its_own(chat, tmp_path, text, answers, made):
+    (tmp_path / "home/workspace/shopping.txt").write_text("milk\neggs\n")
+    turn, bodies = chat(answers, text)
+    assert ([name for name, _ in calls(turn)], len(bodies)) == (made, len(answers))

@@ -135,6 +135,16 @@ _REPEATS = pattern(
     r"|mornings|evenings|nights)\b",
     re.IGNORECASE,
 )
+_ORDERS = pattern(
+    r"(?:please |also |then )?(?:add|put|write|note|remind|set|tell|show|read|save|remember|tick|mark|cancel|delete|remove|take|cross"
+    r"|list|give|say|check|measure|wake|make|create|append|jot)\b(?:\W+\w+){2}",
+    re.IGNORECASE,
+)
+_TO_IT = pattern(r"\b(?P<how>to|on|onto|in|into|from|off) (?:it|there|that (?:list|file))\b", re.IGNORECASE)
+_TO_MY_TASKS = pattern(
+    r"^(?:please )?(?:add|put) (?:a task(?: to)?:? )?(?P<text>.+?)(?: (?:to|on|onto) (?:my|the|our) (?:tasks?|to-?dos?|task list|to-?do list|list of tasks))$",
+    re.IGNORECASE,
+)
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
 _NAMED_LIST = pattern(r"\b(?:the|my|our) (?P<name>[\w-]+) list\b", re.IGNORECASE)
 _LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
@@ -329,6 +339,8 @@ class SmallProvider:
                 return
         while self._todo:
             wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), self._read_clock(request)
+            if self._path and not _FILE.search(wish):
+                wish = _TO_IT.sub(rf"\g<how> {self._path}", wish)
             if now and self._known and (named := name_day(wish, self._known[-1], now)):
                 wish = (
                     named
@@ -594,8 +606,16 @@ class SmallProvider:
         begin = 0
         for gap in _SPLIT.finditer(text):
             head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
-            if (self._stands_alone(tail, request) or (_REMIND_ME.match(text) and _GOES_ON_AT.match(tail))) and (
-                self._stands_alone(head, request) or (_QUESTION.match(head) and self._match(tail, request))
+            ordered = bool(_ORDERS.match(tail)) and (
+                bool(_count_cues(tail)) or bool(_FILE.search(head) and _TO_IT.search(tail))
+            )
+            goes_on = (
+                ordered or (_REMIND_ME.match(text) and _GOES_ON_AT.match(tail)) or self._stands_alone(tail, request)
+            )
+            if goes_on and (
+                self._stands_alone(head, request)
+                or (_QUESTION.match(head) and (ordered or self._match(tail, request)))
+                or (ordered and _ORDERS.match(head))
             ):
                 parts.append(head)
                 begin = gap.end()
@@ -896,7 +916,7 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "write_file":
             return {"path": str(given["path"]), "content": text}
         case "add_task":
-            return {"action": "add", "text": text}
+            return {"action": "add", "text": found_task["text"] if (found_task := _TO_MY_TASKS.match(text)) else text}
         case "sum":
             _check_operands(str(given["expression"]), wish)
             expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
@@ -924,5 +944,5 @@ def _check_operands(expression: str, wish: str) -> None:
     if any(char.isdigit() for char in wish) and not any(word in _WORDS for word in _LETTERS.findall(wish.lower())):
         wanted = [one.strip("-") for one in _NUMBER.findall(expression)]
         for one in set(wanted) - {"100", "0", "1"}:
-            if wanted.count(one) > max(1, told.count(one)):
+            if wanted.count(one) > max(1 + ("squared" in wish.lower()), told.count(one)):
                 raise ValueError(expression)
