@@ -33,17 +33,25 @@ def agent_id(key: str) -> str:
 def list_agents(config: Config) -> dict[str, str]:
     """The agents of a home by their keys, the default first, and what each is for."""
     own = config.default_agent
-    tables = {own: config.agents.get(own, AgentConfig(description="this home's own agent")), **config.agents}
+    tables = {own: config.agents.get(own, AgentConfig(description="this board's own agent")), **config.agents}
     return {
         key: " - ".join(filter(None, (one.name, one.description))) or "no description" for key, one in tables.items()
     }
 
 
-def select_agent(config: Config, key: str) -> Config:
-    """The settings of a home as an agent has them. Raises ConfigError."""
+def check_agent(config: Config, key: str) -> str:
+    """Return the key of an agent as conversations have it, '' for the home's own. Raises ConfigError."""
+    if key == config.default_agent:
+        return ""
     if key not in config.agents:
         near = find_nearest(key, config.agents) if config.agents else "; there is no [agents.KEY] at all"
         raise ConfigError(f"there is no agent {key!r}{near}; `picoclaw agents` lists them")
+    return key
+
+
+def select_agent(config: Config, key: str) -> Config:
+    """The settings of a home as a further agent has them. Raises ConfigError."""
+    key = check_agent(config, key)
     agent, model, api_key = config.agents[key], config.model, config.api_key
     if agent.model:
         model, api_key = config.models[agent.model], config.model_keys.get(agent.model, "")

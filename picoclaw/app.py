@@ -16,7 +16,7 @@ from picoclaw.agent.loop import Agent
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
-from picoclaw.errors import StoreError
+from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import TASK_SESSIONS, Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
@@ -504,14 +504,22 @@ class App:
         return {}
 
     def find_agent(self, session: str) -> str:
-        """The key of the agent that a conversation is held with, '' for the home's own. Raises StoreError."""
-        if not self.config.agents:
+        """The key of the agent that a conversation is held with, '' for the home's own, and when the disk fails.
+
+        Raises StoreError where the database cannot be used at all.
+        """
+        if not (self.config.agents or (self.config.home / "state.db").exists()):
             return ""
         number = session.removeprefix(TASK_SESSIONS)
-        if number != session and number.isdecimal():
-            task = self.subagent_tasks.get(int(number))
-            return task.agent if task else ""
-        return find_agent(self.stores.database, session)
+        try:
+            if number != session and number.isdecimal():
+                task = self.subagent_tasks.get(int(number))
+                return task.agent if task else ""
+            return find_agent(self.stores.database, session)
+        except (StoreDamaged, StoreNewer):
+            raise
+        except StoreError:
+            return ""
 
     def find_view(self, who: str, agent: str = "") -> App:
         """The app as a person has it with an agent: with their own workspace and notes there, or this one.
@@ -520,28 +528,35 @@ class App:
         views of its own person alone. Raises StoreError, and ConfigError when there is no such agent, or no workspace
         can be made.
         """
-        root = self.root or self
-        config, person, known = root.config, self.config.person, ""
-        if not person and config.people and root.people.role(who) == "member":
+        root, person = self.root or self, self.config.person
+        if not person and root.config.people and root.people.role(who) == "member":
             person = root.people.find(who)
+        return root.open_view(person, agent)
+
+    def open_view(self, person: str, agent: str) -> App:
+        """The app of the home as a member of the household has it, by their name, '' for the owner, with an agent.
+
+        Raises as find_view does.
+        """
+        config, known = self.config, ""
         if agent == config.default_agent:
             agent = ""
         if not (person or agent):
-            return root
-        if (person, agent) not in root.views:
+            return self
+        if (person, agent) not in self.views:
             if agent:
                 from picoclaw.agents import prepare_agent, select_agent
 
                 config = select_agent(config, agent)
                 prepare_agent(config)
-                known = root.find_view(who).describe_person()
+                known = self.open_view(person, "").describe_person()
             config = replace(config, person=person, memory=replace(config.memory, messages=False))
-            view = App(config, root.board, root.ask, root.rehearses, root.changed, root)
-            view.wiring = root.wiring
+            view = App(config, self.board, self.ask, self.rehearses, self.changed, self)
+            view.wiring = self.wiring
             if view.personal:
                 view.personal.prepare(known)
-            root.views[person, agent] = view
-        return root.views[person, agent]
+            self.views[person, agent] = view
+        return self.views[person, agent]
 
     @cached_property
     def subagent_tasks(self) -> Tasks:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from model_server import ModelServer, call, reply
 
+from picoclaw import cli
 from picoclaw.agents import agent_id, prepare_agent, select_agent
 from picoclaw.app import App
 from picoclaw.config import Config, load_config
@@ -136,7 +137,7 @@ def test_a_conversation_is_held_with_the_agent_that_was_chosen(household, home):
     [
         (
             "/agent",
-            "* default: this home's own agent\n  garden: Flora - waters the beans\n  desk: Desk\n  house: looks after the house",
+            "* default: this board's own agent\n  garden: Flora - waters the beans\n  desk: Desk\n  house: looks after the house",
         ),
         ("/agent gardn", "There is no agent 'gardn'; did you mean 'garden'?; /agent lists them."),
         ("/agent ../../x", "There is no agent '../../x'"),
@@ -148,11 +149,12 @@ def test_the_command_lists_the_agents_and_refuses_others(household, text, answer
     assert answer in household.ask(2, text).reply
 
 
-def test_a_conversation_whose_agent_is_gone_says_so(household, home):
+@pytest.mark.parametrize("left", [{"house": AGENTS["house"]}, {}])
+def test_a_conversation_whose_agent_is_gone_says_so(household, home, left):
     household.ask(1, "/agent garden")
     household.ask(1, "the beans are dry, I fear")
     household.app.close()
-    again = App(Config(home, people=PEOPLE, agents={"house": AGENTS["house"]}), SimBoard())
+    again = App(Config(home, people=PEOPLE, agents=left), SimBoard())
     turn = again.dispatcher.answer(Inbound("telegram:1", "how warm is it?", "owner", who="telegram:1"))
     assert turn.stopped == "error"
     assert "there is no agent 'garden'" in turn.notice.text
@@ -462,3 +464,94 @@ def test_what_is_asked_again_takes_the_place_of_what_was_answered(home, number):
     assert "answer 1" in str(household.sent())
     assert "answer 0" not in str(household.sent())
     household.close()
+
+
+def run_lines(capsys, *words):
+    """Run a command; returns its exit code and all that it printed."""
+    code = cli.run(words)
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.fixture
+def shell(home, monkeypatch, capsys):
+    monkeypatch.setenv("PICOCLAW_HOME", str(home))
+    return lambda *words: run_lines(capsys, *words)
+
+
+def test_agents_are_added_changed_and_taken_out(shell, home):
+    assert "board's own agent (the home's own)" in shell("agents")[1]
+    code, said = shell("agents", "add", "garden", "--name", "Flora", "--tools", "sensor_*, output")
+    assert (code, "/agent garden" in said) == (0, True)
+    assert (home / "agents/garden/workspace/SOUL.md").exists()
+    shell("agents", "edit", "garden", "--type", "open", "--description", "knows the greenhouse")
+    assert load_config().agents["garden"] == AgentConfig(
+        "Flora", "knows the greenhouse", tools=["sensor_*", "output"], type="open"
+    )
+    assert "garden  Flora - knows the greenhouse (open, sensor_* output)" in shell("agents")[1]
+    assert agent_id("garden") in shell("agents", "list", "--json")[1]
+    shell("agents", "add", "robin", "--default")
+    assert load_config().default_agent == "robin"
+    assert "robin  no description (the home's own)" in shell("agents")[1]
+    assert "kept in" in shell("agents", "remove", "garden")[1]
+    assert "garden" not in load_config().agents
+    assert (home / "agents/garden/workspace/SOUL.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("add", "garden"), "is there already"),
+        (("add", "Garden"), "it would be the same as [agents.garden]"),
+        (("add", "x", "--model", "big"), "there is no [models.big]"),
+        (("add", "x", "--workspace", "near"), "must be a whole path"),
+        (("add", "x", "--workspace", "/nowhere/at/all"), "is not there; make the folder"),
+        (("edit", "x"), "is not there; `agents add` adds it"),
+        (("remove", "x"), "there is no agent 'x'"),
+        (("remove", "default"), "always there"),
+        (("pages", "default"), "are files in"),
+        (("pages", "garden", "state.db"), "is none of the pages"),
+        (("pages", "garden", "--as", "eve"), "nobody is called 'eve'"),
+        (("pages", "garden", "--write", "/dev/null"), "takes the name of a page"),
+    ],
+)
+def test_what_cannot_be_done_is_said(shell, home, words, wrong):
+    (home / "config.toml").write_text("[agents.garden]\n")
+    code, said = shell("agents", *words)
+    assert (code, wrong in said) == (1, True), said
+    assert said.count("\n") == 1
+
+
+def test_an_agent_is_talked_to_and_shown_from_a_shell(shell, home):
+    (home / "config.toml").write_text("[agents.garden]\nname = 'Flora'\n[people.bob]\n[people.ada]\nrole = 'owner'\n")
+    assert "noted in" in shell("chat", "--board", "sim", "--agent", "garden", "-m", "note that the beans are dry")[1]
+    assert "beans are dry" in next((home / "agents/garden/workspace/memory").rglob("2*.md")).read_text()
+    assert "no agent 'gardn'" in shell("chat", "--board", "sim", "--agent", "gardn", "-m", "hello")[1]
+    assert "garden (open) with garden, 1 turn" in shell("sessions", "list")[1]
+    (home / "own.md").write_text("- Name: Bob\n")
+    shell("agents", "pages", "garden", "USER.md", "--as", "bob", "--write", str(home / "own.md"))
+    assert shell("agents", "pages", "garden", "USER.md", "--as", "bob")[1] == "- Name: Bob\n"
+    assert "their own" in shell("agents", "pages", "garden", "--as", "bob")[1]
+    for words, name, tool in (
+        (("--agent", "garden"), "Flora", '"exec"'),
+        (("--session", "garden"), "Flora", '"exec"'),
+        (("--agent", "garden", "--as", "bob"), "- Name: Bob", '"memory_store"'),
+        (("--as", "bob"), "picoclaw", '"memory_store"'),
+        (("--as", "ada"), "picoclaw", '"exec"'),
+    ):
+        said = shell("prompt", "--board", "sim", *words)[1]
+        assert name in said
+        assert tool in said
+        assert ('"exec"' in said) == (tool == '"exec"')
+
+
+def test_a_model_writes_the_pages_of_one_agent(shell, home, monkeypatch):
+    (home / "config.toml").write_text("[agents.garden]\n[agents.house]\n")
+    before = (home / "workspace/SOUL.md").read_text()
+    answer = '<file name="SOUL.md">\nYou are a sarcastic gardener.\n</file>'
+    with ModelServer(lambda _: reply(answer)) as server:
+        monkeypatch.setenv("PICOCLAW_BASE_URL", server.url)
+        said = shell("agents", "summon", "garden", "--board", "sim", "--yes", "a sarcastic gardener")[1]
+    assert "Wrote SOUL.md" in said
+    assert "sarcastic" in (home / "agents/garden/workspace/SOUL.md").read_text()
+    assert (home / "workspace/SOUL.md").read_text() == before

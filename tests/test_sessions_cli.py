@@ -87,6 +87,7 @@ def test_the_list_names_every_conversation_the_last_used_first(run):
         "messages": 2,
         "first": "how warm is it?",
         "tokens": 120,
+        "agent": "",
     }
 
 

@@ -72,7 +72,8 @@ class CommandContext:
 
 def describe_conversation(info: ConversationInfo) -> str:
     turns = f"{info.turns} turn{'s' * (info.turns != 1)}"
-    return f"{info.last[:16].replace('T', ' ')}, {turns}: {info.first or 'everything was undone'}"
+    agent = f" with {info.agent}" if info.agent else ""
+    return f"{info.last[:16].replace('T', ' ')}, {turns}{agent}: {info.first or 'everything was undone'}"
 
 
 def parse_number(text: str) -> int:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.errors import ConfigError, StoreError
+from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import (
     HEARTBEAT_OK,
     HOOK_SESSIONS,
@@ -184,6 +184,8 @@ class Dispatcher:
 
         try:
             app, inbound = self._find_view(inbound)
+        except (StoreDamaged, StoreNewer):
+            raise
         except (ConfigError, StoreError) as error:
             return _make_turn(inbound, False, f"{error}; /agent goes on with another", by=BY_COMMAND)
         stores, now = app.stores, app.now()

@@ -91,6 +91,10 @@ GROUPS = {
             "name the people of the household, and say what each may do",
             "picoclaw people add ada --role member",
         ),
+        "agents": (
+            "name further agents, each with its pages, notes, tools and model",
+            'picoclaw agents add garden --description "knows the greenhouse"',
+        ),
         "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
         "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
     },

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from picoclaw.cli.arguments import Options, Parser, UsageError
-from picoclaw.cli.common import format_minute, print_wrapped, read_secret, require_terminal
+from picoclaw.cli.common import check_person, format_minute, print_wrapped, read_secret, require_terminal
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig, Role
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.resources import get_home
-from picoclaw.schema import find_nearest
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def add_people_options(parser: Parser) -> None:
 
 def run_people(given: Options) -> int:
     """Do it."""
-    from picoclaw.maintenance.setup import change_person
+    from picoclaw.maintenance.setup import change_table
     from picoclaw.people import People
     from picoclaw.records import replace
     from picoclaw.store.database import Database
@@ -148,15 +147,16 @@ def run_people(given: Options) -> int:
         fields = {"telegram": given.telegram, "matrix": given.matrix, "time_zone": given.zone}
         known = config.people.get(given.name)
         role = given.role or (known.role if known else "member")
-        change_person(config.home, given.name, {"role": role} | {key: value for key, value in fields.items() if value})
+        values = {"role": role} | {key: value for key, value in fields.items() if value}
+        change_table(config.home, f"people.{given.name}", values)
         print_wrapped(f"{given.name} is {_ROLE_WORDS[role]}")
         print_wrapped("A running service knows it after a restart: picoclaw restart")
         if not (given.telegram or given.matrix):
             print_wrapped(f"Then `picoclaw telegram pair --as {given.name}`, or `matrix pair`, prints a code for them.")
         return 0
     if given.act == "remove":
-        _check_person(config, given.name)
-        change_person(config.home, given.name, None)
+        check_person(config, given.name)
+        change_table(config.home, f"people.{given.name}", None)
     with closing(Database(config.home / "state.db")) as database:
         people = People(config.people, database)
         if given.act == "remove":
@@ -212,7 +212,7 @@ def run_telegram(given: Options) -> int:
         print("no webhook takes the bot's messages any more")
         return 0
     if given.act == "pair":
-        _check_person(config, given.person)
+        check_person(config, given.person)
         prepare_home(config.home)
     with closing(make_pairing(config)) as pairing:
         if given.act == "forget":
@@ -273,13 +273,6 @@ def _show_people(pairing: "Pairing", heading: str, error: str, people: dict[str,
     return 1 if error else 0
 
 
-def _check_person(config: Config, name: str) -> None:
-    """Raise ConfigError for a name that nobody of the household has."""
-    if name and name not in config.people:
-        near = find_nearest(name, config.people).rstrip("?")
-        raise ConfigError(f"nobody is called {name!r}{near}; `picoclaw people` lists them, `people add` adds one")
-
-
 def _pair(config: Config, pairing: "Pairing", how: str, error: str, person: str) -> int:
     """Print a code; whoever sends it may talk to the board, and is the owner when nobody was before."""
     from picoclaw.channels.pairing import CODE_MINUTES
@@ -330,7 +323,7 @@ def run_matrix(given: Options) -> int:
     if not (config.matrix_token and config.matrix.homeserver):
         raise ConfigError("Matrix is not set up: `picoclaw matrix login @NAME:SERVER` with an account for the board")
     if given.act == "pair":
-        _check_person(config, given.person)
+        check_person(config, given.person)
         prepare_home(config.home)
     with closing(make_pairing(config)) as pairing:
         if given.act == "forget":

@@ -47,6 +47,12 @@ def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and exit")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
+    parser.add_argument(
+        "--agent",
+        metavar="KEY",
+        default="",
+        help="with which agent, in a conversation of its own: see `picoclaw agents`",
+    )
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)
     parser.set_defaults(who="")
@@ -55,7 +61,9 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Answer; exit code 1 when a question had no answer."""
-    if given.session != DEFAULT_SESSION:
+    if given.agent:
+        retry_after_repair(partial(_choose_agent, given))
+    elif given.session != DEFAULT_SESSION:
         retry_after_repair(partial(_check_session, given))
     if given.message is None and given.json:
         print("picoclaw chat: --json needs -m", file=sys.stderr)
@@ -78,6 +86,18 @@ def run(given: Options) -> int:
 def _check_session(given: Options) -> int:
     with open_app(given, make=False) as app:
         check_conversation(app, given.session)
+    return 0
+
+
+def _choose_agent(given: Options) -> int:
+    """Hold the conversation with the agent; without --session that is one of the agent's name."""
+    from picoclaw.agents import check_agent
+
+    with open_app(given) as app:
+        key = check_agent(app.config, given.agent)
+        if key and given.session == DEFAULT_SESSION:
+            given.session = key
+        app.stores.sessions.set_agent(given.session, key, app.now())
     return 0
 
 

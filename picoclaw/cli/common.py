@@ -14,6 +14,8 @@ from picoclaw.text import escape_unprintable, format_json
 
 if TYPE_CHECKING:
     from picoclaw.app import App
+    from picoclaw.config import Config
+    from picoclaw.config.tables import Role
     from picoclaw.hw.health import CheckResult
 
 _BAR_WIDTH = 30
@@ -262,6 +264,18 @@ def check_chat(app: "App", key: str) -> None:
     """Raise ConfigError for a chat that there is none of. Raises StoreError."""
     if key not in (chats := list_chats(app)):
         raise ConfigError(f"there is no chat {key!r}; there are: {', '.join(chats)}")
+
+
+def check_person(config: "Config", name: str) -> "Role | None":
+    """The role of a person by their name, None for none given. Raises ConfigError."""
+    if not name:
+        return None
+    if name not in config.people:
+        from picoclaw.schema import find_nearest
+
+        near = find_nearest(name, config.people).rstrip("?")
+        raise ConfigError(f"nobody is called {name!r}{near}; `picoclaw people` lists them, `people add` adds one")
+    return config.people[name].role
 
 
 def check_conversation(app: "App", key: str) -> None:

@@ -8,8 +8,16 @@ from typing import Any
 from picoclaw.agent.context import BuiltContext
 from picoclaw.app import App
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, check_conversation, open_app, print_note, print_safe
-from picoclaw.messages import Inbound, Request
+from picoclaw.cli.common import (
+    DEFAULT_SESSION,
+    add_board_option,
+    check_conversation,
+    check_person,
+    open_app,
+    print_note,
+    print_safe,
+)
+from picoclaw.messages import Inbound, Origin, Request
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai, responses
 from picoclaw.records import replace
@@ -21,6 +29,10 @@ def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation that it goes on with")
+    parser.add_argument("--agent", metavar="KEY", default="", help="which agent would answer: see `picoclaw agents`")
+    parser.add_argument(
+        "--as", dest="person", metavar="NAME", default="", help="who would ask: a name of `picoclaw people`"
+    )
     parser.add_argument("--mode", choices=PROMPT_MODES, help="instead of the configured one")
     origins = ["owner", "cron", "heartbeat"]
     parser.add_argument("--origin", choices=origins, default="owner", help="who would ask: owner, cron, heartbeat")
@@ -30,14 +42,15 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Print the request that `chat -m TEXT` would make first."""
-    with open_app(given, make=False) as app:
-        check_conversation(app, given.session)
+    with open_app(given, make=False) as home:
+        check_conversation(home, given.session)
         if given.mode:
-            app.config = replace(app.config, prompt=replace(app.config.prompt, mode=given.mode))
+            home.config = replace(home.config, prompt=replace(home.config.prompt, mode=given.mode))
+        app, origin = _find_view(home, given)
         if not given.message.strip():
             print("picoclaw prompt: -m needs a text that is not empty", file=sys.stderr)
             return 2
-        inbound = Inbound(given.session, given.message, given.origin)
+        inbound = Inbound(given.session, given.message, origin)
         told, body = _build_request(app, inbound)
         left_out = app.context_builder.left_out(inbound)
         unused = [f"{path} is not used: no template has that name" for path in app.prompts.unknown(app.toolset.names)]
@@ -69,6 +82,13 @@ def run(given: Options) -> int:
     if not sent:
         print("No model is configured: nothing is sent, the built-in matcher reads the message itself.")
     return 0
+
+
+def _find_view(app: App, given: Options) -> tuple[App, Origin]:
+    """The app as whoever would ask has it with the agent, and as whom they ask."""
+    agent = given.agent or app.find_agent(given.session)
+    role = check_person(app.config, given.person)
+    return app.open_view(given.person if role == "member" else "", agent), role or given.origin
 
 
 def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, Any]]:

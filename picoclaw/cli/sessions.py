@@ -68,7 +68,8 @@ def _list_sessions(stores: Stores, given: Options) -> int:
     for info in found:
         is_open = "" if info.ended else " (open)"
         counts = format_count(info.turns, "turn") + (f", {info.tokens} tokens" if info.tokens else "")
-        about = f"{_format_minute(info.last)}  {info.key}{is_open}, {counts}: {info.first}"
+        agent = f" with {info.agent}" if info.agent else ""
+        about = f"{_format_minute(info.last)}  {info.key}{is_open}{agent}, {counts}: {info.first}"
         print_lines([f"{info.number:>{width}}  {about}"])
     if not found:
         print_lines(["no conversations" + (f" of chat {given.chat!r}" if given.chat else "")])

@@ -20,6 +20,7 @@ _MAX_PERSONA_CHARS = 2000
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
+    parser.add_argument("--agent", metavar="KEY", default="", help="of which agent: a key of `picoclaw agents`")
     parser.add_flag("--yes", help="write what the model brought without asking")
     parser.add_flag("--dry-run", help="print the diff and write nothing")
     add_board_option(parser)
@@ -30,7 +31,8 @@ def run(given: Options) -> int:
     persona = " ".join(given.persona).strip()
     if not 0 < len(persona) <= _MAX_PERSONA_CHARS:
         raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
-    with open_app(given, make=not given.dry_run) as app:
+    with open_app(given, make=not given.dry_run) as home:
+        app = home.open_view("", given.agent)
         workspace = app.config.workspace
         good, problem = _request_character(app, persona)
         wanted, problems = summon.list_changes(workspace, find_shipped("templates") / "workspace", good)
@@ -64,7 +66,7 @@ def _request_character(app: App, persona: str) -> tuple[dict[str, str], str]:
     model = app.config.model
     if not model.base_url:
         return {}, "no model is set up: `picoclaw init` does that"
-    pages = Pages(app.config.home).pages(summon.SUMMON_FILES)
+    pages = Pages(app.config.agent_folder).pages(summon.SUMMON_FILES)
     tools = [name for name in app.toolset.only_reading if name != "skill_search"]
     deadline = time.monotonic() + app.config.limits.seconds
     print_note(f"asking {app.models.name}; Ctrl-C ends it")

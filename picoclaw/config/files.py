@@ -73,7 +73,7 @@ _HEADER = pattern(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
 _COMMENTED_HEADER = pattern(r"^#[ \t]*\[", re.MULTILINE)  # what follows it belongs to another table
 
 
-def set_value(text: str, table: str, key: str, value: str | float | list[int]) -> str:
+def set_value(text: str, table: str, key: str, value: str | float | list[int] | list[str]) -> str:
     """Set a key of a table ("" for those above the first), in its line or that of its commented default.
 
     Where there is none it goes below the header, or with the table to the end. A remark behind the value stays.

@@ -12,7 +12,7 @@ from typing import Any
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
 from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
-from picoclaw.config.files import read_regular, remove_table, rename_table, set_value
+from picoclaw.config.files import add_table, read_regular, remove_table, rename_table, set_value
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
@@ -75,14 +75,16 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
         wake_all(home)
 
 
-def change_person(home: Path, name: str, values: Mapping[str, str | float] | None) -> None:
-    """Set values of a person's table in config.toml, or take the table out (None). Raises ConfigError."""
-    path, table = home / "config.toml", f"people.{name}"
+def change_table(home: Path, table: str, values: Mapping[str, Any] | None) -> None:
+    """Set values of a table of config.toml, such as people.ada, or take the table out (None). Raises ConfigError."""
+    path = home / "config.toml"
     text = read_regular(path).decode(errors="replace")
     if values is None:
         text = remove_table(text, table)
     for key, value in (values or {}).items():
         text = set_value(text, table, key, value)
+    if values is not None and not values and f"[{table}]" not in text:
+        text = add_table(text, table, {})
     _write_files({path: text.encode()})
 
 

@@ -37,7 +37,8 @@ _SELECT_CONVERSATIONS = """
         (SELECT text FROM messages WHERE role = 'user' AND turn = (
             SELECT id FROM turns WHERE session = sessions.id AND NOT undone ORDER BY id LIMIT 1
         ) ORDER BY id LIMIT 1),
-        (SELECT sum(prompt_tokens + completion_tokens) FROM turns WHERE session = sessions.id)
+        (SELECT sum(prompt_tokens + completion_tokens) FROM turns WHERE session = sessions.id),
+        agent
     FROM sessions WHERE key = coalesce(?, key) AND EXISTS (SELECT 1 FROM turns WHERE session = sessions.id)
     ORDER BY (SELECT max(id) FROM turns WHERE session = sessions.id) DESC
 """
@@ -63,7 +64,8 @@ _EXTRA_TABLES = {"summary": ("upto, at, text", "summaries"), "result": ("id, tur
 class ConversationInfo(NamedTuple):
     """A conversation: turns and messages but those taken back, the person's `first` words, the tokens of all of it.
 
-    `begun`, `ended` and `last`, when it was last used, are ISO dates; `ended` is '' for the open one.
+    `begun`, `ended` and `last`, when it was last used, are ISO dates; `ended` is '' for the open one. `agent` is the key of
+    the agent that it is held with, '' for the home's own.
     """
 
     number: int
@@ -75,6 +77,7 @@ class ConversationInfo(NamedTuple):
     messages: int
     first: str
     tokens: int
+    agent: str = ""
 
 
 class TranscriptRow(NamedTuple):

@@ -1,0 +1,176 @@
+"""`picoclaw agents`: the agents of this home, and the pages that each person has with one."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from picoclaw.agents import AGENT_PAGES, agent_id, check_agent, list_agents, prepare_agent, select_agent
+from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.common import add_board_option, check_person, open_app, print_safe, print_wrapped
+from picoclaw.config import Config, load_config
+from picoclaw.config.files import read_regular
+from picoclaw.config.tables import AgentConfig
+from picoclaw.errors import ConfigError
+from picoclaw.text import format_json
+from picoclaw.workspace.templates import ONBOARDING_PAGE
+
+_RESTART = "A running service knows it after a restart: picoclaw restart"
+
+
+def options(parser: Parser) -> None:
+    """Declare the verb's words."""
+    purposes = {
+        "list": "list the agents and what each is for (the default)",
+        "add": "add an agent",
+        "edit": "change an agent",
+        "remove": "take an agent out; its folder is kept",
+        "summon": "have a model write an agent's pages for a character; it asks before it writes",
+        "pages": "list the pages that a person has with an agent, print one, or write one",
+    }
+    words = parser.add_words(purposes)
+    words["list"].add_flag("--json", help="print JSON")
+    for word in ("add", "edit", "remove", "summon", "pages"):
+        words[word].add_argument("key", metavar="KEY", help="small letters, digits and _, such as garden")
+    for word in ("add", "edit"):
+        words[word].add_argument("--name", metavar="NAME", help="what it is called")
+        words[word].add_argument("--description", metavar="TEXT", help="what it is for, in a sentence")
+        words[word].add_argument("--model", metavar="NAME", help="the NAME of a [models.NAME]; '' for [model]")
+        words[word].add_argument(
+            "--tools", metavar="LIST", help="its tools at most, such as sensor_*,output; '' for all"
+        )
+        words[word].add_argument("--workspace", metavar="FOLDER", help="a folder of yours for it, outside the home")
+        words[word].add_argument("--type", choices=("open", "predefined"), help="whether each person has all its pages")
+        words[word].add_flag("--default", help="make it the home's own agent, which has the home's pages and settings")
+    words["summon"].add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
+    words["summon"].add_flag("--yes", help="write what the model brought without asking")
+    words["summon"].add_flag("--dry-run", help="print the diff and write nothing")
+    words["pages"].add_argument("page", nargs="?", default="", metavar="PAGE", help="such as USER.md")
+    words["pages"].add_argument(
+        "--as", dest="person", metavar="NAME", default="", help="whose: a name of `picoclaw people`"
+    )
+    words["pages"].add_argument("--write", metavar="FILE", help="write the page from this file, - for standard input")
+    add_board_option(words["summon"])
+
+
+def run(given: Options) -> int:
+    """Do it."""
+    match given.act:
+        case "add" | "edit":
+            return _change_agent(load_config(), given)
+        case "remove":
+            return _remove_agent(load_config(), given.key)
+        case "summon":
+            from picoclaw.cli import summon
+
+            given.agent = given.key
+            return summon.run(given)
+        case "pages":
+            return _handle_pages(given)
+    config = load_config()
+    rows = list(_describe_agents(config))
+    if given.json:
+        print(format_json(rows))
+        return 0
+    for row in rows:
+        kind = "the home's own" if row["default"] else row["type"]
+        about = ", ".join(filter(None, (kind, row["model"] and f"model {row['model']}", " ".join(row["tools"]))))
+        print_wrapped(f"{row['key']}  {list_agents(config)[row['key']]} ({about}), in {row['workspace']}")
+    if len(rows) == 1:
+        print_wrapped("`picoclaw agents add KEY` adds another")
+    return 0
+
+
+def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:
+    for key in list_agents(config):
+        agent = config.agents.get(key, AgentConfig())
+        own = config if key == config.default_agent else select_agent(config, key)
+        yield {
+            "key": key,
+            "id": agent_id(key),
+            "default": key == config.default_agent,
+            "name": agent.name,
+            "description": agent.description,
+            "type": agent.type,
+            "model": agent.model,
+            "tools": agent.tools,
+            "workspace": str(own.agent_folder / "workspace"),
+        }
+
+
+def _change_agent(config: Config, given: Options) -> int:
+    from picoclaw.maintenance.setup import change_table
+    from picoclaw.workspace import prepare_home
+
+    is_known = given.key in config.agents
+    if is_known == (given.act == "add"):
+        why = (
+            "is there already; `picoclaw agents edit` changes it" if is_known else "is not there; `agents add` adds it"
+        )
+        raise ConfigError(f"[agents.{given.key}] {why}")
+    prepare_home(config.home)
+    names = ("name", "description", "model", "workspace", "type")
+    values: dict[str, Any] = {name: value for name in names if (value := getattr(given, name)) is not None}
+    if given.tools is not None:
+        values["tools"] = [one for one in given.tools.replace(",", " ").split() if one]
+    if given.default:
+        values["default"] = True
+    change_table(config.home, f"agents.{given.key}", values)
+    config = load_config()
+    if check_agent(config, given.key):
+        chosen = select_agent(config, given.key)
+        prepare_agent(chosen)
+        print_wrapped(f"{given.key} is ready; its pages are in {chosen.agent_folder / 'workspace'}")
+        print_wrapped(f"`picoclaw chat --agent {given.key}`, or /agent {given.key} in a chat, talks to it")
+    else:
+        print_wrapped(f"{given.key} is the home's own agent")
+    print_wrapped(_RESTART)
+    return 0
+
+
+def _remove_agent(config: Config, key: str) -> int:
+    from picoclaw.maintenance.setup import change_table
+
+    if key not in config.agents:
+        check_agent(config, key)
+        raise ConfigError(f"{key} is the home's own agent, which is always there")
+    folder = None if key == config.default_agent else select_agent(config, key).agent_folder
+    change_table(config.home, f"agents.{key}", None)
+    kept = f"; its pages and notes are kept in {folder}" if folder and folder.exists() else ""
+    print_wrapped(f"{key} is taken out{kept}")
+    print_wrapped("Conversations with it say so, and go on with another by /agent.", _RESTART)
+    return 0
+
+
+def _handle_pages(given: Options) -> int:
+    """List, print or write what a person has with an agent."""
+    with open_app(given) as home:
+        role = check_person(home.config, given.person)
+        if role == "guest":
+            raise ConfigError(f"{given.person} is a guest, who has no pages")
+        view = home.open_view(given.person if role == "member" else "", given.key)
+        pages = view.personal
+        if pages is None:
+            raise ConfigError(f"the owner's pages with the home's own agent are files in {view.config.workspace}")
+        if given.page and given.page not in (*AGENT_PAGES, ONBOARDING_PAGE):
+            raise ConfigError(f"{given.page!r} is none of the pages: {', '.join((*AGENT_PAGES, ONBOARDING_PAGE))}")
+        if given.write is not None:
+            if not given.page:
+                raise ConfigError("--write takes the name of a page, such as USER.md")
+            text = sys.stdin.read() if given.write == "-" else _read_file(given.write)
+            print_wrapped(f"wrote {given.page}: {pages.write(given.page, text)} bytes")
+            return 0
+        if given.page:
+            print_safe((pages.read_merged(given.page) or "").rstrip("\n"))
+            return 0
+        for name, size in pages.list_merged().items():
+            whose = "their own" if pages.read(name) is not None else "the agent's"
+            print_safe(f"{name:<14} {size:>6}  {whose}")
+    return 0
+
+
+def _read_file(path: str) -> str:
+    from pathlib import Path
+
+    if not Path(path).exists():
+        raise ConfigError(f"there is no file {path}")
+    return read_regular(Path(path)).decode(errors="replace")
