@@ -471,6 +471,8 @@ _BESIDE_STOP = frozenset(
         "las",
         "salidas",
         "maintenant",
+        "stp",
+        "svp",
         "vite",
         "immediatement",
         "s",

@@ -336,7 +336,7 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     """Days until the named one; None when none is named."""
     if not day:
         return None
-    known = {"today": 0, "tonight": 0, "tomorrow": 1}
+    known = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2}
     if day in known:
         return known[day]
     if day.removeprefix("on ") in WEEKDAYS:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import (
     HEARTBEAT_OK,
     HOOK_SESSIONS,
@@ -60,6 +60,7 @@ CHAT_COMMANDS = {
 _MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations."""
 _MAX_ANSWER_WORDS = 3
+_ANSWERS = frozenset({"/yes", "/no", "/always"})
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
 
@@ -77,15 +78,29 @@ class Dispatcher:
         if hook and not hook.answer:  # its words are told as they are
             return _make_turn(inbound, True, inbound.text, by="hook")
         if stopped := self.app.wiring.obey_stop_order(inbound.text, inbound.origin):
-            return _make_turn(inbound, *stopped, by="stop")
+            good, said = stopped
+            return _make_turn(inbound, good, self._translate(said, inbound), by="stop")
         if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         may_command = is_owner(inbound.origin) or self._is_members_command(inbound)
         if may_command and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
         if is_owner(inbound.origin) and not inbound.foreign and (command := self._read_plain_answer(inbound)):
-            return self._run_command(inbound._replace(text=command), hooks)
+            return self._run_command(inbound._replace(text=command), hooks, asked=inbound.text)
         return self._run_turn(inbound, hooks)
+
+    def _translate(self, said: str, inbound: Inbound) -> str:
+        """Word what a command has said in the language of the conversation, where no model answers in it."""
+        if self.app.config.model.base_url:
+            return said
+        from picoclaw.intents.provider import IntentProvider
+
+        with suppress(PicoclawError):
+            provider = self.app.agent.provider
+            if isinstance(provider, IntentProvider):
+                turns = self.app.stores.load_history(inbound.session)[0]
+                return provider.translate(turns, inbound.text, said)
+        return said
 
     def _is_members_command(self, inbound: Inbound) -> bool:
         """Whether a member has typed a command that is theirs; in a group the conversation is not."""
@@ -131,8 +146,11 @@ class Dispatcher:
         except StoreError:
             return ""
 
-    def _run_command(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
-        """Do a command, which is no part of the conversation; a text that is none after all is answered."""
+    def _run_command(self, inbound: Inbound, hooks: TurnHooks, asked: str = "") -> Turn:
+        """Do a command, which is no part of the conversation; a text that is none after all is answered.
+
+        `asked` is the plain "yes" or "no" that it stands for.
+        """
         from picoclaw.agent import commands
 
         if (command := commands.parse_chat_command(replace_surrogates(inbound.text))) is None:
@@ -152,6 +170,13 @@ class Dispatcher:
             stop=hooks.stop,
         )
         result = commands.run_chat_command(command, chat)
+        if asked or inbound.text.split()[0] in _ANSWERS:
+            answered = inbound._replace(text=asked)
+            if result.made and not self.app.config.model.base_url and result.made.home == key:
+                text = "\n".join([result.text, *(one.outcome for one in result.made.each)])
+                good = all(one.state == "done" for one in result.made.each)
+                return _make_turn(inbound, good, self._translate(text, answered), by=BY_COMMAND)
+            result = result._replace(text=self._translate(result.text, answered))
         if result.made:
             return self._go_on(result.made, result.text, inbound, hooks)
         if result.again:

@@ -96,6 +96,8 @@ class GrammarCompiler:
                 raise ConfigError(f"{where}: every word may be left out; require at least one")
             for label in sorted(labels):
                 starts.setdefault(label, []).append(number)
+        for table in self.words.values():
+            self.keys.update(word for phrase in table for word in phrase.split())
         slots = {
             name: [sorted(part) if isinstance(part, frozenset) else part for part in slot]
             for name, slot in self._slots.items()
@@ -235,6 +237,7 @@ class GrammarCompiler:
         for meaning, words in self._table("values", value, within=f"{key}.").items():
             spoken = self._split(f"{key}.values.{meaning}", words)
             values |= dict.fromkeys(spoken, "" if meaning == "any" else meaning)
+            self.keys.update(word for phrase in spoken for word in phrase.split())
             if kind not in UNWEIGHTED_KINDS:
                 self._add_concept(name, spoken)
         lists = {

@@ -249,17 +249,20 @@ class IntentMatcher:
             for fit in reader.fits(open_frames)
             if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
         ]
+        unknown = None
         for fit in sorted(fits, key=rank_fit, reverse=True):
             if fit.left and best is not None:
-                return None
+                break
             match = self._planned(self._make_match(fit.intent, s, fit.found))
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
             if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
                 near = self._classify(s, begins[-1], ends[-1])
                 match = near if near and near.score >= EXACT_SCORE else match
-            if match and (best is None or match.missing in {"", NEEDS_CLOCK}):
+            if match and match.route == "unknown":  # an "it" of nothing: another reading may need none
+                unknown = unknown or match
+            elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
-        return None
+        return unknown if best is None else None
 
     def _moves(self, frame: Frame) -> bool:
         return self.intents[frame.intent].kind != ""
@@ -350,8 +353,8 @@ class IntentMatcher:
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i
-            if then >= len(s.words):
-                return []
+            if then >= len(s.words) or s.longest(self.words["bounds"], then):
+                return []  # "every two hours ..., until 8": the end is of the first
             mark = "?" * s.asks
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
@@ -415,7 +418,10 @@ class IntentMatcher:
         if s.holds(words["requests"]):
             return True
         asks = (
-            begin >= 0 and self._after(s, words["questions"], begin) and not self._after(s, words["negations"], begin)
+            begin >= 0
+            and self._after(s, words["questions"], begin)
+            and not self._after(s, words["negations"], begin)
+            and not s.longest(self._book.slot("if_word").values, begin)  # "when it is ..., switch ..."
         )
         return "?" not in s.raw and not asks
 

@@ -95,7 +95,9 @@ class IntentProvider:
 
     def _listen(self, text: str, before: str = "") -> IntentMatcher:
         """Take the language of a text: the one with most of its words, else that of the text before, else English."""
-        language = self._find_language(text) or self._find_language(before) or "en"
+        return self._listen_in(self._find_language(text) or self._find_language(before) or "en")
+
+    def _listen_in(self, language: str) -> IntentMatcher:
         if language not in self._matchers and self._load:
             try:
                 self._matchers[language] = IntentMatcher(self._load(language))
@@ -259,6 +261,16 @@ class IntentProvider:
         waits = [result for _, result in list_calls(turns[-1]) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
         number = _JOB_NUMBER.search(waits[0]) if len(waits) == 1 and waits[0].startswith("error: ") else None
         return f"/{'yes' if said in words['agrees'] else 'no'} {number[1]}" if number else ""
+
+    def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
+        """Word what a command has said in the language of a text, or of what was said before it."""
+        before = [clean_text(turn[0].text) for turn in turns[:-4:-1]]
+        language = next(filter(None, map(self._find_language, (text, *before))), "en")
+        tools = self._listen_in(language).tools
+        for tool in sorted(tools, key="all".__eq__):
+            for expression, told in tools[tool].get("told", {}).items():
+                said = re.sub(expression, told, said)
+        return said
 
     def _is_nod(self, text: str) -> bool:
         return fold_name(text.strip(" .!\n").lower()) in self._matcher.words["agrees"]

@@ -319,7 +319,9 @@ class TimeReader:
         end = 0
         while True:
             start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
-            value, more = self._clock(tail[start:], part, bare=bool(times))
+            word = tail[start:].partition(" ")[0]
+            joined = start > end or self._words["numbers"].get(word) != 1  # "um 20 Uhr ein" is no second time
+            value, more = self._clock(tail[start:], part, bare=bool(times) and joined)
             if not value:
                 break
             times.append(value["at"])
