@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
+    from picoclaw.memory.memory import MemoryIndex
     from picoclaw.people import People
     from picoclaw.providers.chain import Chain, ModelLink
     from picoclaw.skills.library import SkillLibrary
@@ -153,7 +155,7 @@ def make_tools(
     def make_skills() -> object:
         from picoclaw.tools.skills import SkillTools
 
-        return SkillTools(app.library, app.skill_context, config.workspace)
+        return SkillTools(app.library, app.skill_context, config.workspace, app.rate_skills)
 
     def make_first_run() -> object:
         from picoclaw.tools.onboarding import FirstRunTool
@@ -203,8 +205,8 @@ def make_tools(
         from picoclaw.tools.mcp import list_groups
 
         yield from list_groups(config)
-    if not is_member:
-        yield ToolGroup(("skill_search", "skill_create", "skill_update"), make_skills)
+    skills = ["search", *(() if is_member else ("create", "update"))]
+    yield ToolGroup(tuple(f"skill_{name}" for name in skills), make_skills)
     yield ToolGroup(("first_run",), make_first_run)
     yield ToolGroup(("read_result",), lambda: whole)
     if config.tools.exec != "off" and not is_member:
@@ -253,6 +255,7 @@ def _list_protected_files(app: App) -> tuple[Path, ...]:
     return (*_list_instruction_files(app), *(app.config.workspace / name for name in pages))
 
 
+_SKILL_WEIGHTS = 0.3, 0.7  # of the words and the vectors of a skill
 SIMULATED_MARK = "[simulated board, not real values]"
 
 
@@ -449,15 +452,56 @@ class App:
     def library(self) -> SkillLibrary:
         """The skills; their front matter is kept in a file, so that a start reads none that has not changed.
 
-        A member has those that came with picoclaw: the others are the owner's.
+        A member has those that came with picoclaw, and what was granted to them, to everyone or to the agent.
         """
-        from picoclaw.skills.library import BUILT_IN, SkillLibrary, list_home_tiers
+        from picoclaw.skills.library import GRANTED, PINNED_FOLDER, SkillLibrary, list_home_tiers
 
-        config = self.config
-        tiers = [tier for tier in list_home_tiers(config.home) if not config.person or tier[0] == BUILT_IN]
-        library = SkillLibrary(tiers, config.folder / "skills.cache" if config.folder.is_dir() else None)
+        config, tiers = self.config, list_home_tiers(self.config.home)
+        if config.person:
+            tiers.insert(0, (GRANTED, config.home / PINNED_FOLDER / (config.agent or config.default_agent)))
+        cache = config.home / "skills.cache" if config.home.is_dir() else None
+        library = SkillLibrary(tiers, cache, self._list_granted_skills if config.person else None)
         library.refresh()
         return library
+
+    def _list_granted_skills(self) -> dict[str, str]:
+        """What a member may use; nothing while that cannot be read."""
+        from picoclaw.store.skills import SkillGrants
+
+        config = self.config
+        try:
+            return SkillGrants(self.stores.database).list_accessible(
+                config.agent or config.default_agent, config.person
+            )
+        except StoreError:
+            return {}
+
+    @cached_property
+    def skill_index(self) -> MemoryIndex:
+        """The vectors of the skills, each person's of those that they may use."""
+        from picoclaw.memory.files import Document
+        from picoclaw.memory.memory import MemoryIndex
+
+        def list_documents() -> Iterator[Document]:
+            for skill in filter(lambda skill: skill.listed, self.library.skills.values()):
+                text = f"{skill.name}: {skill.description}\n{', '.join(skill.triggers)}"
+                yield Document(f"skills/{skill.name}", zlib.crc32(text.encode()), partial(str, text), "")
+
+        config, embedder = self.config, self.stores.memory.get_embedder
+        folder = config.folder if config.person else config.home
+        return MemoryIndex(folder, Path(os.devnull), embedder, list_documents, name="skills.db")
+
+    def rate_skills(self, query: str, words: Mapping[str, float]) -> Mapping[str, float]:
+        """Combine the scores of skills by their words with those of their vectors, by name; where there are any."""
+        if self.config.memory.embeddings == "off" or not self.config.folder.is_dir():
+            return words
+        from picoclaw.memory.search import combine_documents
+
+        try:
+            near = {path.removeprefix("skills/"): score for path, score in self.skill_index.compare(query).items()}
+        except StoreError:
+            return words
+        return combine_documents(words, near, _SKILL_WEIGHTS)
 
     def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
@@ -606,7 +650,17 @@ class App:
             stores.redact,
             self._warm_prompt(stop) if self.config.model.base_url and self.config.model.is_small else None,
             lambda: max(self.get_failure_time(), failed_at()),
+            self._index_skills,
         )
+
+    def _index_skills(self, seconds: float) -> None:
+        """Give vectors to the skills that have none, where there are so many that a model searches. Raises StoreError."""
+        from picoclaw.prompts import BYTES_A_TOKEN
+        from picoclaw.skills.skill import fits_prompt
+
+        self.library.refresh()
+        if not fits_prompt(list(self.library.skills.values()), BYTES_A_TOKEN):
+            self.skill_index.refresh(seconds=seconds)
 
     def get_failure_time(self) -> float:
         """When the newest request of the first model failed, in seconds of the epoch; 0 where it did not."""
@@ -636,7 +690,7 @@ class App:
         """Close what is this app's own, and leave the board to the one who shares it."""
         for view in self.__dict__.get("views", {}).values():
             view.close_own()
-        for part in (self.__dict__.get(name) for name in ("provider", "models", "stores")):
+        for part in (self.__dict__.get(name) for name in ("provider", "models", "skill_index", "stores")):
             if part:
                 part.close()
 

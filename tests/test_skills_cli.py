@@ -55,7 +55,7 @@ def test_nothing_of_a_home_is_changed(home):
     for words in (["list"], ["show", "tank"], ["search", "tank"], ["check"], ["check", str(path)]):
         home(*words)
     assert {p: p.stat().st_mtime_ns for p in path.parents[1].rglob("*")} == before
-    assert {p.name for p in (home.base / "picoclaw").iterdir()} <= {"workspace", "skills.cache"}
+    assert {p.name for p in (home.base / "picoclaw").iterdir()} <= {"workspace", "skills.cache", "skills.db"}
 
 
 def test_the_list_says_what_is_wrong_with_which(home):

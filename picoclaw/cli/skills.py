@@ -1,6 +1,7 @@
-"""`picoclaw skills`: which there are and where, why one cannot be used here, and what exactly the model reads."""
+"""`picoclaw skills`: which there are, who may use them, why one cannot be used here, and what exactly the model reads."""
 
 import os
+import pwd
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +13,17 @@ from picoclaw.cli.common import add_board_option, format_count, open_app, print_
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
-from picoclaw.skills.library import SKILL_FILE, SkillLibrary, read_skill
+from picoclaw.skills.library import (
+    BUILT_IN,
+    SKILL_FILE,
+    SkillLibrary,
+    compute_version,
+    pin_skill,
+    read_skill,
+    unpin_skill,
+)
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
+from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.text import escape_unprintable, format_json, truncate
 
 
@@ -28,11 +38,17 @@ def options(parser: Parser) -> None:
     words["list"].add_flag("--json", help="print the list as JSON")
     words["show"].add_argument("name", metavar="NAME")
     words["search"].add_argument("query", metavar="WORD", nargs="+")
+    for name, what in (("grant", "may use it"), ("revoke", "may use it no longer")):
+        words[name].add_argument("name", metavar="NAME")
+        words[name].add_argument("--person", metavar="NAME", default="", help=f"the member of [people] who {what}")
+        words[name].add_argument("--agent", metavar="KEY", default="", help=f"the agent of [agents] that {what}")
+    words["revoke"].add_flag("--everyone", help="what `publish` has granted, and nothing else")
+    words["publish"].add_argument("name", metavar="NAME")
     words["check"].add_argument("path", metavar="PATH", nargs="?", default="", help="one skill or a folder of them")
 
 
 def run(given: Options) -> int:
-    """Do it; all that is ever written is skills.cache, in a home that exists."""
+    """Do it; of a home that exists, only what is granted and what can be made again is ever written."""
     with open_app(given, make=False) as app:
         app.library.refresh()
         _, act = _SUBCOMMANDS[given.act or "list"]
@@ -43,8 +59,17 @@ def _list_skills(app: App, given: Options) -> int:
     library, here = app.library, app.skill_context()
     skills = list(library.skills.values())
     missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
+    grants = _read_grants(app)
     if given.json:
-        listed = [skill._asdict() | {"needs": skill.needs._asdict(), "unmet": missing[skill.name]} for skill in skills]
+        listed = [
+            skill._asdict()
+            | {"needs": skill.needs._asdict(), "unmet": missing[skill.name]}
+            | {
+                "visibility": _name_visibility(skill, grants),
+                "grants": [grant._asdict() for grant in grants.get(skill.name, [])],
+            }
+            for skill in skills
+        ]
         hidden = [{"name": one.name, "tier": one.tier, "folder": one.folder} for one in library.shadowed]
         broken = [one._asdict() for one in library.broken]
         print(format_json({"skills": listed, "broken": broken, "shadowed": hidden, "notes": library.notes}))
@@ -53,11 +78,17 @@ def _list_skills(app: App, given: Options) -> int:
     tiers = max((len(skill.tier) for skill in skills), default=0)
     for skill in skills:
         print_lines([_truncate_line(f"{skill.name:{names}}  {skill.tier:{tiers}}  {skill.description}")])
+        print_lines(f"    {line}" for line in _describe_grants(skill, grants))
         if missing[skill.name]:
             print_lines([f"    not usable here: it {missing[skill.name]}"])
         print_lines(f"    note: {note}" for note in skill.notes)
     print_lines(_format_broken(broken) for broken in library.broken)
     print_lines(f"note: {note}" for note in library.notes)
+    print_lines(
+        f"note: {name} is granted, and there is no such skill any more: `picoclaw skills revoke {name}`"
+        for name in grants
+        if name not in library.skills
+    )
     usable = sum(not why for why in missing.values())
     broken_count = f", {len(library.broken)} broken" if library.broken else ""
     print(f"{format_count(len(skills), 'skill')}, {usable} usable here{broken_count}")
@@ -69,17 +100,12 @@ def _format_broken(broken: BrokenSkill) -> str:
 
 
 def _show_skill(app: App, given: Options) -> int:
-    library = app.library
-    if given.name not in library.skills:
-        for broken in library.broken:
-            if broken.folder.name == given.name:
-                raise SkillError(_to_line(f"{broken.folder}: {broken.problem}"))
-        raise SkillError(f"there is no skill {given.name!r}{find_nearest(given.name, library.skills)}")
-    skill = library.skills[given.name]
+    library, skill = app.library, _find_skill(app, given.name)
     text = library.read_body(skill.name)
     missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
+        **{f"use {number}": line for number, line in enumerate(_describe_grants(skill, _read_grants(app)), 1)},
         "triggers": ", ".join(skill.triggers),
         "needs": _format_needs(skill.needs),
         "not usable here": missing and f"it {missing}",
@@ -104,11 +130,148 @@ def _search_skills(app: App, given: Options) -> int:
     here = app.skill_context()
     usable = [skill for skill in app.library.skills.values() if not describe_unmet_needs(skill, here)]
     query = " ".join(given.query)
-    found = search_skills(usable, query)
+    found = search_skills(usable, query, combine=app.rate_skills)
     print_lines(_truncate_line(f"{score:6.2f}  {skill.name}: {skill.description}") for skill, score in found)
     if not found:
         print_lines([f"none of the {len(usable)} skills that are usable here has any word of {query!r}"])
     return 0
+
+
+# --- who may use what ---
+
+
+def _find_skill(app: App, name: str) -> Skill:
+    library = app.library
+    if name not in library.skills:
+        for broken in library.broken:
+            if broken.folder.name == name:
+                raise SkillError(_to_line(f"{broken.folder}: {broken.problem}"))
+        raise SkillError(f"there is no skill {name!r}{find_nearest(name, library.skills)}")
+    return library.skills[name]
+
+
+def _read_grants(app: App) -> dict[str, list[SkillGrant]]:
+    """The grants by skill; none in a home without a database."""
+    found: dict[str, list[SkillGrant]] = {}
+    if (app.config.home / "state.db").exists():
+        for grant in SkillGrants(app.stores.database).all():
+            found.setdefault(grant.skill, []).append(grant)
+    return found
+
+
+def _name_visibility(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> str:
+    """public: everybody of the household; internal: those it was granted to; private: the owner."""
+    given = grants.get(skill.name, [])
+    if skill.tier == BUILT_IN or any(grant.grantee == EVERYONE for grant in given):
+        return "public"
+    return "internal" if given else "private"
+
+
+def _describe_grants(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> Iterator[str]:
+    for grant in grants.get(skill.name, []):
+        granted = f"granted to {grant.grantee.replace(':', ' ')} by {grant.granted_by} at {grant.granted_at}"
+        yield f"{_name_visibility(skill, grants)}: {granted}{_describe_pin(skill, grant)}"
+
+
+def _describe_pin(skill: Skill, grant: SkillGrant) -> str:
+    if not grant.pinned:
+        return ""
+    try:
+        present = compute_version(skill.folder)
+    except (SkillError, OSError):
+        present = ""
+    same = "the present one" if present == grant.pinned else "it has changed since: grant it again to hand that on"
+    return f", version {grant.pinned}, {same}"
+
+
+def _read_grantee(app: App, given: Options) -> str:
+    """Whom --person or --agent names; '' for nobody. Raises SkillError."""
+    config = app.config
+    if given.person and given.agent:
+        raise SkillError("name a person or an agent, one at a time")
+    if given.person:
+        if given.person not in config.people:
+            known = find_nearest(given.person, config.people) if config.people else ": `picoclaw people add NAME`"
+            raise SkillError(f"there is no [people.{given.person}]{known}")
+        return f"{PERSON}{given.person}"
+    if given.agent:
+        agents = {config.default_agent: None, **dict.fromkeys(config.agents)}
+        if given.agent not in agents:
+            raise SkillError(f"there is no agent {given.agent!r}{find_nearest(given.agent, agents)}")
+        return f"{AGENT}{given.agent}"
+    return ""
+
+
+def _grant_skill(app: App, given: Options) -> int:
+    grantee = _read_grantee(app, given)
+    if not grantee:
+        raise SkillError("say to whom: --person NAME or --agent KEY; `picoclaw skills publish` is for everyone")
+    role = app.config.people[given.person].role if given.person else "member"
+    if role != "member":
+        all_ = "has every skill" if role == "owner" else "is a guest; guests have the built-in skills alone"
+        raise SkillError(f"{given.person} {all_}")
+    return _keep_grant(app, given.name, grantee)
+
+
+def _publish_skill(app: App, given: Options) -> int:
+    return _keep_grant(app, given.name, EVERYONE)
+
+
+def _keep_grant(app: App, name: str, grantee: str) -> int:
+    skill, home = _find_skill(app, name), app.config.home
+    if not home.is_dir():
+        raise SkillError(f"{home} does not exist; `picoclaw init` makes it")
+    if skill.tier == BUILT_IN:
+        raise SkillError(f"{name} came with picoclaw: everybody of the household has it")
+    pinned = ""
+    if grantee.startswith(AGENT):
+        try:
+            pinned = pin_skill(skill, home, grantee.removeprefix(AGENT))
+        except OSError as error:
+            raise SkillError(f"{name} cannot be copied for the agent: {explain_os_error(error)}") from None
+    now = app.now().isoformat(timespec="seconds")
+    SkillGrants(app.stores.database).grant(SkillGrant(name, grantee, pinned, _name_user(), now))
+    who = {EVERYONE: "every member of the household"}.get(grantee, grantee.replace(":", " "))
+    which = f" in version {pinned}, until you grant another one" if pinned else ", as it is from now on"
+    print_lines([f"{who} may use {name}{which}, from the next message on"])
+    return 0
+
+
+def _name_user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
+def _revoke_skill(app: App, given: Options) -> int:
+    """Take grants back, also of a skill or for somebody that there is no longer."""
+    named = [f"{PERSON}{given.person}"] if given.person else []
+    named += [f"{AGENT}{given.agent}"] if given.agent else []
+    named += [EVERYONE] if given.everyone else []
+    if len(named) > 1:
+        raise SkillError("name one at a time: --person, --agent or --everyone; without them all grants are taken back")
+    grantee = named[0] if named else ""
+    grants = _read_grants(app)
+    gone = SkillGrants(app.stores.database).revoke(given.name, grantee) if given.name in grants else []
+    if not gone:
+        if given.name not in grants:
+            _find_skill(app, given.name)
+        raise SkillError(f"{given.name} is not granted to {grantee.replace(':', ' ') or 'anybody'}")
+    for grant in gone:
+        if grant.grantee.startswith(AGENT):
+            try:
+                unpin_skill(app.config.home, grant.grantee.removeprefix(AGENT), grant.skill)
+            except OSError as error:
+                print_lines([f"the agent's copy is left, and unused: {explain_os_error(error)}"])
+    print_lines([f"{given.name} is no longer granted to {', '.join(_name_grantees(gone))}, from the next message on"])
+    if left := [grant for grant in grants[given.name] if grant not in gone]:
+        print_lines([f"it still is to {', '.join(_name_grantees(left))}"])
+    return 0
+
+
+def _name_grantees(grants: Sequence[SkillGrant]) -> list[str]:
+    return [grant.grantee.replace(":", " ") for grant in grants]
 
 
 _CheckedSkills = tuple[Sequence[Skill], Sequence[BrokenSkill], Sequence[str]]
@@ -171,5 +334,8 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
     "list": ("name them all, and say what is wrong with which (the default)", _list_skills),
     "show": ("print what the model reads of one", _show_skill),
     "search": ("find as the model would, with scores", _search_skills),
+    "grant": ("let a member of the household use one, or an agent: the version that it has now", _grant_skill),
+    "revoke": ("take that back, from one or from all; the skill is yours alone again", _revoke_skill),
+    "publish": ("let every member of the household use one", _publish_skill),
     "check": ("look for mistakes; exit code 1 when there is one", _check_skills),
 }

@@ -41,7 +41,7 @@ _LOGIN_SUFFIX = ".token"
 """Of files in `mcp/`, which are logins at other servers, and the same."""
 _EXCLUDED = pattern(
     r"last(/.*)?|[^/]*\.(suspect|damaged-.*)"
-    r"|(?:agents/[^/]+/)?(?:shared/|people/[^/]+/)?(?:memory\.db.*|skills\.cache)|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?|before-migrate(/.*)?"
+    r"|(?:agents/[^/]+/)?(?:shared/|people/[^/]+/)?(?:memory\.db.*|skills\.cache|skills\.db.*)|[^/]*\.(db-wal|db-shm|lock|sock)|outputs\.live|(wake|bell)-\d+[^/]*|before-update(/.*)?|before-migrate(/.*)?"
     r"|\.[^/]*\.\d+\.\d+|\.backup-[^/]*(/.*)?|\.unfinished"
 )
 MAX_DEPTH = 100

@@ -45,7 +45,8 @@ class MaintenanceJobs:
 
     `warm` has a small model's server read the prompt ahead, and tells whether it did. It is tried again, ever more
     rarely, until it does, and anew when the server has failed since, as `failed_at` tells in seconds of the epoch, 0
-    for never: one that was started anew has forgotten the prompt.
+    for never: one that was started anew has forgotten the prompt. `index_skills` gives vectors to the skills that have
+    none, for so many seconds.
     """
 
     config: Config
@@ -57,6 +58,7 @@ class MaintenanceJobs:
     redact: Redactor | None = None
     warm: Callable[[], bool] | None = None
     failed_at: Callable[[], float] = lambda: 0.0
+    index_skills: Callable[[float], object] = lambda _: None
     _warmed: bool = field(default=False, init=False)
     _warm_tried: datetime | None = field(default=None, init=False)
     _warm_tries: int = field(default=0, init=False)
@@ -156,12 +158,16 @@ class MaintenanceJobs:
             try:
                 # a table embeds in no time when something is searched, and takes numpy to do it
                 embeddings = self.config.memory.embeddings
-                done = self.memory().refresh(seconds=_LONGEST_REFRESH_S if embeddings == "server" else 0.0)
+                ahead = embeddings == "server"
+                done = self.memory().refresh(seconds=_LONGEST_REFRESH_S if ahead else 0.0)
                 if embeddings == "local":
                     from picoclaw.memory.embedding import find_minilm
 
-                    if find_minilm() is not None and (done.chunks or done.left):
+                    ahead = find_minilm() is not None
+                    if ahead and (done.chunks or done.left):
                         done = self.memory().refresh(seconds=_LONGEST_REFRESH_S)
+                if ahead:
+                    self.index_skills(_LONGEST_REFRESH_S)
             except StoreError as error:
                 yield from self._once(f"the memory's index: {error}")
             else:

@@ -113,7 +113,7 @@ class MemoryFiles:
                         waiting.append(path)
                     elif source := self.source(path):
                         yield source
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             self.unread.append(f"{folder}/")

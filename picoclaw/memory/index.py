@@ -706,6 +706,10 @@ class IndexFile:
         found = self._run(read)
         return [found[number] for number in ids if number in found]
 
+    def paths(self) -> dict[int, str]:
+        """Tell of which file each chunk is."""
+        return dict(self._select("SELECT chunks.id, path FROM chunks JOIN files ON files.id = file"))
+
     def feedback(self, number: int, step: float) -> None:
         """Raise or lower the boost of a chunk, by its id; it is kept for its text, whatever becomes of the index."""
 

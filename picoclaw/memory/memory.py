@@ -25,6 +25,7 @@ from picoclaw.memory.search import (
     merge_hits,
     merge_scopes,
     search_memory,
+    search_vectors,
 )
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
 from picoclaw.store.conversations import History
@@ -54,16 +55,18 @@ class MemoryIndex:
         others: Callable[[], Iterable[Document]] = tuple,
         min_score: float = MIN_SCORE,
         shared: Path | None = None,
+        name: str = "memory.db",
     ) -> None:
         """Open nothing yet. `embedder` is asked for when it is needed; `others` are found beside the files.
 
         `min_score` is that from which on a hit is certain where a search does not say. `shared` is the folder of the
         notes that the household shares: what is found there has negative ids, and paths that begin with `shared/`.
+        `name` is that of the index.
         """
         self._min_score = min_score
-        self.shared = MemoryIndex(shared, shared, self._get_embedder, min_score=min_score) if shared else None
+        self.shared = MemoryIndex(shared, shared, self.get_embedder, min_score=min_score) if shared else None
         self.home, self._workspace = home, workspace
-        self._path = home / "memory.db"
+        self._path = home / name
         self._make_embedder = embedder
         self._embedder: RateLimitedEmbedder | None = None
         self._index = self._used = IndexFile(self._path, workspace, others)
@@ -106,16 +109,38 @@ class MemoryIndex:
         return self._search_index(queries, now, most, least)
 
     def _search_index(self, queries: Sequence[str], now: datetime, most: int, least: float) -> list[MemoryHit]:
-        embedder = self._get_embedder()
+        embedder = self.get_embedder()
         with embedder.limit_time(_MAX_EMBED_WAIT_S) if embedder else nullcontext():
-            if embedder and not self._used.frozen and not self._is_complete(self._used, embedder):
-                with suppress(ProviderError):
-                    if embedder.last_seconds is None:
-                        embed_probes(embedder)  # what every search needs once shows whether it is quick
-                    if (embedder.last_seconds or 0.0) <= _QUICK_REQUEST_S:
-                        self._embed(self._used, _EMBED_IN_SEARCH_S)
+            if embedder:
+                self._embed_new(embedder)
             found = [search_memory(self._used, query, embedder, now, most, least) for query in queries]
             return found[0] if len(found) == 1 else merge_hits(found, most)
+
+    def _embed_new(self, embedder: RateLimitedEmbedder) -> None:
+        """Give vectors to what is new before a search, if that is quick."""
+        if not self._used.frozen and not self._is_complete(self._used, embedder):
+            with suppress(ProviderError):
+                if embedder.last_seconds is None:
+                    embed_probes(embedder)  # what every search needs once shows whether it is quick
+                if (embedder.last_seconds or 0.0) <= _QUICK_REQUEST_S:
+                    self._embed(self._used, _EMBED_IN_SEARCH_S)
+
+    def compare(self, query: str) -> dict[str, float]:
+        """Tell how near what is remembered is to a question, by path, in standard scores; {} where vectors are missing.
+
+        Raises StoreError.
+        """
+        if (embedder := self.get_embedder()) is None:
+            return {}
+        self._sync(ignore_progress)
+        with embedder.limit_time(_MAX_EMBED_WAIT_S):
+            self._embed_new(embedder)
+            paths = self._used.paths()
+            found = search_vectors(self._used, query, embedder, sorted(paths))
+        near: dict[str, float] = {}
+        for number, score in found[0].items() if found else ():
+            near[paths[number]] = max(score, near.get(paths[number], score))
+        return near
 
     def refresh(self, progress: Progress = ignore_progress, seconds: float | None = None) -> SyncResult:
         """Follow the files, and embed what has no vector, for so many seconds at most. Raises StoreError."""
@@ -217,7 +242,7 @@ class MemoryIndex:
         """Give vectors to what has none, and return to how many. Raises ProviderError."""
         from picoclaw.memory.embedding import quantise
 
-        embedder = self._get_embedder()
+        embedder = self.get_embedder()
         if embedder is None or self._is_complete(index, embedder):
             return 0
         until = time.monotonic() + seconds if seconds is not None else float("inf")
@@ -246,7 +271,8 @@ class MemoryIndex:
                 self._embedded_state = (index, version, embedder.name, embedder.dims)
                 return
 
-    def _get_embedder(self) -> RateLimitedEmbedder | None:
+    def get_embedder(self) -> RateLimitedEmbedder | None:
+        """Make the embedder, or give the one there is; None for none, and where it cannot be made."""
         from picoclaw.memory.embedding import RateLimitedEmbedder
 
         if self._embedder is None:

@@ -23,11 +23,11 @@ import unicodedata
 from bisect import bisect_right
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate, chain, count, pairwise
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from picoclaw.memory.embedding import StaticEmbedder, Vectors
+
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 # The days that a question means: "last Tuesday", "in March", "on 3 May", "2026-03-01". English.
@@ -529,15 +532,38 @@ def list_day_terms(days: Iterable[DateRange]) -> list[str]:
 
 
 def combine_scores(
-    text: Mapping[int, float], near: Mapping[int, float] | None, on_day: Collection[int], candidates: Iterable[int]
-) -> dict[int, float]:
-    """Give each candidate its value: from BM25, from standard scores of cosines, and for its day."""
-    best, weight = max(text.values(), default=0.0) or 1.0, WORDS_ALONE_WEIGHT if near is None else WORDS_WEIGHT
+    text: Mapping[_Key, float],
+    near: Mapping[_Key, float] | None,
+    on_day: Collection[_Key],
+    candidates: Iterable[_Key],
+    weights: tuple[float, float] | None = None,
+) -> dict[_Key, float]:
+    """Give each candidate its value: from BM25, from standard scores of cosines, and for its day.
+
+    `weights` are those of BM25 and of the cosines, where they are not notes'.
+    """
+    words, deviation = weights or (WORDS_ALONE_WEIGHT if near is None else WORDS_WEIGHT, DEVIATION_WEIGHT)
+    best = max(text.values(), default=0.0) or 1.0
     day = DAY_WEIGHT if text else ENTRY_WEIGHT  # where no word is found, the day is all that is known
     return {
-        one: weight * text.get(one, 0.0) / best + DEVIATION_WEIGHT * (near or {}).get(one, 0.0) + day * (one in on_day)
+        one: words * text.get(one, 0.0) / best + deviation * (near or {}).get(one, 0.0) + day * (one in on_day)
         for one in candidates
     }
+
+
+def combine_documents(
+    text: Mapping[str, float], near: Mapping[str, float], weights: tuple[float, float]
+) -> Mapping[str, float]:
+    """Make one score of BM25 and of the standard scores of vectors, each of the best one's, by document.
+
+    What has no word of the question is found if it is nearer to it than the nearest of so many would be by chance; where
+    nothing is, vectors tell nothing, and `text` is returned.
+    """
+    least, best = estimate_maximum(len(near)) if near else math.inf, max(near.values(), default=0.0)
+    if best < least:
+        return text
+    shares = {name: max(0.0, score) / best for name, score in near.items()}
+    return combine_scores(text, shares, (), {*text, *(n for n, score in near.items() if score >= least)}, weights)
 
 
 def add_neighbours(values: Mapping[int, float], rows: Iterable[MemoryRow]) -> dict[int, float]:
@@ -700,7 +726,7 @@ def search_vectors(
     if usual is None or found is None:
         return None
     spread = found.deviation or 1.0
-    expected = usual[0] + spread * (_estimate_maximum(found.vectors) - _estimate_maximum(usual[1]))
+    expected = usual[0] + spread * (estimate_maximum(found.vectors) - estimate_maximum(usual[1]))
     beyond = (found.best - expected) / max(1e-6, 1 - expected)
     return {one: (cosine - found.mean) / spread for one, cosine in found.cosines.items()}, max(-_MAX_DOUBT, beyond)
 
@@ -770,7 +796,7 @@ def _make_block(found: Sequence[tuple[int, int, bytes]], dims: int) -> _VectorBl
     return _VectorBlock((first[:, None] + slots).ravel()[there], rows[there]) if there.any() else None
 
 
-def _estimate_maximum(count: int) -> float:
+def estimate_maximum(count: int) -> float:
     """How many standard deviations the largest of so many normal numbers is above their mean, about."""
     return math.sqrt(2 * math.log(count))
 

@@ -3,15 +3,16 @@
 import contextlib
 import json
 import os
+import shutil
 import stat
 from binascii import crc32
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from picoclaw import __version__, files
 from picoclaw.errors import SkillError
-from picoclaw.files import explain_os_error, read_file, write_atomic
+from picoclaw.files import explain_os_error, make_folder, read_file, write_atomic
 from picoclaw.records import dataclass, field
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
@@ -64,7 +65,10 @@ def _unpack(record: Any) -> Skill | str:
     return Skill(name, description, Path(), "", *texts, keywords, listed)
 
 
-BUILT_IN = "built-in"
+BUILT_IN, GRANTED = "built-in", "granted"
+PINNED_FOLDER = "pinned"
+"""In the home: the versions of skills that agents were granted, by agent and name."""
+
 SKILL_FILE = "SKILL.md"
 MAX_SKILL_BYTES = 262_144
 _MAX_SKILLS = 150
@@ -123,11 +127,78 @@ def _read_skill_file(path: Path, root: Path) -> str:
         raise SkillError(f"{SKILL_FILE} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
 
 
+_MAX_PINNED_FILES, _MAX_PINNED_BYTES = 200, 5_000_000
+
+
+def compute_version(folder: Path) -> str:
+    """Name the version of a skill by all of its files. Raises SkillError, and OSError."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for name, data, _ in _read_files(folder):
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:8]
+
+
+def pin_skill(skill: Skill, home: Path, agent: str) -> str:
+    """Copy a skill as it is now for an agent, in the place of an earlier copy; returns its version.
+
+    Raises SkillError, and OSError.
+    """
+    folder = home / PINNED_FOLDER / agent
+    unfinished, found = folder / f".{skill.name}", _read_files(skill.folder)
+    unpin_skill(home, agent, unfinished.name)
+    for name, data, mode in found:
+        make_folder((unfinished / name).parent)
+        write_atomic(unfinished / name, data, mode)
+    unpin_skill(home, agent, skill.name)
+    unfinished.rename(folder / skill.name)
+    return compute_version(folder / skill.name)
+
+
+def unpin_skill(home: Path, agent: str, name: str) -> None:
+    """Delete an agent's copy of a skill, if there is one. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(home / PINNED_FOLDER / agent / name)
+
+
+def _read_files(folder: Path) -> list[tuple[str, bytes, int]]:
+    """Read a skill's files, in the order of their names, each with its mode; hidden ones and backups are left out."""
+    found: list[tuple[str, bytes, int]] = []
+    size = 0
+    for above, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in [*folders, *names]:
+            path = Path(above, name)
+            about = path.lstat()
+            if stat.S_ISLNK(about.st_mode):
+                raise SkillError(f"{path} is a symbolic link, which no version can hold; put a copy in its place")
+            if name in folders or name.startswith(".") or name == f"{SKILL_FILE}.bak":
+                continue
+            size += about.st_size
+            if len(found) >= _MAX_PINNED_FILES or size > _MAX_PINNED_BYTES:
+                raise SkillError(
+                    f"{folder} has more than {_MAX_PINNED_FILES} files or {_MAX_PINNED_BYTES // 1_000_000} MB; that is no skill to pin"
+                )
+            found.append((str(path.relative_to(folder)), read_file(path, _MAX_PINNED_BYTES), about.st_mode & 0o700))
+    return sorted(found)
+
+
 class SkillLibrary:
     """The skills of some tiers, as they were at the last `refresh`."""
 
-    def __init__(self, tiers: Sequence[tuple[str, Path]], cache: Path | None = None) -> None:
-        """Take the tiers by name, the highest first, and the file in which to keep what was parsed."""
+    def __init__(
+        self,
+        tiers: Sequence[tuple[str, Path]],
+        cache: Path | None = None,
+        accessible: Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
+        """Take the tiers by name, the highest first, and the file in which to keep what was parsed.
+
+        `accessible` gives what SkillGrants.list_accessible does, for those who have nothing besides but what is built
+        in; None for the owner.
+        """
+        self._accessible = accessible
         self.skills: dict[str, Skill] = {}
         self.broken: list[BrokenSkill] = []
         self.shadowed: list[Skill] = []
@@ -137,10 +208,11 @@ class SkillLibrary:
         self._known: Mapping[str, CachedSkill] | None = None
 
     def refresh(self) -> None:
-        """Scan the tiers; costs a stat for each skill, and a read for each new or changed one."""
+        """Scan the tiers; costs a stat for each skill, and a read for each new or changed one. Raises StoreError."""
         if self._known is None:
             self._known = _load_cache(self._cache) if self._cache else {}
         search, built_in = _TierScan(self._known), dict(self._tiers).get(BUILT_IN)
+        search.accessible = self._accessible() if self._accessible else None
         with contextlib.suppress(OSError):
             search.reserved = frozenset(name for name, _ in _list_folders(built_in)) if built_in else frozenset()
         for tier, root in self._tiers:
@@ -152,6 +224,11 @@ class SkillLibrary:
         order = {tier: i for i, (tier, _) in enumerate(self._tiers, 1)} | {BUILT_IN: 0}
         trusted = sorted(search.skills.values(), key=lambda skill: (order[skill.tier], skill.name))
         self.skills = {skill.name: skill for skill in sorted(_add_remarks(trusted, self.shadowed))}
+
+    def recheck(self) -> None:
+        """Look again what may be used, where that is not everything: it may have been revoked. Raises StoreError."""
+        if self._accessible is not None:
+            self.refresh()
 
     def read_body(self, name: str) -> str:
         """Return what a model reads of a skill, as the file is now. Raises SkillError."""
@@ -193,6 +270,7 @@ class _TierScan:
     shadowed: list[Skill] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     looked: int = 0
+    accessible: Mapping[str, str] | None = None
     reserved: frozenset[str] = frozenset()
     read: bool = False
 
@@ -230,12 +308,22 @@ class _TierScan:
         if not found:
             return
         self.looked += 1
+        if not self._is_accessible(tier, found):
+            return
         if isinstance(found, str):
             self.broken.append(BrokenSkill(folder.with_name(_escape(folder.name)), tier, found))
             return
         skill = found._replace(folder=folder, tier=tier)
         if self.skills.setdefault(skill.name, skill) is not skill:
             self.shadowed.append(skill)
+
+    def _is_accessible(self, tier: str, found: Skill | str) -> bool:
+        """Whether a skill may be used; what is wrong with one that may not is nobody's business either."""
+        if self.accessible is None or tier == BUILT_IN:
+            return True
+        if isinstance(found, str) or found.name not in self.accessible:
+            return False
+        return bool(self.accessible[found.name]) == (tier == GRANTED)
 
     def _found(self, root: Path, folder: Path, *, linked: bool) -> Skill | str:
         """Read a skill, or know it from before; a text is what is wrong with it."""

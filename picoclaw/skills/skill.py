@@ -188,14 +188,22 @@ def _is_one_word(before: str, after: str) -> bool:
     return all(char.isalnum() and char < _FIRST_UNSPACED_CHAR for char in (before, after))
 
 
-def search_skills(skills: Iterable[Skill], query: str, most: int = 5) -> list[tuple[Skill, float]]:
+def search_skills(
+    skills: Iterable[Skill],
+    query: str,
+    most: int = 5,
+    combine: Callable[[str, Mapping[str, float]], Mapping[str, float]] = lambda _, words: words,
+) -> list[tuple[Skill, float]]:
     """Find the listed skills that fit a query, the best first, with their scores.
 
-    The words of a skill's text count for 0.3 of those of its name, description and triggers.
+    The words of a skill's text count for 0.3 of those of its name, description and triggers. `combine` makes one score of
+    those of the words, by name, and of what else it knows.
     """
     listed = [skill for skill in skills if skill.listed]
     heads = bm25(query, [f"{skill.name} {skill.description} {' '.join(skill.triggers)}" for skill in listed])
     texts = bm25(query, [skill.keywords for skill in listed])
-    scores = [head + _TEXT_WEIGHT * text for head, text in zip(heads, texts, strict=True)]
-    ranked = sorted(zip(listed, scores, strict=True), key=lambda pair: (-pair[1], pair[0].name))
-    return [pair for pair in ranked if pair[1] > 0][:most]
+    scores = (head + _TEXT_WEIGHT * text for head, text in zip(heads, texts, strict=True))
+    words = {skill.name: score for skill, score in zip(listed, scores, strict=True) if score > 0}
+    found = combine(query, words)
+    ranked = sorted(listed, key=lambda skill: (-found.get(skill.name, 0.0), skill.name))
+    return [(skill, found[skill.name]) for skill in ranked if found.get(skill.name, 0.0) > 0][:most]

@@ -509,6 +509,20 @@ def m026_delegations(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE approvals ADD COLUMN told TEXT NOT NULL DEFAULT ''")
 
 
+def m027_skill_grants(connection: apsw.Connection) -> None:
+    """Who besides the owner may use a skill: everyone, person:NAME or agent:KEY; an agent's is pinned to a version."""
+    connection.execute("""
+        CREATE TABLE skill_grants (
+            skill TEXT NOT NULL,
+            grantee TEXT NOT NULL,
+            pinned TEXT NOT NULL,
+            granted_by TEXT NOT NULL,
+            granted_at TEXT NOT NULL,
+            PRIMARY KEY (skill, grantee)
+        ) STRICT, WITHOUT ROWID
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -536,6 +550,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m024_job_agents,
     m025_shared,
     m026_delegations,
+    m027_skill_grants,
 ]
 
 

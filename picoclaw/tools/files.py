@@ -340,6 +340,7 @@ class FileTools:
 
     def _find_readable(self, path: str) -> tuple[RootedPath, bool]:
         """Find a path for reading; True for one of a skill, wherever the skill lies."""
+        self._library.recheck()
         skills, (top, name, *rest) = self._library.skills, (*Path(path).parts, "", "")
         named = top == "skills" and name in skills
         if "\0" not in path and (named or Path(path).is_absolute()):

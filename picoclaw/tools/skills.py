@@ -143,9 +143,15 @@ class SkillTools:
     could not be done is refused before anybody is asked, and what the owner changes meanwhile is not overwritten.
     """
 
-    def __init__(self, library: SkillLibrary, here: Callable[[], SkillContext], workspace: Path) -> None:
-        """`here` tells what this machine has."""
-        self._library, self._here, self._workspace = library, here, workspace
+    def __init__(
+        self,
+        library: SkillLibrary,
+        here: Callable[[], SkillContext],
+        workspace: Path,
+        rate: Callable[[str, Mapping[str, float]], Mapping[str, float]] = lambda _, words: words,
+    ) -> None:
+        """`here` tells what this machine has; `rate` combines scores of words with those of vectors, see search_skills."""
+        self._library, self._here, self._workspace, self._rate = library, here, workspace, rate
         self._asked: _SkillWrite | None = None
 
     @tool(effect="read", private=True)
@@ -154,7 +160,7 @@ class SkillTools:
         self._library.refresh()
         here = self._here()
         usable = [one for one in self._library.skills.values() if not describe_unmet_needs(one, here)]
-        found = (one for one, _ in search_skills(usable, query))
+        found = (one for one, _ in search_skills(usable, query, combine=self._rate))
         lines = (f"{one.name}: {one.description} (read skills/{one.name}/{SKILL_FILE})" for one in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
