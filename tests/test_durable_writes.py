@@ -122,12 +122,11 @@ def writers(path):
     text = path.read_text()
     if not MAYBE.search(text):
         return False
-    tree = ast.parse(text)
-    flags = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Assign) and "flags" in ast.unparse(node.targets[0])
-    ]
+    nodes = list(ast.walk(ast.parse(text)))
+    assigned = [node for node in nodes if isinstance(node, ast.Assign)] if "flags" in text else []
+    flags = [node for node in assigned if "flags" in ast.unparse(node.targets[0])]
     by_flags = any(flag in ast.unparse(node.value) for node in flags for flag in WRITING_FLAGS)
-    return by_flags or any(writes(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return by_flags or any(writes(node) for node in nodes if isinstance(node, ast.Call))
 
 
 @pytest.mark.parametrize(

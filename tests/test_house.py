@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +48,7 @@ def name_of(path):
     return str(path.relative_to(ROOT))
 
 
+@cache
 def tree_of(path):
     return ast.parse(path.read_text())
 
