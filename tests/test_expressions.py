@@ -36,8 +36,15 @@ def has_possessive(text: str) -> bool:
     return bool(_POSSESSIVE.search(plain))
 
 
+_MAYBE_POSSESSIVE = re.compile(r"[*+?}]\+|\(\?>")
+_BETWEEN_PARTS = re.compile(r"""["']\s*(?:#[^\n]*\s*)*[rbfRBF]{0,2}["']""")
+"""What stands between the parts of a text that is written as several."""
+
+
 def literals(source: str) -> list[tuple[int, str]]:
-    """The texts in a module, with their lines; docstrings are prose."""
+    """The texts in a module that may be possessive, with their lines; docstrings are prose."""
+    if not _MAYBE_POSSESSIVE.search(_BETWEEN_PARTS.sub("", source)):
+        return []
     tree = ast.parse(source)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     found = []
