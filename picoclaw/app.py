@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from picoclaw.skills.library import SkillLibrary
     from picoclaw.skills.skill import SkillContext
     from picoclaw.store.approvals import Approval
+    from picoclaw.store.database import Database
     from picoclaw.store.tasks import Task, Tasks
     from picoclaw.tools.web import WebFetchTool
 
@@ -253,6 +254,18 @@ def _list_protected_files(app: App) -> tuple[Path, ...]:
 
     pages = dict.fromkeys((*PAGES, *ROOT_FILES, CHECKLIST_PAGE, ONBOARDING_PAGE, MEMORY_FOLDER))
     return (*_list_instruction_files(app), *(app.config.workspace / name for name in pages))
+
+
+def open_tasks(database: Database, mark: str) -> Tasks:
+    """Open the tasks of a database; the `mark` says in reports what board they come from."""
+    from picoclaw.store.tasks import Tasks
+
+    def format_reports(tasks: Sequence[Task]) -> str:
+        from picoclaw.agent import workflow
+
+        return workflow.format_reports(tasks, mark)
+
+    return Tasks(database, format_reports)
 
 
 _SKILL_WEIGHTS = 0.3, 0.7  # of the words and the vectors of a skill
@@ -604,8 +617,6 @@ class App:
 
     @cached_property
     def subagent_tasks(self) -> Tasks:
-        from picoclaw.agent.subagents import open_tasks
-
         return open_tasks(self.stores.database, self.mark)
 
     def now(self) -> datetime:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
@@ -33,16 +32,10 @@ from picoclaw.messages import (
 from picoclaw.records import replace
 from picoclaw.security.untrusted import find_taints, limit_taints, strip_invisible
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import Database
 from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.times import format_duration
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
-
-
-def open_tasks(database: Database, mark: str) -> Tasks:
-    """Open the tasks of a database; the `mark` says in reports what board they come from."""
-    return Tasks(database, partial(workflow.format_reports, mark=mark))
 
 
 class _TaskRecorder:

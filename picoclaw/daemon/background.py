@@ -8,8 +8,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from picoclaw.agent.subagents import WorkerPool, open_tasks
-from picoclaw.app import App
+from picoclaw.agent.subagents import WorkerPool
+from picoclaw.app import App, open_tasks
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
