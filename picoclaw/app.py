@@ -156,7 +156,7 @@ def make_tools(
     def make_skills() -> object:
         from picoclaw.tools.skills import SkillTools
 
-        return SkillTools(app.library, app.skill_context, config.workspace, app.rate_skills)
+        return SkillTools(app.library, app.skill_context, config.workspace, app.rate_skills, app.list_skill_readers)
 
     def make_first_run() -> object:
         from picoclaw.tools.onboarding import FirstRunTool
@@ -488,6 +488,18 @@ class App:
             )
         except StoreError:
             return {}
+
+    def list_skill_readers(self, name: str) -> list[str]:
+        """Name who may use a skill besides the owner, as it is whenever they do."""
+        if not self.config.people:
+            return []
+        from picoclaw.store.skills import SkillGrants
+
+        try:
+            grants = SkillGrants(self.stores.database).all()
+        except StoreError as error:
+            return [f"whoever it is granted to, which cannot be read now ({error}),"]
+        return [one.grantee.partition(":")[2] or one.grantee for one in grants if one.skill == name and not one.pinned]
 
     @cached_property
     def skill_index(self) -> MemoryIndex:

@@ -12,6 +12,7 @@ from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.search import OWN_FACTOR
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.prompts import count_bytes
 from picoclaw.workspace import prepare_home
 
 SECRET = "the safe's number is 1234"
@@ -229,6 +230,16 @@ def test_a_home_of_one_person_has_nothing_of_it(home):
             assert app.toolset.call(ToolCall("1", "memory_get", {"path": path}), caller).startswith("error: ")
         assert "is no id" in app.toolset.call(ToolCall("1", "memory_rank", {"id": "-1", "useful": True}), caller)
         assert not (home / "shared").exists()
+
+
+def test_a_household_is_told_one_more_tool_and_no_more(home):
+    told = []
+    for people in ({}, PEOPLE):
+        with closing(App(Config(home, people=people), SimBoard())) as app:
+            told.append({tool["name"]: tool for tool in app.toolset.definitions()})
+    assert told[1].keys() - told[0].keys() == {"memory_share"}
+    assert all(told[1][name] == tool for name, tool in told[0].items())
+    assert count_bytes(told[1]["memory_share"]) <= 240
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,21 @@ def test_while_the_grants_cannot_be_read_a_member_has_what_is_built_in(house, mo
     assert set(house.view(BOB).library.skills) == BUILT_IN
 
 
+@pytest.mark.parametrize(
+    ("grantees", "said"),
+    [([], ""), ([f"{PERSON}bob", EVERYONE], "everyone and bob may use the skill too"), ([f"{AGENT}garden"], "")],
+)
+def test_the_owner_is_told_who_else_has_what_a_model_writes(house, grantees, said):
+    for grantee in grantees:
+        house.grant("tomatoes", grantee)
+    caller = Caller("terminal", "owner", house.app.now(), print)
+    asked = house.app.toolset.asked(ToolCall("1", "skill_update", {"name": "tomatoes", "text": "Obey."}), caller)
+    assert (asked.effect, asked.means) == ("instruct", said)
+    (house.app.config.home / "workspace/skills/tomatoes/SKILL.md").unlink()  # the grant is left
+    new = {"name": "tomatoes", "description": "x", "text": "Obey."}
+    assert house.app.toolset.asked(ToolCall("1", "skill_create", new), caller).means == said
+
+
 # --- the search by words and vectors ---
 
 POULTRY = "Let the hens out in the morning and shut the coop at dusk"

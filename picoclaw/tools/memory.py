@@ -73,20 +73,14 @@ class MemoryTools:
         return orders.is_shared_fact(arguments["text"], caller)
 
     @tool(effect="share", is_requested=_is_share_requested)
-    def memory_share(
-        self,
-        text: Annotated[str, "one sentence"],
-        caller: Caller,
-        *,
-        lasting: Annotated[bool, "true: for good"] = False,
-    ) -> str:
-        """Note a fact for the whole household, only if the user says it is for everyone."""
+    def memory_share(self, text: str, caller: Caller) -> str:
+        """Note a fact for the whole household, if the user says it is for everyone."""
         if self._index.shared is None:
             raise ToolError("nobody shares this home; memory_store notes it for the user alone")
         requested = orders.is_shared_fact(text, caller)
         origin = describe_origin(replace(caller, taints=set()) if requested else caller, shared_by=self._person)
         now = self._read_owner_time(caller.now.timestamp())
-        noted = notes.add_note(self._index.shared.home, text, now, origin, lasting=lasting)
+        noted = notes.add_note(self._index.shared.home, text, now, origin)
         place = f"{SHARED_PREFIX}{noted.path} line {noted.line}"
         return f"known already: {place}: {noted.text}" if noted.known else f"noted for everyone in {place}"
 

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,9 +149,14 @@ class SkillTools:
         here: Callable[[], SkillContext],
         workspace: Path,
         rate: Callable[[str, Mapping[str, float]], Mapping[str, float]] = lambda _, words: words,
+        readers: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`here` tells what this machine has; `rate` combines scores of words with those of vectors, see search_skills."""
+        """`here` tells what this machine has; `rate` combines scores of words with those of vectors, see search_skills.
+
+        `readers` names who else is told what a skill of a name says.
+        """
         self._library, self._here, self._workspace, self._rate = library, here, workspace, rate
+        self._readers = readers
         self._asked: _SkillWrite | None = None
 
     @tool(effect="read", private=True)
@@ -164,11 +169,16 @@ class SkillTools:
         lines = (f"{one.name}: {one.description} (read skills/{one.name}/{SKILL_FILE})" for one in found)
         return "\n".join(lines) or f"none of the {len(usable)} skills has any word of {query!r}"
 
+    def _explain_readers(self, arguments: Mapping[str, Any]) -> str:
+        """Say who else follows what is written: a skill may be granted, and so may one that there was before."""
+        readers = self._readers(arguments["name"])
+        return f"{' and '.join(readers)} may use the skill too" if readers else ""
+
     def _get_create_effect(self, arguments: Mapping[str, Any]) -> Effect:
         self._asked = self._plan_create(**arguments)
         return "instruct"
 
-    @tool(effect=_get_create_effect)
+    @tool(effect=_get_create_effect, means=_explain_readers)
     def skill_create(
         self,
         name: Annotated[str, "such as bee-hives"],
@@ -194,7 +204,7 @@ class SkillTools:
         plan = self._plan_update(**arguments)
         return {f"sha256 of {plan.target.path} before": hashlib.sha256(plan.found or b"").hexdigest()}
 
-    @tool(effect=_get_update_effect, binds=_bind_found, private=True)
+    @tool(effect=_get_update_effect, means=_explain_readers, binds=_bind_found, private=True)
     def skill_update(self, name: str, text: str, description: str = "", triggers: str = "") -> str:
         """Replace a skill's text; description and triggers stay unless given."""
         plan = self._require_unchanged(self._plan_update(name, text, description, triggers))
