@@ -112,9 +112,11 @@ class MaintenanceJobs:
         return told
 
     def _needs_warming(self) -> bool:
+        if self.warm is None:
+            return False
         if (failed := self.failed_at()) > self._failed_at:
             self._warmed, self._warm_tries, self._failed_at = False, 0, failed
-        return self.warm is not None and not self._warmed
+        return not self._warmed
 
     def _warming_due(self, now: datetime) -> datetime:
         pause = min(_FIRST_WARMING_S * 2 ** (self._warm_tries - 1), _REFRESH_S) if self._warm_tries else 0.0
