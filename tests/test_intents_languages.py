@@ -1,8 +1,10 @@
 """German, Spanish and French without a model: what is understood, what must not act, and what is loaded for it."""
 
+import json
 import re
 import tomllib
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -47,6 +49,11 @@ def make_provider(home, loaded=None, declared=MappingProxyType(NAMES)):
 @pytest.fixture(scope="module")
 def provider(home):
     return make_provider(home)
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    return make_provider(tmp_path_factory.mktemp("board"), declared=STRANGERS_BOARD)
 
 
 REMINDERS = """3: 18:30 (in 9 h) die Katze füttern
@@ -248,6 +255,37 @@ TALKS = [
 def test_a_conversation_goes_on_in_any_language(provider, lines, expected):
     found = answer(provider, *lines)
     assert found.startswith(expected) if isinstance(expected, str) else found == expected
+
+
+STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers_languages.json").read_text("utf-8"))
+"""As in intents_strangers.json, each conversation behind its language."""
+STRANGERS_BOARD = MappingProxyType(
+    dict.fromkeys(("fan", "pump", "lamp"), "output") | dict.fromkeys(("greenhouse", "outside", "bench"), "sensor")
+)
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"), STRANGERS, ids=[f"{language} {lines[0][0]}" for language, lines in STRANGERS]
+)
+def test_what_a_stranger_said_is_understood(strangers, language, lines):
+    del language
+    said = [text for text, _ in lines]
+    for number, (text, wanted) in enumerate(lines, 1):
+        if wanted is not None:
+            heard = answer(strangers, *said[:number])
+            found = [list(call) for call in heard] if isinstance(heard, list) else ""
+            assert found == wanted, text
+
+
+def test_an_answer_about_an_approval_is_in_the_language_of_the_conversation(home):
+    provider = make_provider(home)
+    asked = [[Message("user", "sag mir Bescheid, wenn es im Gewächshaus unter 5 Grad fällt")]]
+    done = "Number 1 was done.\nthe rule is kept: greenhouse: when the temperature of greenhouse is below 5 °C"
+    told = "Nummer 1 ist erledigt.\ndie Regel gilt: greenhouse: wenn Temperatur von greenhouse unter 5 °C"
+    assert provider.translate(asked, "ja", done) == told
+    assert provider.translate(asked, "", done) == told  # "/yes 1" has no language
+    assert provider.translate([], "yes", done) == done
+    assert provider.translate([], "para todo", "stopped: everything is at its safe level").startswith("parado: todo")
 
 
 def test_a_name_of_the_owners_counts_before_its_translation(home):

@@ -73,6 +73,18 @@ sag mir Bescheid, wenn es im Gewächshaus unter 5 Grad fällt
 schalte die Pumpe nicht ein
 ist alles in Ordnung?
 schalte den Lüfter ein und bestell eine Pizza
+wann war es gestern am wärmsten?
+und draußen?
+ist es drinnen feuchter als draußen?
+Durchschnittstemperatur der letzten 3 Tage
+steigt der Luftdruck?
+könnten Sie bitte den Lüfter für eine Viertelstunde einschalten?
+läuft er noch?
+mach ihn in fünf Minuten wieder aus
+weck mich um Viertel vor sieben
+doch lieber um halb acht
+ach vergiss es
+welcher Tag ist heute?
 danke""",
     "Español": """¿Qué temperatura hace en el invernadero?
 ¿y la humedad?
@@ -91,6 +103,18 @@ avísame si en el invernadero hace menos de 5 grados
 no enciendas la bomba
 ¿va todo bien?
 enciende el ventilador y pide una pizza
+¿cuándo hizo más calor ayer?
+¿y fuera?
+¿hay más humedad dentro que fuera?
+temperatura media de los últimos 3 días
+¿está subiendo la presión?
+¿podría encender el ventilador un cuarto de hora, por favor?
+¿sigue encendido?
+apágalo en cinco minutos
+despiértame a las siete menos cuarto
+mejor a las siete y media
+olvídalo
+qué día es hoy
 gracias""",
     "Français": """Quelle est la température dans la serre ?
 et l'humidité ?
@@ -109,6 +133,18 @@ préviens-moi quand il fait moins de 5 degrés dans la serre
 n'allume pas la pompe
 tout va bien ?
 allume le ventilateur et commande une pizza
+à quelle heure a-t-il fait le plus chaud hier ?
+et dehors ?
+c'est plus humide dedans que dehors ?
+température moyenne des 3 derniers jours
+la pression monte ?
+pourriez-vous allumer le ventilateur un quart d'heure, s'il vous plaît ?
+il tourne encore ?
+éteins-le dans cinq minutes
+réveille-moi à sept heures moins le quart
+plutôt à sept heures et demie
+laisse tomber
+on est quel jour ?
 merci""",
 }
 
