@@ -17,6 +17,8 @@ def test_each_request_is_the_one_before_and_what_is_new(tmp_path: Path) -> None:
     turns, requests = talk(tmp_path / "home", calls, settled=True)
     assert len(requests) == 2 * len(turns) == 2 * len(calls)
     assert list_changed(calls, requests) == []
+    assert {"delegate", "delegate_search"} <= {tool["function"]["name"] for tool in requests[0].body["tools"]}
+    assert '<system_context name=\\"TEAM.md\\">' in raw(requests[0]).decode()
     assert raw(requests[0]).startswith(b'{"model":"scripted",')
 
 

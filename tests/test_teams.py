@@ -5,6 +5,7 @@ import time
 
 import pytest
 from model_server import ModelServer, call, reply, silence
+from test_house import modules_of
 
 from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
@@ -269,6 +270,15 @@ def test_a_home_without_links_has_such_files(house):
     it = house(lambda agent, body: reply("Well."), links={}, teams={})
     assert "wrote" in tool(it, "write_file", path="TEAM.md", content="Ann, Bob")
     assert "Ann, Bob" in tool(it, "read_file", path="TEAM.md")
+
+
+def test_a_home_without_links_imports_nothing_of_them(home, monkeypatch):
+    monkeypatch.setenv("PICOCLAW_HOME", str(home))
+    chat = ("prompt", "--board", "sim")
+    mine = {"picoclaw.teams", "picoclaw.tools.delegate"}
+    assert not mine & modules_of(*chat)
+    (home / "config.toml").write_text(f'{BASE}[links]\ndefault = ["garden"]\n')
+    assert mine <= modules_of(*chat)
 
 
 # --- delegation

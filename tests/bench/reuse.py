@@ -74,6 +74,8 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "message": [{"text": "on it"}],
     "spawn": [{"task": "count to three"}, {"task": "count to three", "wait": True}],
     "spawn_status": [{}, {"number": 1, "cancel": True}],
+    "delegate": [{"agent": "agent03", "task": "count to three"}, {"agent": "agent04", "task": "x", "wait": False}],
+    "delegate_search": [{"query": "number 7"}],
     "web_fetch": [{"url": "http://127.0.0.1:1/"}],
     "skill_search": [{"query": "herbs"}],
     "skill_create": [
@@ -88,6 +90,17 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "gpio": [{"action": "list"}],
 }
 """What is called in turn: every tool there is on the simulated board, and what changes pages, notes and skills."""
+
+
+_KEYS = [f"agent{number:02}" for number in range(17)]
+AGENTS = "".join(
+    [
+        *(f'[agents.{key}]\ndescription = "knows all about number {key[-2:]}"\n' for key in _KEYS),
+        f"[links]\ndefault = {_KEYS}\n",
+        '[teams.all]\nlead = "default"\nmembers = { default = "asks", agent00 = "answers" }\n',
+    ]
+)
+"""Settings of a home with so many agents to delegate to that they are searched for."""
 
 
 def list_calls() -> list[tuple[str, dict[str, Any]]]:
@@ -110,6 +123,10 @@ def talk(
     with ModelServer(script) as server:
         given = {"PICOCLAW_HOME": str(home), "PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "scripted"}
         config = load_config(given)
+        if any(name == "delegate" for name, _ in made) and not (home / "config.toml").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            (home / "config.toml").write_text(AGENTS)
+            config = load_config(given)
         workspace.prepare_home(home)
         if settled:
             (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
