@@ -1,5 +1,6 @@
 """Links, teams and delegation: who may give tasks to whom, what each is told, and that nobody gets more that way."""
 
+import json
 import threading
 import time
 
@@ -7,6 +8,7 @@ import pytest
 from model_server import ModelServer, call, reply, silence
 from test_house import modules_of
 
+from picoclaw import cli
 from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config, load_config
@@ -169,6 +171,66 @@ def test_links_take_agents(home):
     (home / "config.toml").write_text('[links]\ndefault = ["garden"]\n')
     with pytest.raises(ConfigError, match=r"no agent 'garden'; there is no \[agents.KEY\] at all"):
         load_config({"PICOCLAW_HOME": str(home)})
+
+
+@pytest.fixture
+def shell(home, monkeypatch, capsys):
+    monkeypatch.setenv("PICOCLAW_HOME", str(home))
+
+    def run(*words):
+        code = cli.run(("teams", *words))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def test_links_and_teams_are_made_at_a_shell(shell, home):
+    (home / "config.toml").write_text(f"# mine\n{BASE}")
+    assert "no agent gives tasks to another" in shell()[1]
+    assert "default may give tasks to garden, cellar" in shell("link", "default", "garden", "cellar")[1]
+    assert "default may give tasks to cellar" in shell("unlink", "default", "garden")[1]
+    shell("add", "house", "--lead", "garden", "--member", "garden=plants, soil", "--member", "cellar")
+    assert load_config().teams["house"] == TeamConfig("garden", {"garden": "plants, soil", "cellar": ""})
+    shell("edit", "house", "--member", 'cellar="wet" things', "--member", "default=speaks", "--workflow", "Ask first.")
+    shell("edit", "house", "--lead", "default", "--without", "garden")
+    wanted = TeamConfig("default", {"cellar": '"wet" things', "default": "speaks"}, "Ask first.")
+    assert load_config().teams["house"] == wanted
+    said = shell("list")[1]
+    assert 'team house, led by default: cellar ("wet" things), default (speaks). Ask first.' in " ".join(said.split())
+    assert json.loads(shell("list", "--json")[1])["links"] == {"default": ["cellar"]}
+    shell("remove", "house")
+    assert load_config().teams == {}
+    assert (home / "config.toml").read_text() == f'# mine\n{BASE}\n[links]\ndefault = ["cellar"]\n\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (("link", "garden", "garden"), "may not be linked to itself"),
+        (("link", "gardn", "garden"), "there is no agent 'gardn'"),
+        (("link", "garden"), "is missing"),
+        (("unlink", "garden", "cellar"), "garden has no link to 'cellar'; it leads the team a"),
+        (("unlink", "cellar", "garden"), "cellar has no link to 'garden'"),
+        (("add", "a", "--lead", "garden"), "is there already; `picoclaw teams edit` changes it"),
+        (("add", "b", "--member", "garden"), "a team needs a lead"),
+        (("add", "b", "--lead", "garden", "--member", "garden"), "the lead is alone"),
+        (("add", "b", "--lead", "garden", "--member", "cellar"), "must be one of its members"),
+        (("add", "../b", "--lead", "garden"), "a name is small letters"),
+        (("edit", "b"), "there is no team 'b'"),
+        (("edit", "a", "--without", "default"), "'default' is no member of a"),
+        (("edit", "a", "--without", "garden", "--member", "default"), "must be one of its members"),
+        (("remove", "b"), "there is no team 'b'"),
+    ],
+)
+def test_what_cannot_be_linked_is_said_and_changes_nothing(shell, home, words, wrong):
+    (home / "config.toml").write_text(f'{BASE}[teams.a]\nlead = "garden"\n{BOTH}\n')
+    before = (home / "config.toml").read_text()
+    code, said = shell(*words)
+    assert code != 0
+    assert wrong in said
+    assert "Traceback" not in said
+    assert (home / "config.toml").read_text() == before
 
 
 # --- what each is told

@@ -87,6 +87,10 @@ GROUPS = {
             "use the tools of MCP servers, and serve this board's to other programs",
             "picoclaw mcp add clock -- uvx mcp-server-time",
         ),
+        "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
+        "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
+    },
+    "Name people and agents": {
         "people": (
             "name the people of the household, and say what each may do",
             "picoclaw people add ada --role member",
@@ -95,8 +99,10 @@ GROUPS = {
             "name further agents, each with its pages, notes, tools and model",
             'picoclaw agents add garden --description "knows the greenhouse"',
         ),
-        "telegram": ("let people talk to the Telegram bot", "picoclaw telegram pair"),
-        "matrix": ("log in to Matrix, and let people talk to the board there", "picoclaw matrix pair"),
+        "teams": (
+            "say which agent may give tasks to which, and which of them are a team",
+            "picoclaw teams link default garden",
+        ),
     },
     "Look inside": {
         "tools": ("list the tools that the agent has on this board", "picoclaw tools"),

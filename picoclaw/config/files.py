@@ -73,13 +73,13 @@ _HEADER = pattern(r"^[ \t]*\[\s*([A-Za-z0-9_.-]+)\s*\]", re.MULTILINE)
 _COMMENTED_HEADER = pattern(r"^#[ \t]*\[", re.MULTILINE)  # what follows it belongs to another table
 
 
-def set_value(text: str, table: str, key: str, value: str | float | list[int] | list[str]) -> str:
+def set_value(text: str, table: str, key: str, value: str | float | list[int] | list[str] | dict[str, str]) -> str:
     """Set a key of a table ("" for those above the first), in its line or that of its commented default.
 
     Where there is none it goes below the header, or with the table to the end. A remark behind the value stays.
     Raises ConfigError when the result would not say what it should.
     """
-    line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    line = f"{key} = {_format_value(value)}"
     start, end = _find_span(text, table)
     if start < 0:
         gap = "" if not text or text.endswith("\n") else "\n"
@@ -99,6 +99,13 @@ def set_value(text: str, table: str, key: str, value: str | float | list[int] | 
     if not is_set:
         raise ConfigError(f"[{table}] {key} cannot be set: it is written in a way that only a person should change")
     return changed
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, dict):
+        rows = ", ".join(f"{name} = {_format_value(one)}" for name, one in value.items())
+        return f"{{ {rows} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def add_table(text: str, table: str, values: Mapping[str, Any]) -> str:
@@ -164,7 +171,7 @@ def _replace_line(body: str, key: str, line: str) -> str:
     other = _COMMENTED_HEADER.search(body)
     for prefix, end in (("", len(body)), (r"#[ \t]*", other.start() if other else len(body))):
         assigned = re.compile(
-            rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|[^#\s]*)",
+            rf"^[ \t]*{prefix}{re.escape(key)}[ \t]*=[ \t]*(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\[[^\]\n]*\]|\{{[^}}\n]*\}}|[^#\s]*)",
             re.MULTILINE,
         )
         if found := assigned.search(body, 0, end):
