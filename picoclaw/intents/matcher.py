@@ -282,7 +282,10 @@ class IntentMatcher:
         if not kind:
             return self._mood(s, begin, len(s.words)) != "tells"
         asks = s.holds(words["requests"])
-        if not self._is_wish(s, begin) or (kind == "acts" and offered is None):
+        is_condition = "?" not in s.raw and s.longest(
+            self._book.slot("if_word").values, begin
+        )  # "quand il fait ..., allume"
+        if not (is_condition or self._is_wish(s, begin)) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw
 
@@ -418,10 +421,7 @@ class IntentMatcher:
         if s.holds(words["requests"]):
             return True
         asks = (
-            begin >= 0
-            and self._after(s, words["questions"], begin)
-            and not self._after(s, words["negations"], begin)
-            and not s.longest(self._book.slot("if_word").values, begin)  # "when it is ..., switch ..."
+            begin >= 0 and self._after(s, words["questions"], begin) and not self._after(s, words["negations"], begin)
         )
         return "?" not in s.raw and not asks
 
