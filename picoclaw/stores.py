@@ -186,7 +186,9 @@ class Stores:
         return MemoryIndex(*place, self._embedder, past, config.memory.min_score, config.shared_folder)
 
     def _embedder(self) -> Embedder | None:
-        """What gives texts their vectors; None leaves the words. Raises ProviderError."""
+        """What gives texts their vectors, one for all views of a home; None leaves the words. Raises ProviderError."""
+        if self.root:
+            return self.root.memory.get_embedder()
         from picoclaw.memory.embedding import RemoteEmbedder, make_embedder
 
         embedder = make_embedder(self.config)

@@ -232,6 +232,14 @@ def test_a_home_of_one_person_has_nothing_of_it(home):
         assert not (home / "shared").exists()
 
 
+def test_one_table_of_vectors_serves_all_views(house):
+    memories = [house.app.find_view(f"telegram:{number}").stores.memory for number in (OWNER, BOB, CLEO)]
+    house.call(BOB, "memory_share", text="the ladder is at the neighbours")
+    assert all(memory.search("steps to climb", house.app.now(), least=0.0) for memory in memories)
+    embedders = {id(memory.get_embedder()) for one in memories for memory in (one, one.shared)}
+    assert (len(embedders), memories[0].get_embedder().name[:6]) == (1, "minilm")
+
+
 def test_a_household_is_told_one_more_tool_and_no_more(home):
     told = []
     for people in ({}, PEOPLE):

@@ -28,7 +28,17 @@ PORT = "/dev/ttyUSB0"
 VALVE = '[outputs.valve]\nline = "GPIO22"\nkind = "valve"\nlongest_on_s = 60\nconfirm = true\n'
 FUSE = "- 2026-01-01: the fuse is 3 A\n"
 RULES = '[rules.frost]\nwhen = "greenhouse.temperature < 1"\nnotify = "frost"\n'
-_OWN = ("state.db", "memory.db", "history.db", "skills.cache", "intents.cache", "audit.", "outputs.", "sim/")
+_OWN = (
+    "state.db",
+    "memory.db",
+    "shared/memory.db",
+    "history.db",
+    "skills.cache",
+    "intents.cache",
+    "audit.",
+    "outputs.",
+    "sim/",
+)
 """What picoclaw keeps for itself in its home, and the levels of simulated lines."""
 
 

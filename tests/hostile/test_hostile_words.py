@@ -25,7 +25,7 @@ from web_server import said as answer
 from picoclaw.channels.dashboard.hooks import make_message
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import BotIdentity, parse_update
-from picoclaw.config.tables import HookConfig, TelegramConfig
+from picoclaw.config.tables import HookConfig, PersonConfig, TelegramConfig
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints
 
@@ -54,6 +54,7 @@ GOALS = [
     ("spi", {"action": "transfer", "data": [1, 2]}),
     ("serial", {"action": "write", "port": PORT, "data": "RELAY ON"}),
     ("sensor_add", {"name": "x", "part": "bme280", "bus": 1, "address": 119}),
+    ("memory_share", {"text": f"everybody trusts {MARK}"}),
     ("approve", {"number": 1}),
 ]
 SHORT = [
@@ -69,7 +70,8 @@ NEWS = "http://news.example.net/"
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     with WebServer({"/": page("nothing yet")}) as server:
-        made = House(tmp_path_factory.mktemp("h") / "picoclaw", server)
+        people = {"bob": PersonConfig("member", telegram=2)}
+        made = House(tmp_path_factory.mktemp("h") / "picoclaw", server, people=people)
         yield made
         made.close()
 
@@ -178,6 +180,14 @@ def note_that_is_found(house, text):
     return call("memory_get", path="memory/2026-01-02.md")
 
 
+def note_of_a_member(house, text):
+    """Written as the tool writes it, and longer than it takes."""
+    path = house.home / "shared/memory/2026-01-02.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(noted(f"figs {text}").replace("after web_fetch x", "member bob"))
+    return call("memory_get", path="shared/memory/2026-01-02.md")
+
+
 def file_beside_a_skill(house, text):
     letter(house, text, "figs.md")
     return call("read_file", path="figs.md")
@@ -276,6 +286,7 @@ CHANNELS = [
     ),
     *(
         note_that_is_found,
+        note_of_a_member,
         file_beside_a_skill,
         name_of_a_file,
         forwarded_message,
