@@ -496,6 +496,22 @@ def test_a_chain_takes_what_is_left_of_the_first_ones_tokens(house):
     assert second.limits.tokens < 5000
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_sub_agent_is_the_agents_whose_conversation_has_asked(house, wait):
+    def script(agent, body):
+        if newest(body)["role"] == "tool" or SUBAGENT in str(body):
+            return reply("Done.")
+        return reply("", call("spawn", {"task": "count the pumps", "wait": wait}))
+
+    it = house(script, agents=AGENTS | {"garden": AgentConfig(model="garden", tools=["spawn", "sensor_read"])})
+    it.ask(1, "/agent garden")
+    it.ask(1, "have somebody count the pumps")
+    it.work()
+    (body,) = [one for one in it.sent("garden") if SUBAGENT in str(one)]
+    assert not it.sent("butler")
+    assert offered(body) <= {"spawn", "sensor_read", "read_result"}
+
+
 # --- people
 
 
