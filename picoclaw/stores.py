@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -54,6 +55,7 @@ def list_secrets(config: Config, environment: Mapping[str, str]) -> tuple[str, .
     used = (
         *(config.api_key, config.embedding_key, config.telegram_token, config.matrix_token, config.brave_key),
         *(config.mqtt_password, config.metrics_token, config.mcp_token),
+        *(config.store_password, *re.findall(r"://[^:/@]*:([^@]*)@", config.store.url)),
         *config.model_keys.values(),
         *config.notify_tokens.values(),
         *config.mcp_tokens.values(),

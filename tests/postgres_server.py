@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -159,8 +160,9 @@ class PostgresServer:
 class Proxy:
     """A TCP relay in front of a server: it can be cut, as a network is, and made slow."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        """With a `context`, clients speak TLS to it, as to a server that has a certificate."""
+        self._target, self._context = port, context
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.is_cut, self.delay = False, 0.0
         self.drop_answer_to = b""
@@ -196,6 +198,8 @@ class Proxy:
                 _shut(client)
                 continue
             try:
+                if self._context:
+                    client = self._begin_tls(client)
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 _shut(client)
@@ -203,6 +207,14 @@ class Proxy:
             self._pairs.append((client, server))
             for source, target, is_request in ((client, server, True), (server, client, False)):
                 threading.Thread(target=self._relay, args=(source, target, is_request), daemon=True).start()
+
+    def _begin_tls(self, client: socket.socket) -> socket.socket:
+        """Answer a client's SSLRequest with yes; after it comes the handshake."""
+        assert self._context
+        request = client.recv(8)
+        assert request == bytes.fromhex("0000000804d2162f"), request
+        client.sendall(b"S")
+        return self._context.wrap_socket(client, server_side=True)
 
     def _relay(self, source: socket.socket, target: socket.socket, is_request: bool) -> None:
         with contextlib.suppress(OSError):

@@ -12,6 +12,7 @@ from shared_kit import Board, Clock
 from picoclaw.agents import agent_id
 from picoclaw.errors import StoreError, StoreUnreachable
 from picoclaw.memory import versions
+from picoclaw.resources import find_shipped
 from picoclaw.shared.home import is_page_name, merge_lines
 from picoclaw.shared.store import open_shared_store
 from picoclaw.shared.sync import iter_rows
@@ -105,6 +106,21 @@ def test_of_a_page_that_two_have_changed_the_later_stays_and_the_earlier_is_kept
     assert kept == {"old\n", f"from the {'kitchen' if later == 'shed' else 'shed'}\n"}
     if later == "shed":  # the kitchen has written over what it had itself, and can bring it back
         assert versions.list_versions(two.config.home)[0].read_text() == "from the kitchen\n"
+
+
+def test_a_new_home_takes_over_what_there_is_and_gives_no_template_for_it(boards, place):
+    """What every new home has in MEMORY.md is later than what the others have written into theirs."""
+    one, two = boards("shed"), boards("kitchen")
+    one.write("memory/MEMORY.md", "- the pump is blue\n")
+    one.run()
+    template = (find_shipped("templates") / "workspace/memory/MEMORY.md").read_text()
+    two.write("memory/MEMORY.md", template)
+    assert two.run()[:2] == (1, 2)
+    assert two.read("memory/MEMORY.md") == "- the pump is blue\n"
+    three = boards("attic")
+    three.write("memory/MEMORY.md", template, person="anna")
+    three.run()
+    assert [row["content"] for row in every(place, "documents")] == ["- the pump is blue\n"]
 
 
 @pytest.mark.parametrize(("changed", "left"), [(False, None), (True, "newer\n")])

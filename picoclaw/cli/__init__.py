@@ -83,6 +83,10 @@ GROUPS = {
         "page": ("say where the web page is, and let a browser in with a code", "picoclaw page code"),
         "mqtt": ("list what is published at the MQTT broker, and offer sensors to add", "picoclaw mqtt discover"),
         "fleet": ("pair boards with each other, read from them, and stop them all", "picoclaw fleet read workshop"),
+        "store": (
+            "share notes, conversations and costs with other boards through one database",
+            "picoclaw store status",
+        ),
         "mcp": (
             "use the tools of MCP servers, and serve this board's to other programs",
             "picoclaw mcp add clock -- uvx mcp-server-time",

@@ -23,6 +23,7 @@ from picoclaw.config.credentials import (
     read_model_keys,
     read_mqtt_password,
     read_notify_tokens,
+    read_store_password,
     read_telegram_token,
 )
 from picoclaw.config.files import read_toml
@@ -47,6 +48,7 @@ from picoclaw.config.tables import (
     PromptConfig,
     SensorConfig,
     SessionsConfig,
+    StoreConfig,
     SubagentsConfig,
     TeamConfig,
     TelegramConfig,
@@ -98,6 +100,7 @@ class Config:
     telegram: TelegramConfig = field(default_factory=TelegramConfig)
     matrix: MatrixConfig = field(default_factory=MatrixConfig)
     mqtt: MqttConfig = field(default_factory=MqttConfig)
+    store: StoreConfig = field(default_factory=StoreConfig, repr=False)
     sensors: Mapping[str, SensorConfig] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
     old_tables: tuple[str, ...] = ()
@@ -118,6 +121,7 @@ class Config:
     matrix_token: str = field(default="", repr=False)
     brave_key: str = field(default="", repr=False)
     mqtt_password: str = field(default="", repr=False)
+    store_password: str = field(default="", repr=False)
     notify_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     hook_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     metrics_token: str = field(default="", repr=False)
@@ -200,6 +204,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     settings.get("costs", CostsConfig()).check(f"{path}: [costs")
     settings.get("page", PageConfig()).check(f"{path}: [page]")
     settings.get("matrix", MatrixConfig()).check(f"{path}: [matrix]")
+    settings.get("store", StoreConfig()).check(f"{path}: [store]")
     if mqtt := settings.get("mqtt"):
         mqtt.check(f"{path}: [mqtt]")
     named = _make_named_tables(ModelConfig, models, path, "models")
@@ -320,6 +325,7 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
         brave_key=read_brave_key(config.home, environment),
         mqtt_password=read_mqtt_password(config.home, environment),
+        store_password=read_store_password(config.home, environment),
         metrics_token=read_metrics_token(config.home, environment),
         notify_tokens=read_notify_tokens(config.home, config.notify, environment),
         hook_secrets=read_hook_secrets(config.home, config.hooks, environment),

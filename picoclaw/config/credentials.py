@@ -18,6 +18,7 @@ _SECRET_KEYS = (
     "matrix_token",
     "brave_key",
     "mqtt_password",
+    "store_password",
     "metrics_token",
     "mcp_token",
 )
@@ -86,6 +87,10 @@ def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
     return environment.get("PICOCLAW_MQTT_PASSWORD") or _read_secret(home, "mqtt_password", environment)
 
 
+def read_store_password(home: Path, environment: Mapping[str, str]) -> str:
+    return environment.get("PICOCLAW_STORE_PASSWORD") or _read_secret(home, "store_password", environment)
+
+
 def read_metrics_token(home: Path, environment: Mapping[str, str]) -> str:
     """The token of /metrics, '' for none. Raises ConfigError for one that can be guessed."""
     return _check_length("metrics_token", _read_secret(home, "metrics_token", environment))
@@ -152,7 +157,15 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_", "hook_secret_", "mcp_token_"))
     ]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    names_of_tokens = ("TELEGRAM_TOKEN", "MATRIX_TOKEN", "MQTT_PASSWORD", "NOTIFY_TOKEN_", "HOOK_SECRET_", "API_KEY_")
+    names_of_tokens = (
+        "TELEGRAM_TOKEN",
+        "MATRIX_TOKEN",
+        "MQTT_PASSWORD",
+        "STORE_PASSWORD",
+        "NOTIFY_TOKEN_",
+        "HOOK_SECRET_",
+        "API_KEY_",
+    )
     variables = tuple(f"PICOCLAW_{name}" for name in (*names_of_tokens, "MCP_TOKEN_"))
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}

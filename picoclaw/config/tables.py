@@ -535,6 +535,33 @@ _BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
+class StoreConfig:
+    """[store]: a store that several boards share; there is one when url names it."""
+
+    url: Annotated[
+        str, "its address: postgresql://USER@HOST/DATABASE, or sqlite:/FOLDER/FILE.db for homes of one machine"
+    ] = ""
+    board: Annotated[str, "the board's name there; '': the host name"] = ""
+
+    @property
+    def board_name(self) -> str:
+        return self.board or re.sub(r"[^a-z0-9_-]", "-", os.uname().nodename.lower())[:48].strip("-_") or "board"
+
+    @property
+    def shown_url(self) -> str:
+        return redact_url(self.url)
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for what is no address; `where` names the table."""
+        if self.url and not re.match(r"(?:postgres(?:ql)?://|sqlite:/)", self.url):
+            raise ConfigError(
+                f"{where}: url must be postgresql://USER@HOST/DATABASE, or sqlite:/FOLDER/FILE.db for homes on one machine"
+            )
+        if self.board and not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,47}", self.board):
+            raise ConfigError(f"{where}: board takes small letters, digits, - and _, 48 at most, not {self.board!r}")
+
+
+@dataclass(frozen=True)
 class MqttConfig:
     """[mqtt]: the broker of the house; it is there when host names it."""
 

@@ -39,6 +39,7 @@ from picoclaw.store.tasks import abandon_own_work
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
     from picoclaw.daemon.mqtt import MqttChannel
+    from picoclaw.daemon.store import StoreWorker
     from picoclaw.mcp.endpoint import HttpServer
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -71,6 +72,7 @@ class DaemonService(MessageQueue):
         self._models, self._model_name = ModelHealth(app.provider.name, links, self.note), app.provider.name
         self._mqtt: MqttChannel | None = None
         self._programs: Programs | None = None
+        self._store: StoreWorker | None = None
         self._terminals = SocketChannel(app.config.home, self)
         app.changed = self._show_approval
 
@@ -149,6 +151,12 @@ class DaemonService(MessageQueue):
         idle = IdleThread(self.app, self.note)
         idle.start()
         stack.callback(idle.stop)
+        if self.app.config.store.url:
+            from picoclaw.daemon.store import StoreWorker
+
+            self._store = StoreWorker(self.app.config, self.app.now, self.note)
+            self._store.start()
+            stack.callback(self._store.stop)
         self.pauses = [idle.turn, lambda _: pause_heartbeats()]
 
     def _make_channels(self, stack: ExitStack) -> Iterator[Channel]:
@@ -367,6 +375,8 @@ class DaemonService(MessageQueue):
 
     def log_turn(self, session: str, turn: Turn) -> None:
         """See MessageQueue."""
+        if self._store:
+            self._store.wake()
         if not self._models.note_turn(turn) and turn.notice.failed and not waits_for_approval(turn):
             self.note(f"{session}: {turn.notice.text}")
 
@@ -406,6 +416,10 @@ class DaemonService(MessageQueue):
         channels = {name: channel.status()._asdict() for name, channel in self.channels.items()}
         live = self.live.status(channels, self._models.status(), self.progress.late())
         live |= {"turn": self.running, "queue": self.waiting}
+        if self._store:
+            live["store"] = (shared := self._store.status())
+            troubles = [f"{shared['error']}; this board goes on with what it has"] if shared["error"] else []
+            live["problems"] += [f"store: {text}" for text in [*troubles, *shared["problems"]]]
         if trouble := self.writes.trouble:
             live["problems"].append(f"nothing can be saved; conversations are only in memory: {trouble}")
         app, locked = self.app, self.boxes.lock.acquire(timeout=_STATUS_LOCK_TIMEOUT_S)

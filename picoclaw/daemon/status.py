@@ -162,7 +162,7 @@ def merge_status(live: StatusDict, offline: StatusDict) -> StatusDict:
 
 
 _PUBLIC_WORDS = pattern(
-    r"[\w-]{1,40} is down|the \w{1,20} thread is frozen|clock|disk|outputs|model|safe mode|nothing can be saved"
+    r"[\w-]{1,40} is down|the \w{1,20} thread is frozen|clock|disk|outputs|model|store|safe mode|nothing can be saved"
 )
 
 

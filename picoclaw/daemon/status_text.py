@@ -30,6 +30,9 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
             yield f"{name_channel(name)}: {how}{heard}"
         yield f"model: {_format_model(status['model'], now)}"
         yield from _format_model_chain(status["model"], now)
+        if shared := status.get("store"):
+            when = f"synchronised {_format_ago(shared['synced'], now)}" if shared["synced"] else "not synchronised yet"
+            yield f"store: {shared['address']}, {when}"
     else:
         yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
     yield from _format_offline_status(status, now)

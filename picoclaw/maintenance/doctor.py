@@ -44,6 +44,7 @@ from picoclaw.errors import (
     PicoclawError,
     ProviderError,
     StoreError,
+    StoreUnreachable,
 )
 from picoclaw.files import explain_os_error
 from picoclaw.hw import checkup, detect, health, loader
@@ -84,7 +85,14 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     yield from _examine_database(config.home / "history.db", "`picoclaw run`, or an open chat, creates it")
     yield from _examine_rules(config.home)
     yield from _examine_workspace(config)
-    used = (config.api_key, config.embedding_key, config.telegram_token, config.matrix_token, config.mqtt_password)
+    used = (
+        config.api_key,
+        config.embedding_key,
+        config.telegram_token,
+        config.matrix_token,
+        config.mqtt_password,
+        config.store_password,
+    )
     keys = (*used, *config.model_keys.values())
     yield from find_leaked_secrets(keys, config.workspace)
     yield from _examine_memory(config)
@@ -338,6 +346,8 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
     yield from _examine_mcp(config)
     if config.mqtt.host and not offline:
         yield _examine_broker(config)
+    if config.store.url and not offline:
+        yield from _examine_store(config)
     if config.matrix.homeserver and config.matrix_token:
         yield from _examine_matrix(config, offline=offline)
     if not config.telegram_token:
@@ -423,6 +433,19 @@ def _examine_programs(config: Config) -> _Rows:
             yield note("openai", detail, "picoclaw page token revoke NAME ends one")
         else:
             yield good("openai", f"{len(tokens)} programs have a token, none of them the owner's")
+
+
+def _examine_store(config: Config) -> _Rows:
+    from picoclaw.shared.store import open_shared_store
+
+    name, where = "store", config.store.shown_url
+    try:
+        with closing(open_shared_store(config.store.url, config.store_password)):
+            yield good(name, f"{where} answers; this board is {config.store.board_name} there")
+    except StoreUnreachable as error:
+        yield note(name, f"{error}; this board goes on with what it has", "picoclaw store status, once it answers")
+    except (StoreError, ConfigError) as error:
+        yield bad(name, str(error), "check [store] in config.toml, and store_password in secrets.toml")
 
 
 def _examine_broker(config: Config) -> CheckResult:

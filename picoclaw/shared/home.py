@@ -4,11 +4,12 @@ Pages (notes, and the files that a person has of their own with an agent) go bot
 ledger are one board's, and only come back where a home is moved. All methods raise StoreError.
 """
 
+import fcntl
 import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import dropwhile
 from pathlib import Path
@@ -21,6 +22,7 @@ from picoclaw.memory.index import IndexFile
 from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, write_note_file
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
+from picoclaw.resources import find_shipped
 from picoclaw.shared.store import SharedChunk
 from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection
@@ -100,6 +102,17 @@ class SharedHome:
             index.close()
         self.database.close()
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait until no other process of this home synchronises, and hold the others off."""
+        with explain_failure("the lock of the synchronisation cannot be taken"):
+            handle = os.open(self.config.home / "store.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
     # --- what is known of the store ---
 
     def state(self, name: str) -> str:
@@ -167,6 +180,15 @@ class SharedHome:
         sql = "SELECT text FROM user_context_files WHERE agent = ? AND person = ? AND name = ?"
         found = self.database.select_value(sql, *where)
         return None if found is None else clean_text(found)
+
+    def is_unfilled(self, page: SharedPage, text: str | None) -> bool:
+        """Whether a page says only what every new home has in it."""
+        if text is None or page.kind != "documents":
+            return False
+        with suppress(OSError):
+            template: str = clean_text((find_shipped("templates") / "workspace" / page.path).read_text("utf-8"))
+            return text == template
+        return False
 
     def written_at(self, page: SharedPage) -> float:
         """When a page was written, in seconds since 1970; 0 where it is not there."""
@@ -278,6 +300,19 @@ class SharedHome:
         for place in self.places.values():
             if not place.person:
                 yield LocalRow("agents", place.agent_id, make_digest({"": self._describe_agent(place)}))
+
+    def count_unsynced(self) -> dict[str, int]:
+        """Count what the store has not, or not as it is here, by table."""
+        pages, rows = self.known_pages(), self.known_rows()
+        found: dict[str, int] = {}
+        for page, stamp in self.iter_pages():
+            known = pages.get(page.id)
+            is_new = not known or (known.stamp != stamp and known.base != (self.read_page(page) or ""))
+            found[page.kind] = found.get(page.kind, 0) + is_new
+        for row in self.list_own():
+            there = rows.get((row.kind, row.local))
+            found[row.kind] = found.get(row.kind, 0) + (not there or there.mark != row.mark)
+        return found
 
     def _list(self, kind: str, sql: str) -> Iterator[LocalRow]:
         for local, mark in self.database.select(sql):
@@ -539,11 +574,3 @@ def _fresh(lines: Iterable[str], known: set[str]) -> list[str]:
     if len(said) < len(lines):
         said = list(dropwhile(lambda line: not line.strip(), said))
     return said if any(line.strip() for line in said) else []
-
-
-def count_by_kind(rows: Iterable[LocalRow]) -> dict[str, int]:
-    """How many rows there are of each table."""
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.kind] = found.get(row.kind, 0) + 1
-    return found

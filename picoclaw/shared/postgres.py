@@ -242,6 +242,12 @@ class PostgresStore:
         with self._connected() as connection, connection.cursor(row_factory=dict_row) as cursor:
             return list(cursor.execute(sql, (*equal.values(), after or _FIRST_ID, most)))
 
+    def count_rows(self, agent_id: str) -> dict[str, int]:
+        counts = (f"(SELECT count(*) FROM picoclaw.{name} WHERE agent_id = %s AND NOT deleted)" for name in TABLES)
+        with self._connected() as connection:
+            found = _fetch(connection, f"SELECT {', '.join(counts)}", *[agent_id] * len(TABLES))[0]
+        return dict(zip(TABLES, found, strict=True))
+
     def delete(self, table: str, ids: Iterable[str]) -> int:
         check_erasable(table)
         with self._connected() as connection:
@@ -441,12 +447,16 @@ def explain_errors(address: str, password: str = "") -> Iterator[None]:
 
 def is_passing(error: psycopg.Error) -> bool:
     """Whether another try may work without anybody's doing."""
-    if error.sqlstate is None:
-        return isinstance(error, psycopg.OperationalError)
+    if error.sqlstate is None:  # libpq's own, and the server's while it lets nobody in
+        return isinstance(error, psycopg.OperationalError) and not _NEEDS_OWNER.search(str(error))
     return error.sqlstate[:2] in {"08", "40", "53", "57", "55"} or isinstance(error, errors.ReadOnlySqlTransaction)
 
 
+_NEEDS_OWNER = re.compile(
+    r"password|(?:role|database) \"[^\"]*\" does not exist|pg_hba\.conf|permitted to log in|does not support SSL|certificate"
+)
 _EXPLANATIONS: list[tuple[str, str]] = [
+    ("not permitted to log in", "this board was revoked; `picoclaw store setup` lets it in again"),
     ("password authentication failed", "it does not take the password; `picoclaw store setup` makes a new one"),
     ("no password supplied", "it asks for a password: put it into secrets.toml as store_password"),
     (r'role "[^"]*" does not exist', "it knows no such user; `picoclaw store setup` makes one for a board"),
@@ -472,7 +482,7 @@ def _explain(error: psycopg.Error) -> str:
         errors.ReadOnlySqlTransaction: "it is read-only now (a standby, or being maintained); what is new waits here",
         errors.AdminShutdown: "it is being shut down",
         errors.CannotConnectNow: "it is starting up or shutting down",
-        errors.InvalidPassword: _EXPLANATIONS[0][1],
+        errors.InvalidPassword: _EXPLANATIONS[1][1],
         errors.InvalidSchemaName: "it is not set up: run `picoclaw store setup` with the administrator's address",
         errors.UndefinedTable: "it is not set up: run `picoclaw store setup` with the administrator's address",
         errors.DiskFull: "its disk is full",
@@ -511,11 +521,11 @@ def _make_query(words: Iterable[str]) -> str:
 
 def check_migrations(connection: "psycopg.Connection[Any]", address: str) -> None:
     """Migrate what is older, if this user may; raises StoreNewer and StoreError where it cannot be used."""
-    done = refuse_newer(connection, address)
-    if len(done) == len(MIGRATIONS):
-        return
+    done: list[str] = []
     try:
-        migrate(connection)
+        done = refuse_newer(connection, address)
+        if len(done) < len(MIGRATIONS):
+            migrate(connection)
     except errors.InsufficientPrivilege:
         what = "was set up by an older picoclaw" if done else "is not set up"
         raise StoreError(f"{address} {what}: run `picoclaw store setup` with the administrator's address") from None

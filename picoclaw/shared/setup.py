@@ -96,7 +96,8 @@ def revoke_board(url: str, password: str, board: str) -> int:
     with administer(url, password) as connection:
         found = _fetch(connection, "UPDATE picoclaw.boards SET revoked = true WHERE name = %s RETURNING role", board)
         if not found:
-            raise StoreError(f"the store knows no board {board!r}; `picoclaw store status` lists them")
+            known = ", ".join(name for (name,) in _fetch(connection, "SELECT name FROM picoclaw.boards ORDER BY 1"))
+            raise StoreError(f"the store knows no board {board!r}; it has {known or 'none'}")
         role = found[0][0]
         if _fetch(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", role):
             connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))

@@ -150,6 +150,10 @@ class SqliteStore:
         sql = statements.select_equal(table, "", equal)
         return [_make_row(table, row) for row in self._database.select(sql, *equal.values(), after, most)]
 
+    def count_rows(self, agent_id: str) -> dict[str, int]:
+        sql = "SELECT count(*) FROM {} WHERE agent_id = ? AND NOT deleted"
+        return {name: self._database.select_value(sql.format(name), agent_id) for name in TABLES}
+
     def delete(self, table: str, ids: Iterable[str]) -> int:
         check_erasable(table)
         sql = f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))"

@@ -3,6 +3,7 @@
 `tests/test_shared_store.py` is the contract: it runs on both.
 """
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -75,6 +76,9 @@ class SharedStore(Protocol):
     def list_rows(self, table: str, equal: Mapping[str, object], after: str = "", most: int = 500) -> list[Row]:
         """List rows whose columns equal these values, in the order of their ids, from an id on."""
 
+    def count_rows(self, agent_id: str) -> dict[str, int]:
+        """Count an agent's rows that are not deleted, by table."""
+
     def delete(self, table: str, ids: Iterable[str]) -> int:
         """Delete rows of ERASABLE for good; returns how many there were."""
 
@@ -117,6 +121,7 @@ def open_shared_store(url: str, password: str = "") -> SharedStore:
     """Open a store by its address; a `password` that is not in it is added. Raises ConfigError and StoreError."""
     scheme, _, rest = url.partition(":")
     if scheme in {"postgresql", "postgres"} and rest.startswith("//"):
+        load_postgres()
         from picoclaw.shared.postgres import PostgresStore
 
         return PostgresStore(url, password)
@@ -129,6 +134,16 @@ def open_shared_store(url: str, password: str = "") -> SharedStore:
     raise ConfigError(
         "[store] url must be postgresql://USER@HOST/DATABASE, or sqlite:/FOLDER/FILE.db for homes on one machine"
     )
+
+
+def load_postgres() -> None:
+    """Load psycopg, which is only installed where somebody wants it. Raises ConfigError."""
+    try:
+        importlib.import_module("psycopg")
+    except ImportError as error:
+        if error.name == "psycopg":
+            raise ConfigError('psycopg is not installed: pip install "picoclaw-edge[fleet]"') from None
+        raise ConfigError("psycopg finds no libpq: sudo apt install libpq5") from None
 
 
 # What both kinds of store do in the same way.

@@ -56,10 +56,19 @@ class StoreSync:
         self._count: dict[str, int] = {}
         self._problems: list[str] = []
 
-    def run(self) -> SyncReport:
-        """Synchronise once. Raises StoreError: what was done is done, and the next run goes on."""
+    def run(self, board: str = "") -> SyncReport:
+        """Synchronise once; with a `board`, bring back the conversations and costs that it has there as well.
+
+        Raises StoreError: what was done is done, and the next run goes on.
+        """
+        with self._home.locked():
+            return self._run(board)
+
+    def _run(self, board: str) -> SyncReport:
         self._count, self._problems = {}, []
         self._begin()
+        if board:
+            self._recover(board)
         self._pages = self._home.known_pages()
         self._home.problems.clear()
         for _ in range(_MAX_ROUNDS):
@@ -83,15 +92,15 @@ class StoreSync:
             self._home.forget_store()
             self._home.set_state("receipt", receipt)
             self._problems += [_RESTORED] if known else []
-            self._recover()
+            self._recover(self._home.board)
         elif receipt != known:  # it was written, and the answer was lost
             self._home.set_state("receipt", receipt)
 
-    def _recover(self) -> None:
-        """Take back what this board has once pushed and has no more, because its home is the older one."""
-        for kind in OWN_KINDS[1:]:
+    def _recover(self, board: str) -> None:
+        """Take back what a board has once pushed and this home has not: it is the older one, or a new one."""
+        for kind in OWN_KINDS:
             for agent in self._home.agents:
-                rows = iter_rows(self._store, kind, {"agent_id": agent, "board": self._home.board})
+                rows = iter_rows(self._store, kind, {"agent_id": agent, "board": board})
                 for some in split_batches(rows, _BATCH):
                     self._add("recovered", self._home.take_rows(kind, some))
 
@@ -128,7 +137,7 @@ class StoreSync:
             mine = self._digest(page, ours)
             if mine == row["digest"] or (ours is None and theirs is None):
                 text = theirs
-            elif mine == page.digest or (not page.version and ours is None):
+            elif mine == page.digest or (not page.version and (ours is None or self._home.is_unfilled(page, ours))):
                 text = theirs
                 self._add("pulled", 1)
             else:
@@ -233,6 +242,8 @@ class StoreSync:
                 continue
             if text is None:
                 continue  # it has gone while we looked
+            if not known.version and self._home.is_unfilled(page, text):
+                continue
             digest = self._digest(page, text)
             at = self._home.written_at(page) or self._now().timestamp()
             if digest != known.digest:
@@ -350,6 +361,20 @@ def split_batches(values: Iterable[_T], most: int) -> Iterator[list[_T]]:
 def replace_id(row: LocalRow, known: LocalRow | None) -> LocalRow:
     """What is in the store already keeps the id that it has there."""
     return row._replace(id=known.id) if known else row
+
+
+def count_missing(home: SharedHome, store: SharedStore, board: str) -> dict[str, int]:
+    """Count what the store has of a board, and of its agents' pages, that this home has not, by table."""
+    pages, known = home.known_pages(), {row.id for row in home.known_rows().values()}
+    found: dict[str, int] = {}
+    for kind in (*PAGE_KINDS, *OWN_KINDS[1:]):
+        for agent in home.agents:
+            for row in iter_rows(store, kind, {"agent_id": agent} | ({} if kind in PAGE_KINDS else {"board": board})):
+                page = home.find_page(kind, row) if kind in PAGE_KINDS else None
+                there = pages[page.id].digest == row["digest"] if page and page.id in pages else row["id"] in known
+                is_ours = page is not None or kind not in PAGE_KINDS
+                found[kind] = found.get(kind, 0) + (is_ours and not there and not row["deleted"])
+    return found
 
 
 def iter_rows(store: SharedStore, table: str, equal: Mapping[str, object]) -> Iterator[Row]:

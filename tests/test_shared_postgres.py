@@ -1,0 +1,399 @@
+"""What only PostgreSQL has: roles and row security, migrations of several boards, and everything that can be wrong."""
+
+import contextlib
+import ssl
+import subprocess
+import threading
+import time
+
+import psycopg
+import pytest
+from postgres_server import PASSWORD, PostgresServer, Proxy
+from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
+
+from picoclaw.agents import agent_id
+from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
+from picoclaw.shared.postgres import MIGRATIONS, read_address, show_address
+from picoclaw.shared.setup import revoke_board, set_up_board
+from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
+from picoclaw.shared.tables import TABLES, make_id
+
+
+@pytest.fixture
+def url(postgres):
+    return postgres.empty_database()
+
+
+def open_as(role):
+    return contextlib.closing(open_shared_store(role.address, role.password))
+
+
+@pytest.fixture
+def two(url):
+    """Two boards with an agent each, and a row of each table that has chunks, for both."""
+    mine = set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+    theirs = set_up_board(url, "", "kitchen", {"other": OTHER}, replaces=False)
+    for role, board, agent in ((mine, "shed", AGENT), (theirs, "kitchen", OTHER)):
+        with open_as(role) as store:
+            store.claim(board, board)
+            note = page(agent=agent, content=f"secret of the {board}\n")
+            rows = {"documents": [note], "sessions": [session(agent=agent)], "turns": [turn(agent=agent)]}
+            store.put(rows, {note["id"]: [SharedChunk(1, 1, "", f"secret of the {board}", b"\1\2", "m")]})
+    return mine, theirs
+
+
+# --- roles ---
+
+THEIRS = page(agent=OTHER)["id"]
+ATTACKS = [
+    *(f"SELECT * FROM picoclaw.{table} WHERE agent_id <> '{AGENT}'" for table in (*TABLES, "chunks", "board_agents")),
+    "SELECT * FROM picoclaw.boards WHERE name <> 'shed'",
+    f"UPDATE picoclaw.documents SET content = 'x' WHERE id = '{THEIRS}' RETURNING id",
+    f"UPDATE picoclaw.documents SET agent_id = '{OTHER}' RETURNING id",
+    f"UPDATE picoclaw.turns SET agent_id = '{OTHER}' RETURNING id",
+    f"DELETE FROM picoclaw.turns WHERE agent_id = '{OTHER}' RETURNING id",
+    "DELETE FROM picoclaw.documents RETURNING id",
+    "DELETE FROM picoclaw.ledger RETURNING id",
+    f"INSERT INTO picoclaw.board_agents VALUES ('shed', '{OTHER}')",
+    "UPDATE picoclaw.boards SET role = session_user WHERE name = 'kitchen' RETURNING name",
+    "UPDATE picoclaw.boards SET nonce = '' WHERE name = 'kitchen' RETURNING name",
+    "UPDATE picoclaw.boards SET revoked = false RETURNING name",
+    "INSERT INTO picoclaw.boards (name, role) VALUES ('new', 'new')",
+    "TRUNCATE picoclaw.documents",
+    "DROP TABLE picoclaw.documents",
+    "ALTER TABLE picoclaw.documents DISABLE ROW LEVEL SECURITY",
+    "CREATE TABLE picoclaw.mine (a int)",
+    "CREATE SCHEMA mine",
+    "CREATE OR REPLACE FUNCTION picoclaw.visible_agents() RETURNS uuid[] LANGUAGE sql AS $$ SELECT '{}'::uuid[] $$",
+    "SET SESSION AUTHORIZATION picoclaw_kitchen",
+    "SET ROLE picoclaw_kitchen",
+    "SET ROLE admin",
+    "SET row_security = off; SELECT * FROM picoclaw.documents",
+    "ALTER ROLE picoclaw_kitchen PASSWORD 'x'",
+    "ALTER ROLE picoclaw_shed SUPERUSER",
+    "CREATE ROLE mine",
+    "CREATE EXTENSION vector",
+    "SELECT rolpassword FROM pg_authid",
+    "SELECT pg_read_file('/etc/passwd')",
+    "COPY picoclaw.documents TO PROGRAM 'cat'",
+    "COPY (SELECT 1) TO '/tmp/x'",
+    "SELECT most_common_vals FROM pg_stats WHERE schemaname = 'picoclaw' AND tablename = 'documents'",
+    "INSERT INTO picoclaw.migrations (name) VALUES ('m999')",
+]
+
+
+def run_attack(thief, attack):
+    try:
+        cursor = thief.execute(attack)
+        return cursor.fetchall() if cursor.description else ["done"], None
+    except psycopg.Error as error:
+        return [], error.sqlstate
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_stolen_board_sees_and_changes_only_its_agents_rows(two, postgres, attack):
+    mine, _ = two
+    postgres.run("ANALYZE", "shared")
+    with psycopg.connect(mine.address, password=mine.password, autocommit=True) as thief:
+        found, state = run_attack(thief, attack)
+    assert found == []
+    assert state in {None, "42501", "42710"}  # nothing found, not allowed, there already
+    assert postgres.run(f"SELECT content, agent_id::text FROM picoclaw.documents WHERE id = '{THEIRS}'", "shared") == [
+        ("secret of the kitchen\n", OTHER)
+    ]
+
+
+def test_a_stolen_board_can_put_nothing_under_another_agent(two):
+    mine, theirs = two
+    with open_as(mine) as store:
+        store.claim("shed", "shed")
+        for rows in (
+            {"documents": [page(agent=OTHER, version=2, content="mine")]},
+            {"documents": [page("memory/new.md", agent=OTHER)]},
+            {"turns": [turn(9, agent=OTHER)]},
+            {"documents": [page(agent=OTHER, version=2) | {"agent_id": AGENT}]},  # their row under our agent
+        ):
+            with pytest.raises(StoreError, match="may not do that"):
+                store.put(rows)
+        assert store.get("documents", [THEIRS]) == []
+        scope = SearchScope(OTHER, ("", "anna"))
+        assert store.count_chunks(scope, {"secret": ["secret"]}) == (0, {"secret": 0})
+        assert store.match_chunks(scope, {"secret": 1.0}, 9) == []
+        assert store.compare_vectors(scope, "m", [1.0, 2.0], 9, range(99)) is None
+        assert store.changes("documents", OTHER, "").rows == []
+        assert [row.text for row in store.get_chunks(SearchScope(AGENT), range(99))] == ["secret of the shed"]
+    with open_as(theirs) as store:
+        assert [row["content"] for row in store.get("documents", [THEIRS])] == ["secret of the kitchen\n"]
+
+
+def test_a_board_needs_its_role_and_its_name(two):
+    mine, theirs = two
+    with open_as(mine) as store, pytest.raises(StoreError, match=r"knows no board 'kitchen'.*picoclaw store setup"):
+        store.claim("kitchen", "kitchen")
+    with open_as(theirs) as store:
+        assert store.claim("kitchen", "kitchen").agents == (OTHER,)
+
+
+def test_a_new_password_a_new_home_and_a_revocation(two, url):
+    mine, _ = two
+    renewed = set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+    assert renewed.address == mine.address
+    with pytest.raises(StoreError, match="does not take the password") as caught, open_as(mine):
+        pass
+    assert mine.password not in str(caught.value)
+    with open_as(renewed) as store:
+        with pytest.raises(StoreError, match="another home uses the name"):
+            store.claim("shed", "of a new home")
+        renewed = set_up_board(url, "", "shed", {"home": AGENT}, replaces=True)
+    with open_as(renewed) as store:
+        assert store.claim("shed", "of a new home").receipt == ""
+        assert revoke_board(url, "", "shed") == 1
+        with pytest.raises(StoreError, match=r"shut down|broke"):
+            store.put({"turns": [turn()]})
+        with pytest.raises(StoreError, match="this board was revoked"):
+            store.put({"turns": [turn()]})
+    again = set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+    with open_as(again) as store:
+        assert len(store.get("documents", [page(agent=AGENT)["id"]])) == 1
+    with pytest.raises(StoreError, match="knows no board 'attic'"):
+        revoke_board(url, "", "attic")
+
+
+def test_setup_says_who_else_has_the_agent_and_takes_agents_away(url):
+    set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+    found = set_up_board(url, "", "kitchen", {"home": AGENT, "other": OTHER}, replaces=False)
+    assert found.sharing == {"home": ["shed"], "other": []}
+    with open_as(found) as store:
+        store.claim("kitchen", "n")
+        store.put({"documents": [page(), page(agent=OTHER)]})
+        set_up_board(url, "", "kitchen", {"home": AGENT}, replaces=False)
+        assert [row["agent_id"] for row in store.get("documents", [page()["id"], THEIRS])] == [AGENT]
+
+
+@pytest.mark.parametrize("board", ["", "Shed", "a b", "x'; DROP", "../x", "ä", "a" * 49])
+def test_a_name_that_is_none_for_a_board_is_refused(url, board):
+    with pytest.raises(ConfigError, match="is no name for a board"):
+        set_up_board(url, "", board, {}, replaces=False)
+
+
+def test_the_roles_of_another_database_are_left_alone(url, postgres):
+    set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+    with pytest.raises(StoreError, match="has a user 'picoclaw_shed' already"):
+        set_up_board(postgres.make_database(), "", "shed", {"home": AGENT}, replaces=False)
+
+
+def test_a_home_synchronises_with_the_role_of_its_board(url, tmp_path):
+    role = set_up_board(url, "", "shed", {key: agent_id(key) for key in ("default", "garden")}, replaces=False)
+    address = role.address.replace("@", f":{role.password}@")
+    board = Board(tmp_path / "shed", address, Clock())
+    with board.stack:
+        for text in ("one\n", "two\n"):
+            board.write("memory/a.md", text)
+            board.say(text)
+            board.run()
+        (board.config.home / "memory-history").mkdir()
+        (board.config.home / "memory-history/forgotten").touch()
+        assert board.run().erased == 1
+        assert board.run().is_empty
+
+
+# --- migrations ---
+
+
+def test_only_the_owner_migrates_and_a_board_says_what_to_do(url, postgres, monkeypatch):
+    role = set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+
+    def m999_later(connection):
+        connection.execute("CREATE TABLE picoclaw.later (a int)")
+
+    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_later])
+    with pytest.raises(StoreError, match="set up by an older picoclaw: run `picoclaw store setup`"), open_as(role):
+        pass
+    assert set_up_board(url, "", "shed", {"home": AGENT}, replaces=False).migrations == ["m999_later"]
+    monkeypatch.undo()
+    for address, password in ((role.address, role.password), (url, "")):
+        with pytest.raises(StoreError) as caught:
+            open_shared_store(address, password)
+        assert "does not take the password" in str(caught.value) or isinstance(caught.value, StoreNewer)
+    with pytest.raises(StoreNewer, match=r"newer picoclaw \(it holds m999_later\); nothing was changed"):
+        set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+
+
+def test_a_migration_that_fails_leaves_nothing(url, postgres, monkeypatch):
+    def m999_broken(connection):
+        connection.execute("CREATE TABLE picoclaw.half (a int)")
+        connection.execute("SELECT nothing")
+
+    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_broken])
+    with pytest.raises(StoreError):
+        open_shared_store(url)
+    assert postgres.run("SELECT to_regclass('picoclaw.half'), to_regclass('picoclaw.documents')", "shared") == [
+        (None, None)
+    ]
+    monkeypatch.undo()
+    open_shared_store(url).close()
+
+
+def test_a_role_without_rights_is_told_to_have_it_set_up(url, postgres):
+    postgres.run("DROP ROLE IF EXISTS stranger")
+    postgres.run("CREATE ROLE stranger LOGIN PASSWORD 'x'")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="picoclaw store setup"):
+            open_shared_store(postgres.url("shared", "stranger", "x"))
+        open_shared_store(url).close()
+
+
+# --- what can be wrong ---
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "passes"),
+    [
+        (lambda url: url.replace(PASSWORD, "WrongSecret"), "does not take the password", False),
+        (lambda url: url.replace(f":{PASSWORD}", ""), "asks for a password", False),
+        (lambda url: url.replace("/shared", "/nowhere"), "has no such database", False),
+        (lambda url: f"{url}?sslmode=require", "speaks no TLS", False),
+        (lambda url: url.replace("127.0.0.1", "host.invalid"), "no such host, or no network", True),
+        (lambda url: url.rpartition(":")[0] + ":9/shared", "nothing listens there", True),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said_without_the_password(url, change, text, passes):
+    with pytest.raises(StoreError, match=text) as caught:
+        open_shared_store(change(url))
+    assert isinstance(caught.value, StoreUnreachable) == passes
+    assert "WrongSecret" not in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://", "postgresql://h/d", "postgresql://a:%zz@h/d"])
+def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url):
+    with pytest.raises(ConfigError) as caught:
+        read_address(url)
+    assert "geheim" not in str(caught.value)
+    assert "geheim" not in show_address(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("postgresql://a@localhost/d", "prefer"),
+        ("postgresql://a@127.0.0.1/d", "prefer"),
+        ("postgresql://a@/d?host=/run/postgresql", "prefer"),
+        ("postgresql://a@192.168.1.5/d", "require"),
+        ("postgresql://a@db.example/d", "require"),
+        ("postgresql://a@db.example/d?sslmode=verify-full", "verify-full"),
+        ("postgresql://a@db.example/d?sslmode=disable", "disable"),
+    ],
+)
+def test_over_a_network_the_connection_is_encrypted(url, mode):
+    assert read_address(url)["sslmode"] == mode
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key", "-out", folder / "certificate"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("sslmode=require", ""),
+        ("sslmode=verify-full&sslrootcert={folder}/certificate", ""),
+        ("sslmode=verify-full&sslrootcert=system", "not signed by an authority that is trusted here"),
+        ("sslmode=verify-full&sslrootcert={folder}/certificate&host=127.0.0.1", "certificate is for another host"),
+    ],
+)
+def test_tls(url, postgres, certificate, query, text):
+    """The server of the tests has no TLS; this is what one that has it does before the first message."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "certificate", certificate / "key")
+    proxy = Proxy(postgres.port, context)
+    address = f"postgresql://admin:{PASSWORD}@localhost:{proxy.port}/shared?{query.format(folder=certificate)}"
+    try:
+        if text:
+            with pytest.raises(StoreError, match=text):
+                open_shared_store(address)
+        else:
+            with contextlib.closing(open_shared_store(address)) as store:
+                store.claim("shed", "n")
+                assert store.put({"turns": [turn()]}) == {}
+    finally:
+        proxy.close()
+
+
+def test_a_database_that_is_read_only_takes_nothing_and_gives_all(url, postgres):
+    with contextlib.closing(open_shared_store(url)) as store:
+        store.claim("shed", "n")
+        store.put({"documents": [page()]})
+        postgres.run("ALTER DATABASE shared SET default_transaction_read_only = on")
+        try:
+            with contextlib.closing(open_shared_store(url)) as standby:
+                with pytest.raises(StoreUnreachable, match="read-only now"):
+                    standby.claim("shed", "n")
+                assert len(standby.get("documents", [page()["id"]])) == 1
+        finally:
+            postgres.run("ALTER DATABASE shared SET default_transaction_read_only = off")
+
+
+def test_a_database_that_hangs_is_given_up(url, postgres, monkeypatch):
+    monkeypatch.setattr("picoclaw.shared.postgres._STATEMENT_S", 1)
+    with contextlib.closing(open_shared_store(url)) as store, psycopg.connect(url) as other:
+        store.claim("shed", "n")
+        other.execute("LOCK TABLE picoclaw.turns")
+        begun = time.monotonic()
+        with pytest.raises(StoreUnreachable, match="took longer than 1 seconds"):
+            store.put({"turns": [turn()]})
+        assert time.monotonic() - begun < 10
+
+
+def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch):
+    import socket
+
+    monkeypatch.setattr("picoclaw.shared.postgres._CONNECT_S", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun = time.monotonic()
+        with pytest.raises(StoreUnreachable, match="does not answer in time"):
+            open_shared_store(f"postgresql://a@127.0.0.1:{silent.getsockname()[1]}/d?sslmode=disable")
+        assert time.monotonic() - begun < 15
+
+
+def test_a_database_that_is_restarted_is_found_again():
+    with PostgresServer() as server:
+        url = server.make_database()
+        with contextlib.closing(open_shared_store(url)) as store:
+            store.claim("shed", "n")
+            store.put({"turns": [turn(1)]})
+            server.stop()
+            for _ in range(2):
+                with pytest.raises(StoreUnreachable, match=r"broke|shut down|nothing listens"):
+                    store.put({"turns": [turn(2)]})
+            server.start()
+            store.put({"turns": [turn(2)]})
+            assert len(store.list_rows("turns", {"agent_id": AGENT})) == 2
+
+
+def test_a_wait_that_is_cut_ends(url, postgres):
+    proxy = Proxy(postgres.port)
+    with contextlib.closing(open_shared_store(url.replace(str(postgres.port), str(proxy.port)))) as store:
+        timer = threading.Timer(0.3, proxy.cut)
+        timer.start()
+        begun = time.monotonic()
+        with pytest.raises(StoreUnreachable):
+            store.wait([AGENT], 60)
+        assert time.monotonic() - begun < 20
+        timer.join()
+    proxy.close()
+
+
+def test_ids_are_the_same_everywhere():
+    assert make_id("document", AGENT, "", "memory/a.md") == make_id("document", AGENT, "", "memory/a.md")
+    assert len({make_id("a", "b"), make_id("ab"), make_id("a", "b", ""), make_id("a\0b")}) == 3
