@@ -427,7 +427,7 @@ def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("picoclaw st", "stop status start"),
+        ("picoclaw st", "stop status start store"),
         ("picoclaw rules ''", "list check explain remove log --board"),
         ("picoclaw --board sim ch", "chat check"),
         ("picoclaw cron add --kind t", "turn tool"),

@@ -68,6 +68,8 @@ MAY = {
     "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
     "picoclaw/security/hash_chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",
     "picoclaw/tools/files.py": "the same",
+    "picoclaw/shared/home.py": "a note that another board has deleted, with the folder synced; a lock",
+    "picoclaw/daemon/store.py": "a pipe that wakes its own thread",
     # made under another name first
     "picoclaw/store/database.py": "a database is built under another name, and linked when it is whole",
     "picoclaw/maintenance/database_copy.py": "a copy of a database: built by SQLite, synced, then renamed",

@@ -215,6 +215,7 @@ class SharedHome:
                 if text is None:
                     with suppress(FileNotFoundError), files.open_folder(place.above) as folder:
                         os.unlink(place.parts[-1], dir_fd=folder)
+                        files.sync_folder(Path(), folder=folder)
                 else:
                     with files.open_folder(place.above, make=True):
                         pass

@@ -5,8 +5,7 @@ import select
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-import apsw
+from typing import TYPE_CHECKING
 
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
@@ -35,11 +34,14 @@ from picoclaw.shared.tables import (
 )
 from picoclaw.store.database import Database, StoreConnection
 
+if TYPE_CHECKING:
+    import apsw
+
 _TYPES = {"text": "TEXT", "int": "INTEGER", "real": "REAL", "bool": "INTEGER", "uuid": "TEXT"}
 _POLL_S = 1.0
 
 
-def m001_shared(connection: apsw.Connection) -> None:
+def m001_shared(connection: "apsw.Connection") -> None:
     """The shared tables; `clock` counts the writes, so that `changed` says in which order rows came."""
     for statement in statements.create_tables(_TYPES, "", "INTEGER NOT NULL", " STRICT"):
         connection.execute(statement)
