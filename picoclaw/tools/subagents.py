@@ -134,7 +134,7 @@ class SubagentTools:
         ended = self._tasks().cancel(number, task.session if knows else "", self._clock())
         self._wake()
         if not ended:
-            raise ToolError(f"sub-agent {task.label} has ended already: {task.status}")
+            raise ToolError(f"{task.title} has ended already: {task.status}")
         return f"cancelled: {', '.join(task.label for task in ended)}"
 
     def _make_task(
@@ -198,7 +198,7 @@ class SubagentTools:
         if found is None or found.session != _get_chat(caller):
             raise ToolError(f"this chat has no sub-agent {number}; spawn_status shows them")
         if caller.task and not self._is_below(found, caller.task):
-            raise ToolError(f"sub-agent {found.label} is not yours: you may see and end what you have given to others")
+            raise ToolError(f"{found.title} is not yours: you may see and end what you have given to others")
         return found
 
 
