@@ -65,6 +65,10 @@ class PaperHouse:
     def rules(self):
         return self.followed
 
+    def agents(self, session):
+        assert session == "page:home"
+        return [ListRow("default", "this board's own agent"), ListRow("garden", "Flora", command="/agent garden")]
+
     def errors(self):
         return []
 

@@ -14,7 +14,7 @@ from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import load_config
-from picoclaw.config.tables import BoardConfig
+from picoclaw.config.tables import AgentConfig, BoardConfig
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw import detect
 from picoclaw.messages import Inbound, Notice
@@ -200,6 +200,18 @@ def test_what_waits_for_its_answer_is_part_of_what_was_said(app, house):
         ("user", "how warm is it?"),
         ("user", "and outside?"),
     ]
+
+
+def test_the_agents_and_which_of_them_answers(app, house):
+    assert house.agents("page:home") == []
+    app.stores.sessions.set_agent("page:home", "garden", app.now())
+    named = replace(app.config, agents={"garden": AgentConfig("Flora")})
+    house = DaemonBackend(named, app.wiring, lambda: UTC, app.mark, lambda: STATUS)
+    assert [(row.name, row.text, row.command) for row in house.agents("page:home")] == [
+        ("default", "this board's own agent", "/agent default"),
+        ("garden", "Flora", ""),
+    ]
+    house.close()
 
 
 def test_facts_and_health(house):

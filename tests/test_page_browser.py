@@ -209,6 +209,16 @@ def test_plans_are_paused_deleted_and_made(board):
     ]
 
 
+def test_another_agent_is_chosen(board):
+    browser = board.browser
+    browser.screen(390, 844, "light")
+    browser.click("[data-go=plans]")
+    assert "this board's own agent" in browser.js("document.querySelector('#agents').textContent")
+    assert "answers in the chat" in browser.js("document.querySelector('#agents li').textContent")
+    browser.click("[aria-label='Talk to garden']")
+    until(lambda: board.texts() == ["/agent garden"])
+
+
 def test_the_page_opens_without_the_board_and_says_so(board):
     browser = board.browser
     browser.until("navigator.serviceWorker.controller", 20)

@@ -38,7 +38,7 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
-from picoclaw.store.conversations import History
+from picoclaw.store.conversations import History, find_agent
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
@@ -173,6 +173,16 @@ class DaemonBackend:
             for name, one in found.rules.items()
         ]
         return rows + [ListRow(name or "rules.toml", text, good=False) for name, text in found.problems.items()]
+
+    def agents(self, session: str) -> list[ListRow]:
+        if not self._config.agents:
+            return []
+        from picoclaw.agents import list_agents
+
+        with self._stores:
+            here = find_agent(self._state, session) or self._config.default_agent
+        rows = list_agents(self._config).items()
+        return [ListRow(key, what, command="" if key == here else f"/agent {key}") for key, what in rows]
 
     def errors(self) -> list[ListRow]:
         log = (line for line in self._status().get("log", []) if line["trouble"])

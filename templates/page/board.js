@@ -113,6 +113,14 @@ function plain(row, call) {
   return item;
 }
 
+// An agent: who answers in the conversation is marked, another one can be chosen.
+function agent(row, call) {
+  const item = element("li", {}, element("strong", {}, row.name), " ", element("span", {}, row.text));
+  item.append(row.command ? element("p", { class: "pair" }, element("button", { "data-key": row.command, "aria-label": `Talk to ${row.name}`,
+    onclick: () => call.order(row.command) }, "Talk to it")) : element("span", { class: "note" }, " answers in the chat"));
+  return item;
+}
+
 export function show(news, call) {
   const shown = news.readings;
   if (news.now) ahead = news.now - Date.now() / 1000;
@@ -132,6 +140,10 @@ export function show(news, call) {
   for (const name of ["jobs", "rules", "errors"]) {
     if (news[name]) fill(find(name), news[name].map((row) => plain(row, call)));
     else if (news[`${name}_problem`]) fill(find(name), [problem(news[`${name}_problem`])]);
+  }
+  if (news.agents) {
+    find("agents-part").hidden = news.agents.length < 2;
+    fill(find("agents"), news.agents.map((row) => agent(row, call)));
   }
   if (news.facts) {
     find("facts").replaceChildren(...news.facts.flatMap((row) => [

@@ -151,6 +151,9 @@ class DashboardBackend(Protocol):
     def rules(self) -> list[ListRow]:
         """Give the rules."""
 
+    def agents(self, session: str) -> list[ListRow]:
+        """Give the agents; `command` chooses one for a conversation, and is '' for the one that answers there."""
+
     def errors(self) -> list[ListRow]:
         """Give what has gone wrong lately, the newest first."""
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
@@ -325,7 +326,8 @@ class Site:
 
     def _plans(self) -> dict[str, Any]:
         parts = self._backend
-        return _collect_parts(jobs=parts.jobs, rules=parts.rules, errors=parts.errors, facts=parts.facts)
+        agents = partial(parts.agents, SESSION)
+        return _collect_parts(jobs=parts.jobs, rules=parts.rules, agents=agents, errors=parts.errors, facts=parts.facts)
 
     def _history(self) -> dict[str, Any]:
         sensor, quantity, begin, end = self._read_series()
