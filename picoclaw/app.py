@@ -358,12 +358,13 @@ class App:
         stores, minutes = self.stores, self.config.approvals.minutes
         return ApprovalManager(
             stores,
-            lambda one: self.find_view(one.asked_by, self.find_agent(one.session)).toolset,
+            lambda one: self.find_view(one.asked_by, one.agent).toolset,
             self.rights.policy,
             self.now,
             minutes,
             self._changed,
             self.audit.note,
+            self.config.agent,
         )
 
     def _changed(self, approval: Approval) -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from model_server import ModelServer, call, reply
+from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.agents import agent_id, prepare_agent, select_agent
@@ -483,6 +484,8 @@ def test_agents_are_added_changed_and_taken_out(shell, home):
     assert "board's own agent (the home's own)" in shell("agents")[1]
     code, said = shell("agents", "add", "garden", "--name", "Flora", "--tools", "sensor_*, output")
     assert (code, "/agent garden" in said) == (0, True)
+    assert "no tool of this board is called pumpe" in shell("agents", "add", "x", "--tools", "pumpe")[1]
+    shell("agents", "remove", "x")
     assert (home / "agents/garden/workspace/SOUL.md").exists()
     shell("agents", "edit", "garden", "--type", "open", "--description", "knows the greenhouse")
     assert load_config().agents["garden"] == AgentConfig(
@@ -555,3 +558,40 @@ def test_a_model_writes_the_pages_of_one_agent(shell, home, monkeypatch):
     assert "Wrote SOUL.md" in said
     assert "sarcastic" in (home / "agents/garden/workspace/SOUL.md").read_text()
     assert (home / "workspace/SOUL.md").read_text() == before
+
+
+@needs_walls
+@pytest.mark.parametrize("where", ["secrets.toml", "workspace/USER.md", "agents/desk/workspace/note.txt", "state.db"])
+def test_an_agent_of_the_owners_reaches_of_the_home_its_own_folder(home, tmp_path, where):
+    """Also where a folder that holds the home may be used; a command is shown nothing else of it either."""
+    (home / "secrets.toml").write_text("a = 'SECRET'")
+    (home / "workspace/USER.md").write_text("SECRET")
+    tools = ToolsConfig(extra_folders=[str(tmp_path)])
+    app = App(Config(home, agents=AGENTS, people=PEOPLE, tools=tools), SimBoard())
+    (app.find_view("", "desk").config.workspace / "note.txt").write_text("SECRET")
+    view = app.find_view("", "house")
+    (view.config.workspace / "own.txt").write_text("mine")
+    assert "mine" in do(view, "exec", argv=["cat", str(view.config.workspace / "own.txt")])
+    for name, arguments in (("read_file", {"path": f"{home}/{where}"}), ("exec", {"argv": ["cat", f"{home}/{where}"]})):
+        said = do(view, name, **arguments)
+        assert "SECRET" not in said
+        assert "error" in said or "No such file" in said
+    app.close()
+
+
+@pytest.mark.parametrize("chosen", ["house", "default"])
+def test_a_yes_is_for_the_agent_that_has_asked(home, chosen):
+    """Whoever answers in the chat meanwhile: the call is made with the pages of the one that wanted it."""
+    wish = call("write_file", {"path": "AGENTS.md", "content": "Be brief.", "mode": "replace"})
+    answers = iter([reply("", wish), reply("it waits"), reply("it is written")])
+    household = Household(home, lambda _: next(answers))
+    house, before = views_of(household.app, "house")[0], (home / "workspace/AGENTS.md").read_text()
+    household.ask(1, "/agent house")
+    household.ask(1, "be brief from now on, please")
+    assert house.personal.read("AGENTS.md") is None
+    household.ask(1, f"/agent {chosen}")
+    said = household.ask(1, "/yes 1").reply
+    assert house.personal.read("AGENTS.md") == "Be brief."
+    assert (home / "workspace/AGENTS.md").read_text() == before
+    assert ("it is written" in said) == (chosen == "house")
+    household.close()

@@ -191,7 +191,8 @@ class Dispatcher:
         """
         plainly = "\n".join([said, *(one.outcome for one in made.each)])
         here = made.home == replace_surrogates(inbound.session)
-        if self.app.config.model.base_url:
+        is_agents = made.home != made.session or self.app.find_agent(made.home) == made.agent
+        if self.app.config.model.base_url and is_agents:  # what one agent has done is not told to another
             numbers = " and ".join(str(one.number) for one in made.each)
             text = fill_template(self.app.prompts["approved"], {"number": numbers}, "number")
             origin = made.origin if made.origin in {"web", "member", "guest"} else "owner"

@@ -6,12 +6,13 @@ from typing import Any
 
 from picoclaw.agents import AGENT_PAGES, agent_id, check_agent, list_agents, prepare_agent, select_agent
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, check_person, open_app, print_safe, print_wrapped
+from picoclaw.cli.common import add_board_option, check_person, open_app, print_note, print_safe, print_wrapped
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
 from picoclaw.errors import ConfigError
 from picoclaw.text import format_json
+from picoclaw.tools.registry import is_allowed
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 _RESTART = "A running service knows it after a restart: picoclaw restart"
@@ -121,10 +122,21 @@ def _change_agent(config: Config, given: Options) -> int:
         prepare_agent(chosen)
         print_wrapped(f"{given.key} is ready; its pages are in {chosen.agent_folder / 'workspace'}")
         print_wrapped(f"`picoclaw chat --agent {given.key}`, or /agent {given.key} in a chat, talks to it")
+        _check_tools(given, chosen.agents[given.key].tools)
     else:
         print_wrapped(f"{given.key} is the home's own agent")
     print_wrapped(_RESTART)
     return 0
+
+
+def _check_tools(given: Options, tools: list[str]) -> None:
+    """Say which of an agent's tools are none of this board."""
+    if tools:
+        with open_app(given) as app:
+            known = app.toolset.names
+        for one in tools:
+            if not any(is_allowed(name, [one]) for name in known):
+                print_note(f"no tool of this board is called {one}; `picoclaw tools` lists them")
 
 
 def _remove_agent(config: Config, key: str) -> int:

@@ -56,7 +56,8 @@ class ApprovalManager:
     """Takes a call from the question to its outcome.
 
     `minutes` is how long a question waits, `now` the owner's wall clock. `changed` is called with each call that was
-    queued, answered or run, so that channels can show it. `note` is the guard's audit log.
+    queued, answered or run, so that channels can show it. `note` is the guard's audit log, `agent` the key of the agent that
+    queues calls.
     """
 
     stores: Stores
@@ -66,6 +67,7 @@ class ApprovalManager:
     minutes: float
     changed: Callable[[Approval], None] = lambda _: None
     note: LogDecision = field(default=discard_decision)
+    agent: str = ""
     _unasked: list[int] = field(default_factory=list)
 
     @property
@@ -80,7 +82,7 @@ class ApprovalManager:
                 f"{asked.call.name} needs the owner's yes, and nobody can judge {len(shown)} characters: at most"
                 f" {MAX_QUESTION_CHARS} are asked about, so do it in parts"
             )
-        number = self.approvals.open(asked, caller, decision, self._pick_chat(caller), shown, self.minutes)
+        number = self.approvals.open(asked, caller, decision, self._pick_chat(caller), shown, self.minutes, self.agent)
         if caller.asks is not None:
             caller.asks.append(number)
         elif kept := self.approvals.question(number):

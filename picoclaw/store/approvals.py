@@ -32,14 +32,14 @@ _RETENTION_S = 30 * 86400.0
 _MAX_SUMMARY_CHARS = 100
 _COLUMNS = (
     "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
-    " expires, state, answered_by, outcome, listed, told"
+    " expires, state, answered_by, outcome, listed, told, agent"
 )
 
 
 _INSERT = """
     INSERT INTO approvals (nonce, chat, question, at, expires, session, origin, asked_by, call, effect, rule, why,
-    means, bound, digest, heard, process, told, state, answered_by, outcome)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
+    means, bound, digest, heard, process, told, agent, state, answered_by, outcome)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
 """
 
 
@@ -50,7 +50,7 @@ class Approval(NamedTuple):
     text that a yes is given to, `heard` what the turn had read; `at` and `expires` are seconds since 1970.
     `answered_by` is who has answered, `outcome` the result of the call, or why there is none. `listed` is the number of
     the first call of the question that shows it, 0 before it was asked. `told` is another conversation than `session`
-    that hears of it: the chat of a person whose task an agent was given. One that stands for a question, or an answer,
+    that hears of it: the chat of a person whose task an agent was given. `agent` is the key of the agent whose call it is. One that stands for a question, or an answer,
     of several calls has them in `several`.
     """
 
@@ -76,6 +76,7 @@ class Approval(NamedTuple):
     outcome: str = ""
     listed: int = 0
     told: str = ""
+    agent: str = ""
     several: tuple["Approval", ...] = ()
 
     @property
@@ -150,7 +151,14 @@ class Approvals(Table):
         self._wall = wall
 
     def open(
-        self, asked: CallRequest, caller: Caller, decision: Decision, chat: str, question: str, minutes: float
+        self,
+        asked: CallRequest,
+        caller: Caller,
+        decision: Decision,
+        chat: str,
+        question: str,
+        minutes: float,
+        agent: str = "",
     ) -> int:
         """Keep a call, and put a message with the `question` into `chat`; returns its number.
 
@@ -161,8 +169,8 @@ class Approvals(Table):
         now, exact = self._wall(), compute_digest(asked)
         with self._database.transaction() as connection:
             self._expire(connection, now)
-            same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'waiting'"
-            if found := connection.execute(same, (caller.session, exact)).get:
+            same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND agent = ? AND state = 'waiting'"
+            if found := connection.execute(same, (caller.session, exact, agent)).get:
                 return int(found)
             _check_approval_limits(connection, caller.session, exact, now)
             call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
@@ -174,6 +182,7 @@ class Approvals(Table):
                     *(_encode_json(dict(asked.bound)), exact, _encode_json(sorted(caller.taints))),
                     get_process_identity(),
                     caller.reply_to if caller.task and is_other_person(caller.origin) else "",
+                    agent,
                 ),
             )
             number = connection.last_insert_rowid()

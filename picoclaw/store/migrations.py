@@ -523,6 +523,11 @@ def m027_skill_grants(connection: apsw.Connection) -> None:
     """)
 
 
+def m028_approval_agents(connection: apsw.Connection) -> None:
+    """Whose call waits: it is made with that agent's tools and folder, '' for the home's own."""
+    connection.execute("ALTER TABLE approvals ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -551,6 +556,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m025_shared,
     m026_delegations,
     m027_skill_grants,
+    m028_approval_agents,
 ]
 
 

@@ -153,14 +153,17 @@ links say whether it delegates."""
 def select_tools(groups: Iterable[ToolGroup], allowed: Sequence[str]) -> Iterator[ToolGroup]:
     """Leave of the tools those that an agent may use at most: names, or beginnings such as memory_*; all for none."""
     for group in groups:
-        names = tuple(name for name in group.names if not allowed or _is_allowed(name, allowed))
+        names = tuple(
+            name for name in group.names if not allowed or name in _ALWAYS_OFFERED or is_allowed(name, allowed)
+        )
         if names:
             yield group._replace(names=names)
 
 
-def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
+def is_allowed(name: str, allowed: Sequence[str]) -> bool:
+    """Whether an agent's list names a tool."""
     stems = tuple(one[:-1] for one in allowed if one.endswith("*"))
-    return name in allowed or name in _ALWAYS_OFFERED or (bool(stems) and name.startswith(stems))
+    return name in allowed or (bool(stems) and name.startswith(stems))
 
 
 def list_texts(call: ToolCall) -> Iterator[str]:
