@@ -1,5 +1,7 @@
 """The contract of a store that boards share, on SQLite and on PostgreSQL; `make postgres` installs the second."""
 
+import hashlib
+import json
 import threading
 import time
 
@@ -394,3 +396,9 @@ def test_an_address_that_is_none_is_refused(url):
 def test_the_pulled_tables_are_those_that_mark_deletions():
     assert not {"turns", "sessions", "summaries", "ledger", "document_versions"} & set(PULLED)
     assert {"document_versions", "summaries"} == KEPT
+
+
+def test_the_tables_are_those_that_the_first_migration_has_made():
+    """A database that was set up keeps its columns: a change here needs a migration in both kinds of store."""
+    said = json.dumps({name: dict(table.all_columns) for name, table in TABLES.items()}, sort_keys=True)
+    assert hashlib.sha256(said.encode()).hexdigest()[:16] == "936847c88328e2aa"

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import shutil
+from datetime import UTC, datetime
 
 import pytest
 from postgres_server import Proxy
@@ -12,9 +13,12 @@ from shared_kit import Board, Clock
 from picoclaw.agents import agent_id
 from picoclaw.errors import StoreError, StoreUnreachable
 from picoclaw.memory import versions
+from picoclaw.memory.embedding import StaticEmbedder
+from picoclaw.memory.memory import MemoryIndex
 from picoclaw.resources import find_shipped
 from picoclaw.shared.home import is_page_name, merge_lines
-from picoclaw.shared.store import open_shared_store
+from picoclaw.shared.search import search_store
+from picoclaw.shared.store import SearchScope, open_shared_store
 from picoclaw.shared.sync import iter_rows
 from picoclaw.shared.tables import make_id
 from picoclaw.store.sessions import Sessions
@@ -530,3 +534,37 @@ def test_a_second_home_with_the_same_name_is_refused(boards, place):
     with pytest.raises(StoreError, match="another home uses the name 'shed'"):
         other.run()
     assert said_in_store(place) == ["hello"]
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "pump",
+        "which fuse does the oven need",
+        "wann wurde die Pumpe gewartet",
+        "2026-11-20",
+        "yesterday",
+        "submarine",
+        "",
+    ],
+)
+def test_a_search_in_the_store_finds_what_a_search_in_the_home_finds(boards, place, query, table):
+    """The same notes, found by the same code: by words, days and vectors, the best one first."""
+    one = boards("shed")
+    one.write("memory/MEMORY.md", "# Kitchen\n\n- The fuse of the oven is 7.5 A.\n- Basil stands at the window.\n")
+    one.write("memory/202611/20261120.md", "# 2026-11-20\n\n- 08:00 watered by hand, the pump was broken\n")
+    one.write("memory/202611/20261125.md", "# 2026-11-25\n\n- 09:00 die Pumpe ist gewartet\n")
+    now = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    embedder = StaticEmbedder(find_shipped("templates") / "embeddings") if table else None
+    memory = MemoryIndex(one.config.home, one.path(""), lambda: embedder)
+    memory.refresh()
+    wanted = memory.search(query, now)
+    memory.close()
+    one.run()
+    store = open_shared_store(place.url)
+    found = search_store(store, SearchScope(agent_id("default")), query, embedder, now)
+    store.close()
+    assert [hit.path for hit in found[:1]] == [hit.path for hit in wanted[:1]]
+    assert {hit.path for hit in found if hit.is_certain} == {hit.path for hit in wanted if hit.is_certain}
+    assert [hit.snippet for hit in found[:1]] == [hit.snippet for hit in wanted[:1]]

@@ -10,7 +10,7 @@ from picoclaw.channels.ipc import ask_daemon
 from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import print_wrapped
 from picoclaw.config import Config, load_config
-from picoclaw.errors import ConfigError, StoreError
+from picoclaw.errors import ConfigError, ProviderError, StoreError
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def options(parser: Parser) -> None:
         {
             "status": "show the store, what is in it of this board, and what is not there yet (the default)",
             "sync": "synchronise now",
+            "search": "find what the notes in the store say about something, by the same rules as memory search",
             "setup": "as the administrator: make tables and a user for a board, and print what to write into its settings",
             "revoke": "as the administrator: let a board in no more",
             "move": "copy this home into the store, or what the store has of a board into this home",
@@ -45,6 +46,10 @@ def options(parser: Parser) -> None:
         words[name].add_argument(
             "admin", nargs="?", default="", metavar="ADDRESS", help="the administrator's; or PICOCLAW_STORE_ADMIN"
         )
+    words["search"].add_argument("query", metavar="WORDS", help="what to look for")
+    words["search"].add_argument(
+        "--agent", default="", metavar="KEY", help="whose notes; those of this home's own agent"
+    )
     words["setup"].add_argument("--board", default="", metavar="NAME", help="the board; this one")
     words["setup"].add_argument("--agents", nargs="+", default=[], metavar="KEY", help="its agents; those of this home")
     words["setup"].add_flag("--replace", help="let another home take the board's name")
@@ -67,6 +72,8 @@ def run(given: Options) -> int:
         raise ConfigError(_OFF)
     if given.act == "move":
         return _move(config, given)
+    if given.act == "search":
+        return _search(config, given.query, given.agent or config.default_agent)
     return _sync(config) if given.act == "sync" else _show(config)
 
 
@@ -135,6 +142,26 @@ def _show(config: Config) -> int:
             print_wrapped(f"NOT OK: {error}; this board goes on with what it has")
             good = False
     return 0 if good else 1
+
+
+def _search(config: Config, query: str, key: str) -> int:
+    """Search the notes that belong to nobody in particular; a person's own are theirs."""
+    from picoclaw.agents import agent_id
+    from picoclaw.memory.embedding import make_embedder
+    from picoclaw.shared.search import search_store
+    from picoclaw.shared.store import SearchScope, open_shared_store
+
+    try:
+        embedder = make_embedder(config)
+    except ProviderError:
+        embedder = None  # words find something as well
+    with closing(open_shared_store(config.store.url, config.store_password)) as store:
+        hits = search_store(store, SearchScope(agent_id(key)), query, embedder, datetime.now().astimezone())
+    for hit in hits:
+        print_wrapped(f"{hit.score:.2f}  {hit.path}:{hit.start}-{hit.end}  {hit.day}".rstrip(), f"    {hit.snippet}")
+    if not hits:
+        print_wrapped(f"no note in the store says anything about {query!r}")
+    return 0
 
 
 def _sync(config: Config) -> int:

@@ -308,6 +308,8 @@ class SharedHome:
         found: dict[str, int] = {}
         for page, stamp in self.iter_pages():
             known = pages.get(page.id)
+            if not known and self.is_unfilled(page, self.read_page(page)):
+                continue
             is_new = not known or (known.stamp != stamp and known.base != (self.read_page(page) or ""))
             found[page.kind] = found.get(page.kind, 0) + is_new
         for row in self.list_own():
