@@ -542,7 +542,9 @@ def refuse_newer(connection: "psycopg.Connection[Any]", address: str) -> list[st
 
 
 def _list_migrations(connection: "psycopg.Connection[Any]") -> list[str]:
-    if _fetch(connection, "SELECT to_regclass('picoclaw.migrations')")[0][0] is None:
+    # asked of the catalogue itself: to_regclass may answer from a cache that is older than the lock of `migrate`
+    found = "SELECT 1 FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace"
+    if not _fetch(connection, f"{found} WHERE nspname = 'picoclaw' AND relname = 'migrations'"):
         return []
     return [name for (name,) in _fetch(connection, "SELECT name FROM picoclaw.migrations ORDER BY name")]
 
