@@ -79,7 +79,7 @@ class Dispatcher:
             return _make_turn(inbound, True, inbound.text, by="hook")
         if stopped := self.app.wiring.obey_stop_order(inbound.text, inbound.origin):
             good, said = stopped
-            return _make_turn(inbound, good, self._translate(said, inbound), by="stop")
+            return _make_turn(inbound, good, self._translate(said, inbound, ()), by="stop")
         if (is_owner(inbound.origin) or hook) and is_check(inbound.text):
             return _make_turn(inbound, True, self.app.context_builder.checklist().answer or HEARTBEAT_OK, by=BY_COMMAND)
         may_command = is_owner(inbound.origin) or self._is_members_command(inbound)
@@ -89,8 +89,11 @@ class Dispatcher:
             return self._run_command(inbound._replace(text=command), hooks, asked=inbound.text)
         return self._run_turn(inbound, hooks)
 
-    def _translate(self, said: str, inbound: Inbound) -> str:
-        """Word what a command has said in the language of the conversation, where no model answers in it."""
+    def _translate(self, said: str, inbound: Inbound, turns: Sequence[Sequence[Message]] | None = None) -> str:
+        """Word what a command has said in the language of the conversation, where no model answers in it.
+
+        Given no turns, that of the message counts and no database is opened: the order to stop needs none.
+        """
         if self.app.config.model.base_url:
             return said
         from picoclaw.intents.provider import IntentProvider
@@ -98,8 +101,8 @@ class Dispatcher:
         with suppress(PicoclawError):
             provider = self.app.agent.provider
             if isinstance(provider, IntentProvider):
-                turns = self.app.stores.load_history(inbound.session)[0]
-                return provider.translate(turns, inbound.text, said)
+                before = self.app.stores.load_history(inbound.session)[0] if turns is None else turns
+                return provider.translate(before, inbound.text, said)
         return said
 
     def _is_members_command(self, inbound: Inbound) -> bool:
