@@ -30,13 +30,19 @@ def board_clock(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    """A PostgreSQL server, where one is installed."""
+def postgres_class():
+    """What starts a PostgreSQL server, where one is installed."""
     import postgres_server
 
     if not postgres_server.is_installed():
         pytest.skip("no PostgreSQL here: make postgres installs one")
-    with postgres_server.PostgresServer() as running:
+    return postgres_server.PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_class):
+    """The PostgreSQL server that tests share."""
+    with postgres_class() as running:
         yield running
 
 

@@ -46,9 +46,6 @@ class PostgresServer:
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
         """Take settings of postgresql.conf; what is durable does not matter unless a test says so."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
         self.settings = {"fsync": "off", "max_connections": 100, "shared_buffers": "64MB"} | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -82,6 +79,9 @@ class PostgresServer:
             **self._options(),
         )
         assert made.returncode == 0, made.stderr
+        with socket.socket() as probe:  # not before all that takes time: others look for a port as well
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
         self.start()
         return self
 

@@ -8,7 +8,7 @@ import time
 
 import psycopg
 import pytest
-from postgres_server import PASSWORD, PostgresServer, Proxy
+from postgres_server import PASSWORD, Proxy
 from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
 
 from picoclaw.agents import agent_id
@@ -366,8 +366,8 @@ def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypat
         assert time.monotonic() - begun < 15
 
 
-def test_a_database_that_is_restarted_is_found_again():
-    with PostgresServer() as server:
+def test_a_database_that_is_restarted_is_found_again(postgres_class):
+    with postgres_class() as server:
         url = server.make_database()
         with contextlib.closing(open_shared_store(url)) as store:
             store.claim("shed", "n")
