@@ -1,6 +1,7 @@
 """What only PostgreSQL has: roles and row security, migrations of several boards, and everything that can be wrong."""
 
 import contextlib
+import hashlib
 import ssl
 import subprocess
 import threading
@@ -13,7 +14,8 @@ from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
-from picoclaw.shared.postgres import MIGRATIONS, read_address, show_address
+from picoclaw.shared.migrations import MIGRATIONS
+from picoclaw.shared.postgres import read_address, show_address
 from picoclaw.shared.setup import revoke_board, set_up_board
 from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
 from picoclaw.shared.tables import TABLES, make_id
@@ -217,6 +219,67 @@ def test_only_the_owner_migrates_and_a_board_says_what_to_do(url, postgres, monk
         assert "does not take the password" in str(caught.value) or isinstance(caught.value, StoreNewer)
     with pytest.raises(StoreNewer, match=r"newer picoclaw \(it holds m999_later\); nothing was changed"):
         set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+
+
+CATALOGUE = """
+    SELECT concat_ws(' ', relname, attname, format_type(atttypid, atttypmod), collname, attnotnull,
+                     pg_get_expr(adbin, adrelid), attidentity)
+    FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid LEFT JOIN pg_collation AS l ON l.oid = attcollation
+    LEFT JOIN pg_attrdef ON adrelid = c.oid AND adnum = attnum
+    WHERE relnamespace = 'picoclaw'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped
+    UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'picoclaw'
+    UNION ALL SELECT concat_ws(' ', tablename, policyname, cmd, qual, with_check) FROM pg_policies
+    UNION ALL SELECT concat_ws(' ', relname, relrowsecurity) FROM pg_class
+    WHERE relnamespace = 'picoclaw'::regnamespace AND relkind = 'r'
+    UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'picoclaw'::regnamespace
+    UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT concat_ws(' ', conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint
+    WHERE connamespace = 'picoclaw'::regnamespace AND contype IN ('c', 'f', 'u')
+"""
+
+
+def read_catalogue(postgres):
+    return sorted(line for (line,) in postgres.run(CATALOGUE, "shared"))
+
+
+def test_what_was_released_is_not_changed(url, postgres, monkeypatch):
+    """A database that exists has what this migration has made then; one that is made today gets the same."""
+    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", MIGRATIONS[:1])
+    open_shared_store(url).close()
+    said = "\n".join(read_catalogue(postgres))
+    assert hashlib.sha256(said.encode()).hexdigest()[:16] == "f27bfbfaf6f711cc"
+
+
+def test_a_database_of_the_first_version_becomes_the_present_one_with_what_it_holds(url, postgres, monkeypatch):
+    open_shared_store(url).close()
+    wanted, applied = read_catalogue(postgres), [one.__name__ for one in MIGRATIONS]
+    postgres.empty_database()
+    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", MIGRATIONS[:1])
+    with contextlib.closing(open_shared_store(url)) as store:
+        store.claim("shed", "n")
+        note = page(content="old\n")
+        store.put({"documents": [note], "sessions": [session()]}, {note["id"]: [SharedChunk(1, 1, "", "old")]})
+    monkeypatch.undo()
+    failed = []
+
+    def begin(number):
+        try:
+            with contextlib.closing(open_shared_store(url)) as store:
+                store.claim(f"board{number}", "n")
+        except StoreError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert failed == []
+    assert read_catalogue(postgres) == wanted
+    assert postgres.run("SELECT name FROM picoclaw.migrations ORDER BY name", "shared") == [(one,) for one in applied]
+    with contextlib.closing(open_shared_store(url)) as store:
+        assert [row["content"] for row in store.get("documents", [page()["id"]])] == ["old\n"]
+        assert store.count_chunks(SearchScope(AGENT), {"old": ["old"]}) == (1, {"old": 1})
 
 
 def test_a_migration_that_fails_leaves_nothing(url, postgres, monkeypatch):

@@ -14,7 +14,7 @@ import re
 import select
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -26,6 +26,7 @@ from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachabl
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison
 from picoclaw.shared import statements
+from picoclaw.shared.migrations import MIGRATIONS
 from picoclaw.shared.store import (
     BoardState,
     Changes,
@@ -37,7 +38,6 @@ from picoclaw.shared.store import (
     split_query,
 )
 from picoclaw.shared.tables import (
-    KEPT_VERSIONS,
     TABLES,
     Row,
     check_erasable,
@@ -48,14 +48,13 @@ from picoclaw.shared.tables import (
 )
 
 SCHEMA = "picoclaw."
-_TYPES = {
-    "text": 'text COLLATE "C"',
+_RECORD_TYPES = {
+    "text": "text",
     "int": "bigint",
     "real": "double precision",
     "bool": "boolean",
     "uuid": "uuid",
 }
-_RECORD_TYPES = _TYPES | {"text": "text"}
 _CHUNK_TYPES = (
     'document_id uuid, start bigint, "end" bigint, heading text, text text, words text, model text, vector text'
 )
@@ -68,71 +67,6 @@ _KEEPALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-
-Migration = Callable[["psycopg.Connection[Any]"], None]
-
-
-def m001_shared(connection: "psycopg.Connection[Any]") -> None:
-    """The shared tables, each with the number of the transaction that wrote a row last; boards and what they may see."""
-    for statement in statements.create_tables(_TYPES, SCHEMA, "xid8 NOT NULL DEFAULT pg_current_xact_id()", ""):
-        connection.execute(statement)
-    connection.execute(f"""
-        CREATE TABLE picoclaw.boards (
-            name text PRIMARY KEY, role text NOT NULL UNIQUE, nonce text NOT NULL DEFAULT '',
-            receipt text NOT NULL DEFAULT '', revoked boolean NOT NULL DEFAULT false
-        );
-        CREATE TABLE picoclaw.board_agents (
-            board text NOT NULL REFERENCES picoclaw.boards ON DELETE CASCADE, agent_id uuid NOT NULL,
-            PRIMARY KEY (board, agent_id)
-        );
-        CREATE TABLE picoclaw.chunks (
-            number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, document_id uuid NOT NULL, agent_id uuid NOT NULL,
-            person text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL, start bigint NOT NULL,
-            "end" bigint NOT NULL, heading text NOT NULL, text text NOT NULL, words tsvector NOT NULL,
-            model text COLLATE "C" NOT NULL, vector halfvec
-        );
-        CREATE INDEX chunks_document ON picoclaw.chunks (document_id);
-        CREATE INDEX chunks_agent ON picoclaw.chunks (agent_id, person);
-        CREATE INDEX chunks_words ON picoclaw.chunks USING gin (words);
-        CREATE INDEX document_versions_document ON picoclaw.document_versions (document_id, version);
-        CREATE INDEX turns_session ON picoclaw.turns (session_id);
-
-        -- what the role that has connected may see; the definer reads the two tables for it
-        CREATE FUNCTION picoclaw.visible_agents() RETURNS uuid[] LANGUAGE sql STABLE SECURITY DEFINER
-            SET search_path = pg_catalog, pg_temp AS $$
-            SELECT coalesce(array_agg(agent_id), '{{}}') FROM picoclaw.board_agents
-            JOIN picoclaw.boards ON name = board WHERE role = session_user AND NOT revoked
-        $$;
-
-        CREATE FUNCTION picoclaw.keep_version() RETURNS trigger LANGUAGE plpgsql
-            SET search_path = pg_catalog, pg_temp AS $$
-        BEGIN
-            IF OLD.digest <> NEW.digest AND OLD.content <> '' THEN
-                INSERT INTO picoclaw.document_versions (
-                    id, agent_id, board, at, deleted, digest, document_id, person, path, content, version
-                ) VALUES (
-                    md5(OLD.id::text || ':' || OLD.version || ':' || OLD.digest)::uuid, OLD.agent_id, OLD.board, OLD.at,
-                    OLD.deleted, OLD.digest, OLD.id, OLD.person, OLD.path, OLD.content, OLD.version
-                ) ON CONFLICT DO NOTHING;
-            END IF;
-            DELETE FROM picoclaw.document_versions WHERE document_id = NEW.id AND version < NEW.version - {KEPT_VERSIONS};
-            RETURN NULL;
-        END $$;
-        CREATE TRIGGER keep_version AFTER UPDATE ON picoclaw.documents
-            FOR EACH ROW EXECUTE FUNCTION picoclaw.keep_version();
-
-        ALTER TABLE picoclaw.boards ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.boards USING (role = session_user) WITH CHECK (role = session_user);
-        ALTER TABLE picoclaw.board_agents ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.board_agents USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-    """)
-    for table in (*TABLES, "chunks"):
-        seen = "agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[])"
-        connection.execute(f"ALTER TABLE picoclaw.{table} ENABLE ROW LEVEL SECURITY")
-        connection.execute(f"CREATE POLICY own ON picoclaw.{table} USING ({seen}) WITH CHECK ({seen})")
-
-
-MIGRATIONS: list[Migration] = [m001_shared]
 
 
 class PostgresStore:

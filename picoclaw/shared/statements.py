@@ -1,6 +1,6 @@
 """The SQL that both kinds of store have in common, made from the tables; values are `?`, names carry `prefix`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from picoclaw.shared.tables import TABLES
 
@@ -36,11 +36,3 @@ def select_equal(table: str, prefix: str, equal: Mapping[str, object]) -> str:
 def select_ids(table: str, prefix: str, among: str) -> str:
     """Select rows by their ids; `among` is how this database names a list."""
     return f"SELECT {', '.join(TABLES[table].all_columns)} FROM {prefix}{table} WHERE id {among}"
-
-
-def create_tables(types: Mapping[str, str], prefix: str, changed: str, tail: str) -> Iterable[str]:
-    """The tables as they were at first; a later change of TABLES needs a migration."""
-    for name, table in TABLES.items():
-        columns = ", ".join(f"{column} {types[kind]} NOT NULL" for column, kind in table.all_columns.items())
-        yield f"CREATE TABLE {prefix}{name} ({columns}, changed {changed}, PRIMARY KEY (id)){tail}"
-        yield f"CREATE INDEX {name}_changed ON {prefix}{name} (agent_id, changed, id)"
