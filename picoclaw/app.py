@@ -365,7 +365,15 @@ class App:
             self._changed,
             self.audit.note,
             self.config.agent,
+            self._describe_role_change,
         )
+
+    def _describe_role_change(self, asked: Approval) -> str:
+        if not asked.asked_by:
+            return ""
+        from picoclaw.channels.pairing import describe_role_change
+
+        return describe_role_change(self.config, asked.asked_by, asked.origin)
 
     def _changed(self, approval: Approval) -> None:
         wake_all(self.config.home)

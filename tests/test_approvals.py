@@ -18,6 +18,7 @@ from validity import check_body
 from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
+from picoclaw.records import replace
 from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest, Decision, Policy
@@ -103,13 +104,30 @@ def test_nobody_can_be_flooded_with_questions(kept):
     kept.open(99)
 
 
-def test_a_no_holds_for_a_while(kept):
+@pytest.mark.parametrize(
+    ("who", "began", "asks"),
+    [
+        ({}, -1, False),  # the turn that asks had begun when the no came
+        ({}, 1, True),  # the owner has said something since
+        ({"origin": "web"}, 1, True),
+        ({"taints": {"web_fetch x"}}, 1, False),
+        ({"origin": "cron"}, 1, False),
+        ({"origin": "member"}, 1, False),
+        ({"origin": "guest"}, 1, False),
+    ],
+)
+def test_a_no_holds_for_a_while_unless_the_owner_asks_anew(kept, who, began, asks):
     kept.approvals.answer(kept.open(), OWNER, yes=False)
+    kept.wall += 2
+    again = replace(caller(**who), now=datetime.fromtimestamp(kept.wall - 2 + began, UTC))
+    if asks:
+        assert kept.open(who=again) == 2
+        return
     with pytest.raises(Denied, match="the answer to exactly this was no a moment ago"):
-        kept.open()
+        kept.open(who=again)
     kept.open(2)
     kept.wall += 601
-    assert kept.open() == 3
+    assert kept.open(who=again) == 3
 
 
 @pytest.mark.parametrize("yes", [True, False])
@@ -118,17 +136,20 @@ def test_an_answer_counts_once(kept, yes):
     taken = kept.approvals.answer(number, OWNER, yes=yes)
     assert (taken.state, taken.answered_by) == ("running" if yes else "refused", OWNER)
     nonce = kept.approvals.get(number).nonce
-    for again, sign in [(False, None), (False, nonce), (True, nonce), *([(True, None)] if yes else [])]:
+    for again, sign in [(False, None), (False, nonce), (True, nonce), (True, None)]:
         assert isinstance(kept.approvals.answer(number, OWNER, yes=again, nonce=sign), str)
 
 
-@pytest.mark.parametrize(("later", "taken"), [(0, True), (899, True), (900, False), (-61, False)])
-def test_a_mind_may_be_changed_while_the_question_has_time(kept, later, taken):
+@pytest.mark.parametrize("later", [0, 1, 899, 900, -61])
+def test_a_no_is_final(kept, later):
     number = kept.open()
     kept.approvals.answer(number, OWNER, yes=False)
     kept.wall += later
-    assert isinstance(kept.approvals.answer(number, OWNER, yes=True), str) is not taken
-    assert isinstance(kept.approvals.answer(number, OWNER, yes=True), str), "once"
+    told = f"number {number} was refused: the answer was no, and it was not done; ask for it anew"
+    assert kept.approvals.answer(number, OWNER, yes=True) == told
+    with closing(Database(kept.path)) as again:
+        assert Approvals(again, lambda: kept.wall).answer(number, OWNER, yes=True) == told
+    assert kept.approvals.get(number).state == "refused"
 
 
 def test_of_many_who_answer_at_once_one_gets_the_call(kept):
@@ -554,9 +575,9 @@ ANSWERS = [  # what is said in which chat, with `{1}` for the sign of number 1, 
     ([("/yes 1 {2}", W)], ""),
     ([("/no", W), ("/yes", W)], ""),
     ([("/no 1 {1}", W), ("/yes 1 {1}", W)], ""),
-    ([("/no", W), ("/yes 2", W)], "b"),
+    ([("/no", W), ("/yes 2", W)], ""),
     ([("/no 1", W), ("/yes", W)], "b"),
-    ([("/no 1", W), ("/yes 1", W)], "a"),
+    ([("/no 1", W), ("/yes 1", W)], ""),
     ([("later", W), ("/yes", W)], ""),
 ]
 
@@ -659,6 +680,54 @@ def test_without_a_model_the_result_is_told_plainly(tmp_path):
         app.toolset.run(write, Caller(DEFAULT_SESSION, "owner", app.now(), print))
         assert desk("/yes").startswith("Number 1 was done.\nwrote")
         assert desk.file.read_text() == "water the figs"
+
+
+WISHES = {
+    "yes": "remind me in 2 hours to water the figs",
+    "ja": "erinnere mich in 2 Stunden an die Feigen",
+    "sí": "recuérdame regar en 2 horas",
+    "oui": "rappelle-moi d'arroser dans 2 heures",
+}
+REFUSED = "number 1 was refused: the answer was no, and it was not done; ask for it anew"
+
+
+@pytest.mark.parametrize(
+    ("no", "yes", "told"),
+    [
+        (no, yes, REFUSED)
+        for no in ("no", "/no", "/no 1", "/no 1 {nonce}")
+        for yes in ("/yes 1", "/always 1", "/yes 1 {nonce}")
+    ]
+    + [
+        ("no", "yes", REFUSED),
+        ("/no 1", "yes", REFUSED),
+        ("no", "/yes", "nothing waits for your approval in this chat"),
+        ("/no 1", "/yes", "nothing waits for your approval in this chat"),
+        ("nein", "ja", "Nummer 1 wurde mit Nein beantwortet und nicht getan"),
+        ("no", "sí", "al número 1 se respondió que no"),
+        ("non", "oui", "le numéro 1 a été refusé"),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_after_a_no_no_yes_does_it(tmp_path, no, yes, told, elsewhere):
+    with Desk(tmp_path / "home") as desk:
+        (desk.app.config.home / "policy.toml").write_text('[effects]\nplan = "ask"\n')
+        desk.turn(WISHES.get(yes, WISHES["yes"]))
+        (one,) = desk.app.approving.approvals.waiting()
+        for text, chat in ((no, DEFAULT_SESSION), (yes, "telegram:1" if elsewhere else DEFAULT_SESSION)):
+            turn = desk.turn(text.format(nonce=one.nonce), chat)
+        if yes.startswith("/") or not elsewhere:
+            assert told in turn.reply
+        assert desk.app.approving.approvals.get(1).state == "refused"
+        assert desk.app.stores.jobs.all() == []
+
+
+def test_of_several_what_was_refused_by_its_number_stays_so(listing):
+    listing.turn("/no 1")
+    listing.turn("/yes")
+    assert (listing.files(), listing.states()) == (["b.md"], ["refused", "done"])
+    assert REFUSED in listing("/yes 1")
+    assert listing.files() == ["b.md"]
 
 
 @pytest.mark.parametrize(("origin", "more"), [("owner", set()), ("cron", {"what a cron has asked for"})])

@@ -246,6 +246,26 @@ def test_asked_on_telegram_answered_from_the_page_after_a_restart_and_done_once(
     assert switched(folder) == 1
 
 
+def test_after_a_no_on_telegram_no_later_yes_switches(tmp_path, server):
+    folder = furnished(tmp_path, f'[telegram]\nowner = {OWNER}\napi_url = "{server.url}"\n', VALVE)
+    (folder / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
+    (folder / "secrets.toml").chmod(0o600)
+    with begun(tmp_path) as daemon:
+        server.says(OWNER, "turn on the valve for 10 seconds")
+        asked = server.wait(lambda: next((one for one in server.sent if one.keys), None), 15)
+        for text, told in (("no", "Number 1 is not done."), ("yes", "1 was refused"), ("/yes 1", "1 was refused")):
+            before = len(server.sent)
+            server.says(OWNER, text)
+            server.wait(lambda told=told, before=before: any(told in one.text for one in server.sent[before:]), 15)
+        server.presses(OWNER, asked.keys[0]["callback_data"])
+        line = daemon.line()
+        line.say({"do": "chat", "text": "/yes 1", "id": "1"})
+        assert "number 1 was refused" in str(events_until(line, "end"))
+        line.close()
+    assert [one.state for one in ended(folder)] == ["refused"]
+    assert switched(folder) == 0
+
+
 def test_an_answer_on_the_command_line_is_taken_to_the_one_that_runs(tmp_path):
     folder = furnished(tmp_path, "", VALVE)
     with begun(tmp_path) as daemon:

@@ -19,6 +19,7 @@ from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Message, Notice, Turn, Usage
 from picoclaw.people import People
+from picoclaw.records import replace
 from picoclaw.store.database import Database
 from picoclaw.store.outbox import OutboxMessage
 from picoclaw.workspace import prepare_home
@@ -357,3 +358,63 @@ def test_programs_and_guests_are_answered_again_and_again(home, origin):
         turn = app.dispatcher.answer(Inbound("hook:house", "how warm is it?", origin, who="hook:house"))
         assert "greenhouse: temperature" in turn.reply
     app.close()
+
+
+def change_people(household, people, **more):
+    """Start the app anew with other people, as a restart of picoclaw does."""
+    config = replace(household.app.config, people=people, **more)
+    household.app.close()
+    household.app = App(config, SimBoard())
+
+
+WITHOUT_BOB = {name: person for name, person in PEOPLE.items() if name != "bob"}
+ROLES_SINCE = [  # who has asked, what became of them, and what is said to the yes
+    (2, PEOPLE, ""),
+    (2, PEOPLE | {"bob": PersonConfig("guest", telegram=2)}, "was a member of the household then and is a guest now"),
+    (2, PEOPLE | {"bob": PersonConfig("owner", telegram=2)}, "was a member of the household then and is the owner now"),
+    (2, WITHOUT_BOB, "telegram:2, who asked for it, may not write to this board any more"),
+    (2, {}, "telegram:2, who asked for it, may not write to this board any more"),
+    (
+        1,
+        PEOPLE | {"ada": PersonConfig("member", telegram=1)},
+        "was the owner then and is a member of the household now",
+    ),
+    (4, PEOPLE | {"dan": PersonConfig("member", telegram=4)}, "was a guest then and is a member of the household now"),
+]
+
+
+@pytest.mark.parametrize(("number", "people", "void"), ROLES_SINCE)
+def test_a_call_that_waited_is_judged_by_the_role_of_now(home, number, people, void):
+    """Never with the view or the rights of somebody else: the file would be the owner's."""
+    (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    script = iter([reply("", call("write_file", {"path": "plan.md", "content": "figs"})), reply("it waits")])
+    household = Household(home, lambda _: next(script, reply("so be it")))
+    household.ask(number, "write the plan, please")
+    assert household.app.approving.approvals.get(1).state == "waiting"
+    change_people(household, people)
+    said = household.app.dispatcher.answer(Inbound("terminal", "/yes 1")).reply
+    written = {str(path.relative_to(home)) for path in home.rglob("plan.md")}
+    household.close()
+    if void:
+        assert written == set()
+        assert (
+            f"Number 1 was not done: {'' if 'may not' in void else f'telegram:{number}, who asked for it, '}{void}"
+            in said
+        )
+    else:
+        assert written == {"people/bob/workspace/plan.md"}
+
+
+@pytest.mark.parametrize("by", [1, 0])
+def test_a_no_to_a_members_call_is_final_too(home, by):
+    (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    script = iter([reply("", call("write_file", {"path": "plan.md", "content": "figs"})), reply("it waits")])
+    household = Household(home, lambda _: next(script, reply("so be it")))
+    household.ask(2, "write the plan, please")
+    for text in ("/no 1", "/yes 1", "/always 1"):
+        chat = "telegram:1" if by else "terminal"
+        said = household.app.dispatcher.answer(Inbound(chat, text, who="telegram:1" if by else "")).reply
+    household.ask(2, "/yes 1")
+    assert "number 1 was refused: the answer was no, and it was not done" in said
+    assert not list(home.rglob("plan.md"))
+    household.close()

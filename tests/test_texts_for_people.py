@@ -50,10 +50,7 @@ def test_a_call_that_waits_is_said_to_wait_and_not_to_have_failed(home):
         == "Shall I add the sensor porch? porch: i2c-1 0x76\nIt waits for your approval: /yes 1 does it, /no 1 leaves it."
     )
     assert no == "Number 1 is not done."
-    assert again == (
-        "That did not work: the answer to exactly this was no a moment ago (number 1),"
-        " so it is not asked about again so soon; `/yes 1` still allows it"
-    )
+    assert again == waits.replace("/yes 1", "/yes 2").replace("/no 1", "/no 2")  # said again, it is asked about again
 
 
 def test_a_reminder_that_repeats_comes_once_more_when_it_is_snoozed(home):

@@ -10,7 +10,7 @@ import os
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +226,36 @@ class Pairing:
 
     def _hash(self, code: str) -> str:
         return hashlib.sha256(f"picoclaw {self.channel} {code}".encode()).hexdigest()
+
+
+_ROLE_NAMES = {"owner": "the owner", "member": "a member of the household", "guest": "a guest"}
+
+
+def describe_role_change(config: Config, who: str, origin: Origin) -> str:
+    """Say that somebody who once asked for something is not now what they were then, '' where they still are.
+
+    `origin` is as whom they asked; what was asked for by no person, such as a sub-agent's call, was for the owner. What
+    is to be done later is judged by this: their view and their rights may be others by then. Raises StoreError.
+    """
+    before = "owner" if origin not in _ROLE_NAMES else origin
+    if (now := _find_role(config, who, before)) == before:
+        return ""
+    if now is None:
+        return f"{who}, who asked for it, may not write to this board any more"
+    return f"{who}, who asked for it, was {_ROLE_NAMES[before]} then and is {_ROLE_NAMES[now]} now"
+
+
+def _find_role(config: Config, who: str, before: str) -> str | None:
+    """The role of somebody now, None for nobody who may write to us."""
+    channel, _, user = who.partition(":")
+    if channel not in {"telegram", "matrix"}:  # a terminal, the page
+        return before if before != "member" or config.people else "guest"
+    if channel == "telegram":
+        from picoclaw.channels.telegram.updates import make_pairing
+    else:
+        from picoclaw.channels.matrix.events import make_pairing
+    with closing(make_pairing(config)) as pairing:
+        return pairing.origin(user) if pairing.allows(user) else None
 
 
 def _is_valid_offer(offer: Any) -> bool:

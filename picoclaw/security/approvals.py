@@ -57,7 +57,7 @@ class ApprovalManager:
 
     `minutes` is how long a question waits, `now` the owner's wall clock. `changed` is called with each call that was
     queued, answered or run, so that channels can show it. `note` is the guard's audit log, `agent` the key of the agent that
-    queues calls.
+    queues calls. `role_change` says that whoever asked for a call is not now what they were then.
     """
 
     stores: Stores
@@ -68,6 +68,7 @@ class ApprovalManager:
     changed: Callable[[Approval], None] = lambda _: None
     note: LogDecision = field(default=discard_decision)
     agent: str = ""
+    role_change: Callable[[Approval], str] = lambda _: ""
     _unasked: list[int] = field(default_factory=list)
 
     @property
@@ -210,6 +211,8 @@ class ApprovalManager:
     def _explain_void(self, taken: Approval) -> str:
         """Say why the call is no longer the one that was approved, '' if it is."""
         try:
+            if changed := self.role_change(taken):  # before a view is looked for, which would be another's
+                return changed
             asked = self.toolset_of(taken).asked(taken.call, whole=bool(taken.means or taken.bound))
         except PicoclawError as error:
             return str(error)

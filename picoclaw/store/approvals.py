@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 from typing import Any, Literal, cast
 
 from picoclaw.errors import Denied
-from picoclaw.messages import Caller, Origin, ToolCall, is_other_person
+from picoclaw.messages import Caller, Origin, ToolCall, is_other_person, is_owner
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.security.untrusted import strip_invisible
@@ -172,7 +172,7 @@ class Approvals(Table):
             same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND agent = ? AND state = 'waiting'"
             if found := connection.execute(same, (caller.session, exact, agent)).get:
                 return int(found)
-            _check_approval_limits(connection, caller.session, exact, now)
+            _check_approval_limits(connection, caller, exact, now)
             call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
             connection.execute(
                 _INSERT,
@@ -267,8 +267,7 @@ class Approvals(Table):
         """Take an answer: a yes makes it `running`, durably, and whoever gets it returned has to make the call.
 
         Returns why not where it waits no more, which is so for all but one of several answers. `nonce` is checked
-        where a button was pressed; `by` names the person. Without one, a yes may also follow a no while it could still
-        be given: the person has changed their mind.
+        where a button was pressed; `by` names the person. A no is final: who changes their mind asks for it anew.
         """
         now = self._wall()
         with self._database.transaction() as connection:
@@ -276,9 +275,7 @@ class Approvals(Table):
             found = self.get(number)
             if found is None or (nonce is not None and nonce != found.nonce):
                 return f"there is no question number {number}" + (" with that button" if found else "")
-            late = _is_expired(found.at, found.expires, now)
-            again = found.state == "refused" and yes and nonce is None and not late
-            if found.state != "waiting" and not again:
+            if found.state != "waiting":
                 return f"number {number} {STATE_TEXTS[found.state]}"
             state = "running" if yes else "refused"
             connection.execute(
@@ -366,7 +363,7 @@ STATE_TEXTS: Mapping[ApprovalState, str] = {
     "running": "is being done",
     "done": "was answered already: it was done",
     "failed": "was answered already: it was tried, and failed",
-    "refused": "was answered already: no",
+    "refused": "was refused: the answer was no, and it was not done; ask for it anew",
     "expired": "has expired: nobody answered in time, and it was not done",
     "void": "was not done: it had changed meanwhile",
     "unknown": "was cut off; whether it was done is not known",
@@ -381,13 +378,18 @@ def format_approval_question(asked: Approval, until: datetime) -> str:
     return f"{wait.format(numbers)} for your approval until {until:%H:%M}:\n{asked.shown}\n{asked.answers}"
 
 
-def _check_approval_limits(connection: StoreConnection, session: str, exact: str, now: float) -> None:
-    """Raise Denied where asking once more would only weary the owner."""
+def _check_approval_limits(connection: StoreConnection, caller: Caller, exact: str, now: float) -> None:
+    """Raise Denied where asking once more would only weary the owner.
+
+    What they have said since their no, in a turn that has read nothing of others, may be the same wish again.
+    """
+    session, since = caller.session, now - _REFUSAL_COOLDOWN_S
+    if is_owner(caller.origin) and not caller.taints:
+        since = max(since, min(now, caller.now.timestamp()))
     no = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND state = 'refused' AND answered > ?"
-    if found := connection.execute(no, (session, exact, now - _REFUSAL_COOLDOWN_S)).get:
+    if found := connection.execute(no, (session, exact, since)).get:
         raise Denied(
-            f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon;"
-            f" `/yes {found}` still allows it"
+            f"the answer to exactly this was no a moment ago (number {found}), so it is not asked about again so soon"
         )
     waits = "SELECT count(*), coalesce(sum(session = ?), 0) FROM approvals WHERE state = 'waiting'"
     everywhere, here = connection.execute(waits, (session,)).get
