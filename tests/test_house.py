@@ -1,6 +1,7 @@
 """Architecture that tests hold: who may import whom, what may be caught, what a start may import."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -170,6 +171,21 @@ def test_no_private_words():
         path = ROOT / name
         if name and path.is_file():
             assert f"{ROOT}/" not in path.read_text(errors="replace"), name
+
+
+def functions_of(tree, prefix=""):
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name
+        elif isinstance(node, ast.ClassDef):
+            yield from functions_of(node, f"{prefix}{node.name}.")
+
+
+def test_the_lives_pass_functions_that_exist():
+    rows = re.findall(r"^\d+\. `([\w/]+\.py):([\w.]+)`$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert len(rows) > 40
+    missing = [f"{file}:{name}" for file, name in rows if name not in set(functions_of(tree_of(ROOT / file)))]
+    assert not missing, "run `python tests/bench/lives.py --write`"
 
 
 def test_the_pages_made_of_the_program_are_up_to_date():

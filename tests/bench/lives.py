@@ -1,11 +1,12 @@
-"""The lives of a message, a memory search, a reading and an output: which of our functions they pass, in how many files.
+"""The lives of a message, a memory search, a reading, an output and a job: which functions they pass, in how many files.
 
-    python tests/bench/lives.py [--markdown]
+    python tests/bench/lives.py [--markdown | --write]
 
 Each is one command in a process of its own, followed by sys.setprofile. The path is the deepest stack of our frames at
-the moment the outside is reached: bytes sent to a socket, a statement executed by SQLite, bytes on a simulated bus.
-A message goes through a daemon, and is followed from its queue on, a tool's call from the registry. Figures are counts,
-and do not depend on the machine. `--markdown` prints the paths as in CONTRIBUTING.md.
+the moment the outside is reached: bytes sent to a socket, a statement executed by SQLite, bytes on a simulated bus,
+a reminder in the outbox. A message goes through a daemon, and is followed from its queue on, a tool's call from the
+registry. Figures are counts, and do not depend on the machine. `--markdown` prints the paths as CONTRIBUTING.md has
+them, and `--write` puts them there.
 """
 
 import argparse
@@ -14,12 +15,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from model_server import ModelServer, reply
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "CONTRIBUTING.md"
 
 OUTPUTS = '[outputs.lamp]\nkind = "light"\nline = "GPIO17"\nlongest_on_s = 60\nconfirm = false\n'
 
@@ -34,9 +38,12 @@ LIVES = {
         "bus",
     ),
     "an output, to its supervisor": (["outputs", "--board", "sim", "set", "lamp", "on", "1"], "send"),
+    "a job, from the scheduler's thread to the outbox": (["run", "--board", "sim"], "outbox"),
 }
-BEGINNINGS = {"MessageQueue._respond", "Toolset.run"}
-"""Where a message is taken out of the queue, and where a tool is called: what stands above is how one came there."""
+BEGINNINGS = {"MessageQueue._respond", "Toolset.run", "SchedulerThread._run"}
+"""Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
+CALLS = {"bus": ("hw/sim/buses", {"transfer", "messages"}), "outbox": ("store/outbox", {"put_message"})}
+"""The functions by which a bus and the outbox are reached."""
 
 
 def follow(arguments, reached):
@@ -72,11 +79,8 @@ def follow(arguments, reached):
             of_turn.add(frame.f_code.co_filename)
         if event == "call" and ours(frame.f_code):
             entered.setdefault(frame.f_code.co_filename, set()).add(frame.f_code.co_qualname)
-            if (
-                reached == "bus"
-                and "hw/sim/buses" in frame.f_code.co_filename
-                and frame.f_code.co_name in {"transfer", "messages"}
-            ):
+            file, names = CALLS.get(reached, ("", ()))
+            if frame.f_code.co_name in names and file in frame.f_code.co_filename:
                 note(frame)
         elif event == "c_call":
             name = getattr(arg, "__name__", "")
@@ -86,6 +90,8 @@ def follow(arguments, reached):
             if is_sent or (reached == name == "execute" and any("search" in file for file, _ in path_to(frame)[5:])):
                 note(frame)
 
+    if reached == "outbox":
+        threading.setprofile(profile)
     sys.setprofile(profile)
     code = run(arguments)
     sys.setprofile(None)
@@ -117,58 +123,85 @@ def classes():
     return sum(str(one.__module__).partition(".")[0] == "picoclaw" for one in seen)
 
 
-def made(home, url):
-    """A home with a note, an output and a model on loopback."""
+def make_home(home, url):
+    """A home with a note, an output, a reminder that is due at once and a model on loopback."""
     plain = {**os.environ, "PICOCLAW_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    note = [sys.executable, "-m", "picoclaw", "chat", "--board", "sim", "-m", "note that the rain water tank is blue"]
-    search = [sys.executable, "-m", "picoclaw", *LIVES["a memory search, from the tool's call to SQLite"][0]]
+    note = ["chat", "--board", "sim", "-m", "note that the rain water tank is blue"]
+    search = LIVES["a memory search, from the tool's call to SQLite"][0]
     for command in (note, search):  # a second search finds the index as it is
-        subprocess.run(command, env=plain, check=True, stdout=subprocess.DEVNULL)
+        run_picoclaw(command, plain)
     (home / "outputs.toml").write_text(OUTPUTS)
     return {**plain, "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "m"}
 
 
-def talk_to(daemon, environment):
-    """Say something to a daemon as soon as it listens, and end it."""
+def run_picoclaw(words, environment):
+    command = [sys.executable, "-m", "picoclaw", *words]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def use_daemon(daemon, environment, reached):
+    """Say something to a daemon as soon as it listens, or wait until a reminder was due, and end it."""
     for line in daemon.stderr:
         if "ready" in line:
             break
-    chat = [sys.executable, "-m", "picoclaw", "chat", "-m", "hello"]
-    subprocess.run(chat, env=environment, check=True, stdout=subprocess.DEVNULL)
+    if reached == "outbox":
+        while "no reminders" not in run_picoclaw(["cron", "list"], environment):
+            time.sleep(0.2)
+    else:
+        run_picoclaw(["chat", "-m", "hello"], environment)
     daemon.terminate()
+
+
+def trace(environment, folder, arguments, reached):
+    """Follow one command in a process of its own, which reports what it has passed."""
+    report = folder / "report"
+    command = [sys.executable, __file__, "--follow", json.dumps(arguments), reached]
+    environment = {**environment, "LIVES_REPORT": str(report)}
+    if reached == "outbox":
+        run_picoclaw(["cron", "add", "water the plants", "--in", "1s"], environment)
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as process:
+        if arguments[0] == "run":
+            use_daemon(process, environment, reached)
+        _, said = process.communicate()
+    if process.returncode:
+        sys.exit(f"{' '.join(arguments)}: {said}")
+    return json.loads(report.read_text())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--follow", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.follow:
         report = follow(json.loads(given.follow[0]), given.follow[1])
         Path(os.environ["LIVES_REPORT"]).write_text(json.dumps(report))
         return
+    pages = []
     with tempfile.TemporaryDirectory() as folder, ModelServer(lambda body: reply("Hello.")) as server:
-        environment = made(Path(folder) / "home", server.url)
-        report = Path(folder) / "report"
+        environment = make_home(Path(folder) / "home", server.url)
         for name, (arguments, reached) in LIVES.items():
-            command = [sys.executable, __file__, "--follow", json.dumps(arguments), reached]
-            with subprocess.Popen(
-                command, env={**environment, "LIVES_REPORT": str(report)}, stderr=subprocess.PIPE, text=True, cwd=folder
-            ) as process:
-                if arguments[0] == "run":
-                    talk_to(process, environment)
-                _, said = process.communicate()
-            if process.returncode:
-                sys.exit(f"{name}: {said}")
-            life = json.loads(report.read_text())
-            functions = sum(len(names) for names in life["files"].values())
-            within = [file for file in life["files"] if "/memory/" in file]
-            print(
-                f"{name}: {len(life['path'])} frames in {len({file for file, _ in life['path']})} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/), {len(life['of_turn'])} files run while a message is answered; has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
-            )
-            if given.markdown:
-                for number, (file, function) in enumerate(life["path"], 1):
-                    print(f"{number}. `{file}:{function}`")
+            life = trace(environment, Path(folder), arguments, reached)
+            path = life["path"]
+            files = len({file for file, _ in path})
+            rows = [f"{number}. `{file}:{function}`\n" for number, (file, function) in enumerate(path, 1)]
+            pages.append(f"**{name[0].upper()}{name[1:]}** ({len(path)} functions in {files} files):\n{''.join(rows)}")
+            if not (given.markdown or given.write):
+                functions = sum(len(names) for names in life["files"].values())
+                within = [file for file in life["files"] if "/memory/" in file]
+                print(
+                    f"{name}: {len(path)} functions in {files} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/), {len(life['of_turn'])} files run while a message is answered; has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
+                )
+    if given.markdown:
+        print("\n".join(pages))
+    if given.write:
+        text = PAGE.read_text()
+        before = text.index("**A message, from")
+        after = text.index("\n## ", before)
+        PAGE.write_text(text[:before] + "\n".join(pages) + text[after:])
 
 
 if __name__ == "__main__":
