@@ -164,7 +164,7 @@ def until(so, seconds=30.0):
 
 def make_worker(board, url, log):
     config = Config(home=board.config.home, store=StoreConfig(url=url, board=board.name))
-    return StoreWorker(config, board.clock, log, (0.05, 0.2, 0.5))
+    return StoreWorker(config, board.clock, log, (0.05, 0.2, 0.5, 0.2))
 
 
 def test_the_daemons_thread_hears_of_others_and_outlives_the_store(tmp_path, board, postgres):

@@ -13,6 +13,9 @@ from postgres_server import PASSWORD, Proxy
 from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
 
 from picoclaw.agents import agent_id
+from picoclaw.config import Config
+from picoclaw.config.tables import StoreConfig
+from picoclaw.daemon.store import StoreWorker
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
 from picoclaw.shared.migrations import MIGRATIONS
 from picoclaw.shared.postgres import read_address, show_address
@@ -282,6 +285,33 @@ def test_a_database_of_the_first_version_becomes_the_present_one_with_what_it_ho
         assert store.count_chunks(SearchScope(AGENT), {"old": ["old"]}) == (1, {"old": 1})
 
 
+def test_a_migration_may_take_longer_than_a_statement_and_others_wait_for_it(url, monkeypatch):
+    """With a million rows an index takes minutes; the limits are for what boards ask."""
+
+    def m999_long(connection):
+        connection.execute("SELECT pg_sleep(3)")
+
+    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_long])
+    monkeypatch.setattr("picoclaw.shared.postgres._STATEMENT_S", 1)
+    monkeypatch.setattr("picoclaw.shared.postgres._LOCK_S", 1)
+    failed = []
+
+    def begin():
+        try:
+            open_shared_store(url).close()
+        except StoreError as error:
+            failed.append(str(error))
+
+    boards = [threading.Thread(target=begin) for _ in range(20)]
+    for one in boards:
+        one.start()
+    for one in boards:
+        one.join()
+    assert failed == []
+    with contextlib.closing(open_shared_store(url)) as store, store._connected() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("1s",)  # again
+
+
 def test_a_migration_that_fails_leaves_nothing(url, postgres, monkeypatch):
     def m999_broken(connection):
         connection.execute("CREATE TABLE picoclaw.half (a int)")
@@ -442,6 +472,76 @@ def test_a_database_that_is_restarted_is_found_again(postgres_class):
             server.start()
             store.put({"turns": [turn(2)]})
             assert len(store.list_rows("turns", {"agent_id": AGENT})) == 2
+
+
+def test_boards_share_the_connections_of_a_small_server(postgres_class, tmp_path):
+    """More boards than connections: those that only wait let go of theirs, and every board gets its turn."""
+    with postgres_class({"max_connections": 12, "superuser_reserved_connections": 3}) as server:
+        url = server.make_database()
+        role = set_up_board(
+            url, "", "board0", {"default": agent_id("default"), "garden": agent_id("garden")}, replaces=False
+        )
+        roles = [role] + [
+            set_up_board(
+                url,
+                "",
+                f"board{number}",
+                {"default": agent_id("default"), "garden": agent_id("garden")},
+                replaces=False,
+            )
+            for number in range(1, 16)
+        ]
+        made, log = [], []
+        for number, role in enumerate(roles):
+            board = Board(tmp_path / f"board{number}", role.address, Clock())
+            board.write(f"memory/{number}.md", f"of board {number}\n")
+            table = StoreConfig(url=role.address, board=board.name)
+            config = Config(home=board.config.home, store=table, store_password=role.password)
+            made.append((board, StoreWorker(config, board.clock, log_to(log), (0.05, 0.2, 1.0, 0.5))))
+        for _, worker in made:
+            worker.start()
+        try:
+            until = time.monotonic() + 60
+            while left := [b.name for b, _ in made if any(b.read(f"memory/{n}.md") is None for n in range(16))]:
+                assert time.monotonic() < until, (left, log)
+                time.sleep(0.1)
+            held = max(
+                server.run("SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'picoclaw%'")[0][0]
+                for _ in range(5)
+            )
+            assert held <= 9
+        finally:
+            for board, worker in made:
+                worker.stop()
+                board.stack.close()
+        assert {line for line in log if "no connection left" not in line and "it answers again" not in line} == set()
+
+
+def log_to(lines):
+    def note(text, *, trouble=True):
+        lines.append(text)
+
+    return note
+
+
+def test_a_server_that_is_full_is_said_to_be_full(postgres_class):
+    with (
+        postgres_class({"max_connections": 6, "superuser_reserved_connections": 3}) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        url = server.make_database()
+        role = set_up_board(url, "", "shed", {"home": AGENT}, replaces=False)
+        address = role.address.replace("@", f":{role.password}@")
+        stores = [stack.enter_context(contextlib.closing(open_shared_store(address))) for _ in range(3)]
+        with pytest.raises(StoreUnreachable, match="no connection left; raise max_connections, or use a pooler"):
+            open_shared_store(address)
+        assert [store.can_wait() for store in stores] == [False] * 3
+        for store in stores[1:]:
+            store.close()
+        end = time.monotonic() + 20
+        while not stores[0].can_wait():
+            assert time.monotonic() < end
+            time.sleep(0.1)
 
 
 def test_a_wait_that_is_cut_ends(url, postgres):

@@ -7,7 +7,7 @@ import time
 import apsw
 import numpy as np
 import pytest
-from shared_kit import AGENT, OTHER, page, session, spending, turn
+from shared_kit import AGENT, OTHER, StorePlace, page, session, spending, turn
 
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory.index import MemoryRow
@@ -231,6 +231,19 @@ def test_a_change_wakes_who_waits(place):
     finally:
         timer.join()
     assert time.monotonic() - begun < 5
+
+
+def test_costs_and_conversations_wake_nobody(postgres):
+    """A hundred boards of one agent are not to look at each turn of one of them: they take nothing of it over."""
+    place = StorePlace("postgres", postgres.empty_database())
+    with place.stack:
+        waiting, writing = place.open("a", "1"), place.open("b", "2")
+        assert not waiting.wait([AGENT], 0)
+        writing.put({"turns": [turn()], "sessions": [session()], "ledger": [spending()]})
+        assert not waiting.wait([AGENT], 0.5)
+        writing.put({"skill_grants": []})
+        writing.put({"documents": [page()]})
+        assert waiting.wait([AGENT], 5)
 
 
 # --- boards ---

@@ -5,6 +5,7 @@ Nobody waits for it: what a turn reads and writes is the home's own, also while 
 
 import contextlib
 import os
+import random
 import select
 import threading
 import time
@@ -20,7 +21,8 @@ from picoclaw.shared.store import SharedStore, open_shared_store
 from picoclaw.shared.sync import StoreSync, SyncReport
 from picoclaw.times import format_duration
 
-_INTERVAL_S = 300.0
+_INTERVAL_S, _POLL_S = 300.0, 60.0
+"""Seconds between two synchronisations without news: while the store tells of them, and while it cannot."""
 _SETTLE_S = 2.0
 """Seconds after a change in which more may follow."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 300.0
@@ -35,9 +37,9 @@ class StoreWorker:
         config: Config,
         now: Callable[[], datetime],
         note: Callable[..., None],
-        waits: tuple[float, float, float] = (_SETTLE_S, _FIRST_WAIT_S, _LONGEST_WAIT_S),
+        waits: tuple[float, float, float, float] = (_SETTLE_S, _FIRST_WAIT_S, _LONGEST_WAIT_S, _POLL_S),
     ) -> None:
-        """`waits`: seconds after a change, after a first failure, and the longest after many."""
+        """`waits`: seconds after a change, after a first failure, the longest after many, and until asking without news."""
         self._config, self._now, self._note, self._waits = config, now, note, waits
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._ended = threading.Event()
@@ -90,13 +92,17 @@ class StoreWorker:
                     if home and store:
                         self._report(sync.run())
                         wait = 0.0
-                        store.wait(home.agents, _INTERVAL_S, self._read)
-                        self._pause(self._waits[0])
+                        if store.can_wait():
+                            store.wait(home.agents, _INTERVAL_S, self._read)
+                        else:
+                            store.close()
+                            select.select([self._read], [], [], _spread(self._waits[3]))
+                        self._pause(_spread(self._waits[0]))
                         self._drain()
                 except (PicoclawError, OSError) as error:
                     self._fail(explain_os_error(error) if isinstance(error, OSError) else str(error))
                     wait = min(wait * 2 or self._waits[1], self._waits[2])
-                    self._pause(wait)
+                    self._pause(_spread(wait))
         finally:
             for one in (store, home):
                 if one:
@@ -130,3 +136,8 @@ class StoreWorker:
         elif error != self._error:
             self._note(f"store: {error}")
         self._error = error
+
+
+def _spread(seconds: float) -> float:
+    """About as long: many boards that have lost a store, or heard of the same note, are not to ask all at once."""
+    return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - no secret

@@ -1,8 +1,8 @@
 """A shared store in PostgreSQL with pgvector, over psycopg 3: roles, row security and searches are the database's own.
 
 Needs PostgreSQL 14 and pgvector 0.7 or newer (halfvec keeps the signed bytes of our vectors as they are). Names carry
-their schema and nothing is prepared, so that a pooler between (pgbouncer, by transaction) does no harm; `wait` hears
-nothing through one, and the slow timer of the synchronisation has to do.
+their schema, nothing is prepared, and nothing but limits is set for a session, so that a pooler between (pgbouncer, by
+transaction) does no harm: rights go by the user who has logged in, and a pooler lends a connection to no other user.
 
 Changes are in the order of the numbers of transactions, and no row is given before every older transaction is over:
 https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-SNAPSHOT
@@ -38,6 +38,7 @@ from picoclaw.shared.store import (
     split_query,
 )
 from picoclaw.shared.tables import (
+    PULLED,
     TABLES,
     Row,
     check_erasable,
@@ -61,6 +62,8 @@ _CHUNK_TYPES = (
 _LOCK = 0x7069636F  # the advisory lock of migrations
 _MIN_PGVECTOR = (0, 7)
 _CONNECT_S, _STATEMENT_S, _LOCK_S, _IDLE_S = 5, 30, 10, 20
+_CROWDED = 0.75
+"""The part of a server's connections that may be held by boards which wait."""
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 20,
     "keepalives_interval": 5,
@@ -115,12 +118,12 @@ class PostgresStore:
         with self._connected() as connection, connection.transaction():
             for table in (name for name in TABLES if name in rows):
                 found = drop_repeated(complete_row(table, row, self._board) for row in rows[table])
-                agents |= {row["agent_id"] for row in found}
+                agents |= {row["agent_id"] for row in found} if table in PULLED else set()
                 conflicts |= self._put_rows(connection, table, found)
             self._put_chunks(connection, {one: parts for one, parts in (chunks or {}).items() if one not in conflicts})
             if receipt:
                 connection.execute("UPDATE picoclaw.boards SET receipt = %s WHERE name = %s", (receipt, self._board))
-            for agent in agents:
+            for agent in agents:  # whose other boards are to look; nobody else does anything with costs and turns
                 connection.execute("SELECT pg_notify(%s, %s)", (f"picoclaw {agent}", self._board))
         return conflicts
 
@@ -217,6 +220,17 @@ class PostgresStore:
                 ready = select.select(handles, [], [], left)[0] if left > 0 else []
                 if connection.fileno() not in ready:
                     return False
+
+    def can_wait(self) -> bool:
+        with self._connected() as connection:
+            number, held, most = _fetch(
+                connection,
+                "SELECT pg_backend_pid(), (SELECT sum(numbackends)::int FROM pg_stat_database),"
+                " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int",
+            )[0]
+        return bool(
+            number == connection.info.backend_pid and held <= most * _CROWDED
+        )  # a pooler gives numbers of its own
 
     # --- searches ---
 
@@ -403,10 +417,13 @@ _EXPLANATIONS: list[tuple[str, str]] = [
     ("Connection refused", "nothing listens there: the database is down, or the port is wrong"),
     ("timeout expired|timed out|Connection timed out", "it does not answer in time"),
     (
-        "too many clients|remaining connection slots",
+        "too many clients|too many connections|remaining connection slots|no more connections allowed",
         "it has no connection left; raise max_connections, or use a pooler",
     ),
-    ("server closed the connection|connection is lost|EOF detected|reset by peer|is closed", "the connection broke"),
+    (
+        "server closed the connection|connection is lost|EOF detected|reset by peer|Broken pipe|is closed",
+        "the connection broke",
+    ),
 ]
 
 
@@ -486,7 +503,11 @@ def _list_migrations(connection: "psycopg.Connection[Any]") -> list[str]:
 def migrate(connection: "psycopg.Connection[Any]") -> list[str]:
     """Bring the database to this version, in one transaction that others wait for; returns what was done."""
     with connection.transaction():
+        # a million rows take more than _STATEMENT_S, and who comes second waits for that; but a lock that the first one
+        # cannot have is given up, because everybody queues behind it
+        connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
         done = _list_migrations(connection)
         missing = [migration for migration in MIGRATIONS if migration.__name__ not in done]
         if missing and not done:

@@ -245,6 +245,9 @@ class SqliteStore:
                 return True
         return False
 
+    def can_wait(self) -> bool:
+        return True
+
     def count_chunks(self, scope: SearchScope, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
         where, values = _scope_condition(scope)
         total = self._database.select_value(f"SELECT count(*) FROM chunks WHERE {where}", *values)

@@ -89,10 +89,13 @@ class SharedStore(Protocol):
         """
 
     def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:
-        """Wait until another connection has put rows of these agents, or the time is over; tells which it was.
+        """Wait until another connection has put rows of PULLED of these agents, or the time is over; tells which it was.
 
         It also ends when the descriptor `wake` can be read.
         """
+
+    def can_wait(self) -> bool:
+        """Whether `wait` hears anything, and the server has connections enough that one may be held for it."""
 
     def count_chunks(self, scope: SearchScope, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
         """Count the chunks of a scope, and those that have any of the forms of each word."""
