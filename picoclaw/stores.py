@@ -201,11 +201,13 @@ class Stores:
     @cached_property
     def ledger(self) -> UsageLedger:
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
-        if self.root:
-            return self.root.ledger
         from picoclaw.providers.ledger import UsageLedger
 
-        return UsageLedger(self.accounts, self.config.costs, self.now, partial(wake_all, self.config.home))
+        config, accounts = self.config, self.accounts
+        if self.root:
+            accounts = self.root.ledger.accounts  # its turns keep the corrections of all
+        ring = partial(wake_all, config.home)
+        return UsageLedger(accounts, config.costs, self.now, ring, agent=config.agent, person=config.person)
 
     def load_history(self, session: str) -> PastTurns:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.

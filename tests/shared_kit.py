@@ -13,6 +13,7 @@ from picoclaw.shared.tables import make_id
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals
+from picoclaw.store.sessions import Sessions
 
 AGENT, OTHER = make_id("agent", "home"), make_id("agent", "other")
 
@@ -65,6 +66,7 @@ def spending(day="2026-11-26", requests=1, agent=AGENT, at=1000.0, **values):
         "model": "m",
         "cause": "chat",
         "channel": "terminal",
+        "person": "",
         "requests": requests,
         "prompt_tokens": 10,
         "completion_tokens": 5,
@@ -138,14 +140,16 @@ class Board:
         path = self.path(name, **whose)
         return path.read_text() if path.exists() else None
 
-    def say(self, text, key="terminal"):
+    def say(self, text, key="terminal", agent="", person=""):
         messages = (Message("user", text), Message("assistant", f"heard: {text}"))
         turn = Turn(messages[1].text, messages, 1, (), Usage(3, 4), "", "matcher", Notice(""))
-        History(self.database).keep(key, turn, self.clock())
+        if agent:
+            Sessions(self.database).set_agent(key, agent, self.clock())
+        History(self.database).keep(key, turn, self.clock(), person=person)
 
-    def spend(self, requests=1, day="2026-11-26"):
+    def spend(self, requests=1, day="2026-11-26", agent="", person=""):
         ledger = Ledger(lambda: self.database)
-        ledger.note(LedgerKey(day, "m", "chat", "terminal"), LedgerTotals(requests, 10, 5))
+        ledger.note(LedgerKey(day, "m", "chat", "terminal", agent, person), LedgerTotals(requests, 10, 5))
         with ledger.transaction():
             pass
 

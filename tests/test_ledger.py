@@ -24,7 +24,15 @@ from picoclaw.automation.checklist import SampleHistory, check_items, parse_chec
 from picoclaw.automation.heartbeat import Situation, decide_heartbeat
 from picoclaw.cli import run as cli
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import CostsConfig, MemoryConfig, ModelConfig, Price, SessionsConfig
+from picoclaw.config.tables import (
+    AgentConfig,
+    CostsConfig,
+    MemoryConfig,
+    ModelConfig,
+    PersonConfig,
+    Price,
+    SessionsConfig,
+)
 from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_heartbeat_time, run_job
 from picoclaw.daemon.status import DaemonStatus, ModelHealth
 from picoclaw.daemon.status_text import _format_model
@@ -566,6 +574,52 @@ def test_causes_and_channels(tmp_path):
             ("cron 3", "telegram"): (1, 10, 0),
             ("rule frost", "terminal"): (1, 10, 0),
         }
+
+
+def test_who_asked_whom_is_told_apart_and_a_conversation_says_whose_it_is(tmp_path, monkeypatch, capsys):
+    answers = [reply(word) for word in ("one", "two", "three", "four", "five")]
+    with ModelServer(answers) as server, House(tmp_path / "home", server) as house:
+        config = replace(
+            house.config,
+            people={"anna": PersonConfig(telegram=2), "bob": PersonConfig(telegram=3)},
+            agents={"garden": AgentConfig(type="open")},
+        )
+        house.app.close()
+        house.app = App(config, SimBoard())
+        house.say("tell me a joke")
+        house.say("tell me a joke", "member", "telegram:2", who="telegram:2")
+        house.app.stores.sessions.set_agent("telegram:3", "garden", house.app.now())
+        for _ in range(2):
+            house.say("tell me a joke", "member", "telegram:3", who="telegram:3")
+        house.app.stores.sessions.set_agent("terminal:garden", "garden", house.app.now())
+        house.say("tell me a joke", session="terminal:garden")
+        rows = house.app.stores.accounts.rows("2000-01-01", "2999-12-31")
+        wanted = {("", ""): 1, ("", "anna"): 1, ("garden", "bob"): 2, ("garden", ""): 1}
+        assert {(place.agent, place.person): taken.requests for place, taken in rows.items()} == wanted
+        sql = "SELECT key, agent, person FROM sessions WHERE key GLOB 'telegram:*' ORDER BY key"
+        assert house.app.stores.database.select(sql) == [
+            ("telegram:2", "", "anna"),
+            ("telegram:3", "garden", "bob"),
+        ]
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
+    for by, said in (("agent", {"garden": 3, "default": 2}), ("person", {"owner": 2, "bob": 2, "anna": 1})):
+        assert cli(["usage", "--by", by, "--json"]) == 0
+        assert {row[by]: row["requests"] for row in json.loads(capsys.readouterr().out)["rows"]} == said
+
+
+def test_what_was_used_before_it_was_told_apart_is_the_owners(tmp_path):
+    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m029_whose")]
+    row = ("2026-06-30", "m", "chat", "terminal", 3, 10, 5, 1, 0.5, 2, 1)
+    with closing(Database(tmp_path / "state.db", before)) as old, old.transaction() as connection:
+        connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO sessions (key) VALUES ('terminal')")
+        local = '["2026-06-30","m","chat","terminal"]'
+        connection.execute("INSERT INTO shared_rows VALUES ('ledger', ?, 'number', 'is 3')", (local,))
+    with closing(Database(tmp_path / "state.db")) as database:
+        rows = Ledger(lambda: database).rows("2026-01-01", "2026-12-31")
+        assert rows == {LedgerKey(*row[:4], "", ""): LedgerTotals(*row[4:])}
+        assert database.select("SELECT key, person FROM sessions") == [("terminal", "")]
+        assert database.select("SELECT local FROM shared_rows") == [('["2026-06-30","m","chat","terminal","",""]',)]
 
 
 def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):

@@ -288,6 +288,31 @@ def test_conversations_and_costs_are_brought_together(boards, place):
     assert one.said() == [("terminal", "hello from the shed"), ("terminal", "more")]
 
 
+WHOSE = [("", ""), ("", "anna"), ("garden", ""), ("garden", "anna")]
+
+
+def test_conversations_and_costs_say_whose_they_are(boards, place):
+    """Each is the agent's that it was held with, and so hidden from a board that has another one, and the person's."""
+    one = boards("shed")
+    for number, (agent, person) in enumerate(WHOSE):
+        one.say(f"turn {number}", key=f"chat {number}", agent=agent, person=person)
+        one.spend(number + 1, agent=agent, person=person)
+    one.run()
+    ids = {"": agent_id("default"), "garden": agent_id("garden")}
+    wanted = [(ids[agent], person) for agent, person in WHOSE]
+    by_key = {row["key"]: (row["agent_id"], row["person"]) for row in every(place, "sessions")}
+    assert [by_key[f"chat {number}"] for number in range(4)] == wanted
+    talks = {json.loads(row["messages"])[0][1]: row["agent_id"] for row in every(place, "turns")}
+    assert [talks[f"turn {number}"] for number in range(4)] == [agent for agent, _ in wanted]
+    spent = {(row["agent_id"], row["person"]): row["requests"] for row in every(place, "ledger")}
+    assert [spent[whose] for whose in wanted] == [1, 2, 3, 4]
+    two = boards("kitchen")
+    two.connect()
+    two.sync.run("shed")
+    for sql in ("SELECT key, agent, person FROM sessions ORDER BY key", "SELECT * FROM ledger ORDER BY agent, person"):
+        assert two.database.select(sql) == one.database.select(sql)
+
+
 def test_what_is_erased_or_taken_back_here_is_so_in_the_store(boards, place):
     one = boards("shed")
     one.say("keep")

@@ -288,6 +288,7 @@ class Dispatcher:
                     inbound.inbox,
                     told.prefix,
                     inbound.who if is_other_person(inbound.origin) else "",
+                    app.config.person,
                 ),
                 [*told.problems, *pictures.problems],
             )

@@ -1,4 +1,4 @@
-"""`picoclaw usage`: the tokens and the money that models have taken, by day, model, cause or channel."""
+"""`picoclaw usage`: the tokens and the money that models have taken, by day, model, cause, channel, agent or person."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -35,7 +35,12 @@ def run(given: Options) -> int:
     with closing(stores):
         first = last - timedelta(days=given.days - 1)
         is_there = (config.home / "state.db").exists()
-        rows = stores.accounts.rows(first.isoformat(), last.isoformat()) if is_there else {}
+        found = stores.accounts.rows(first.isoformat(), last.isoformat()) if is_there else {}
+    own = config.default_agent
+    rows = {
+        place._replace(agent=place.agent or own, person=place.person or "owner"): taken
+        for place, taken in found.items()
+    }
     of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
     if given.json:
         used = ledger.count_use(of_today, costs.by_model)

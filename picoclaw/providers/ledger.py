@@ -162,13 +162,19 @@ class UsageLedger:
         now: Callable[[], datetime],
         ring: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        agent: str = "",
+        person: str = "",
     ) -> None:
         """`now` is the owner's wall clock; `ring` is called when there is a message for the owner to be delivered.
+
+        `agent` and `person` are those of the entries: see LedgerKey.
 
         Raises ConfigError for a price that is none.
         """
         self.accounts, self.costs = accounts, costs
         self._now, self._ring, self._clock = now, ring, clock
+        self._agent, self._person = agent, person
         self._prices = costs.by_model
         self._has_caps = bool(costs.day_tokens or costs.day_money)
         self._known = DailyUse()
@@ -236,7 +242,7 @@ class UsageLedger:
         now, price = self._now(), get_price(self._prices, model)
         channel = purpose.session.partition(":")[0]
         channel = channel if channel in _CHANNELS else "terminal"
-        place = LedgerKey(now.date().isoformat(), model, purpose.cause, channel)
+        place = LedgerKey(now.date().isoformat(), model, purpose.cause, channel, self._agent, self._person)
         entered = LedgerTotals(1, prompt, completion, prompt + completion, price.of(prompt, completion))
         counts = self._has_caps and not is_free(self._prices, model)
         try:
@@ -309,9 +315,9 @@ class UsageLedger:
             self._ring()
 
 
-# What was taken, added up for a person: by day, model, cause or channel. Pure.
+# What was taken, added up for a person: by a part of its key. Pure.
 
-USAGE_KEYS = ("day", "model", "cause", "channel")
+USAGE_KEYS = LedgerKey._fields
 NO_USAGE = "No model was used yet."
 _RESTING_WORDS = {
     WARN_PERCENT: "heartbeats and dreams are paused until tomorrow",
@@ -321,7 +327,7 @@ _RESTING_WORDS = {
 
 
 def sum_by(rows: LedgerRows, by: str) -> dict[str, LedgerTotals]:
-    """Add up by one of the four: days in their order, the others by how much they took."""
+    """Add up by one of these: days in their order, the others by how much they took."""
     at, found = LedgerKey._fields.index(by), dict[str, LedgerTotals]()
     for place, taken in rows.items():
         if taken.requests:  # else nobody was there

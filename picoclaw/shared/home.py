@@ -35,9 +35,8 @@ ERASED, GONE = "erased", "gone"
 
 _MAX_PATH_CHARS = 300
 _TURN_COLUMNS = "id, session, at, provider, steps, prompt_tokens, completion_tokens, stopped, undone, heard, asked_by"
-_LEDGER_COLUMNS = (
-    "day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money, cached, reasoning"
-)
+_LEDGER_KEY = ("day", "model", "cause", "channel", "agent", "person")
+_LEDGER_COUNTS = ("requests", "prompt_tokens", "completion_tokens", "estimated", "money", "cached", "reasoning")
 
 
 class Place(NamedTuple):
@@ -288,15 +287,18 @@ class SharedHome:
 
     def list_own(self) -> Iterator[LocalRow]:
         """Give the rows of this board by what they are called here."""
+        whose = "iif(agent || person = '', '', ' ' || agent || ' ' || person)"
         yield from self._list(
-            "sessions", "SELECT id, begun || ' ' || ended || ' ' || key FROM sessions WHERE begun != ''"
+            "sessions", f"SELECT id, begun || ' ' || ended || ' ' || key || {whose} FROM sessions WHERE begun != ''"
         )
-        yield from self._list("turns", "SELECT id, undone FROM turns")
+        talk = "iif(agent = '', '', ' ' || agent)"
+        yield from self._list(
+            "turns", f"SELECT turns.id, undone || {talk} FROM turns JOIN sessions ON sessions.id = session"
+        )
         yield from self._list("summaries", "SELECT id, '' FROM summaries")
         yield from self._list(
             "ledger",
-            "SELECT json_array(day, model, cause, channel), requests || ' ' || prompt_tokens || ' ' || completion_tokens"
-            " || ' ' || estimated || ' ' || money || ' ' || cached || ' ' || reasoning FROM ledger",
+            f"SELECT json_array({', '.join(_LEDGER_KEY)}), concat_ws(' ', {', '.join(_LEDGER_COUNTS)}) FROM ledger",
         )
         for place in self.places.values():
             if not place.person:
@@ -350,11 +352,11 @@ class SharedHome:
         return own | found | ({"id": row.id} if row.id else {})
 
     def _make_sessions(self, local: str) -> Row | None:
-        rows = self.database.select("SELECT key, begun, ended, agent FROM sessions WHERE id = ?", int(local))
-        for key, begun, ended, agent in rows:
-            found = {"person": "", "number": int(local), "key": key, "begun": begun, "ended": ended}
+        rows = self.database.select("SELECT key, begun, ended, agent, person FROM sessions WHERE id = ?", int(local))
+        for key, begun, ended, agent, person in rows:
+            found = {"person": person, "number": int(local), "key": key, "begun": begun, "ended": ended}
             number = make_id("session", self.board, local, key, begun)
-            return found | {"id": number} | ({"agent_id": agent} if agent in self.agents else {})
+            return found | {"id": number, "agent_id": self._find_agent_id(agent)}
         return None
 
     def _make_turns(self, local: str) -> Row | None:
@@ -377,7 +379,7 @@ class SharedHome:
                 "asked_by": asked_by,
                 "messages": said,
                 **dict(zip(names, about, strict=True)),
-                **({"agent_id": agent} if agent in self.agents else {}),
+                "agent_id": self._find_agent_id(agent),
             }
         return None
 
@@ -393,10 +395,13 @@ class SharedHome:
         return None
 
     def _make_ledger(self, local: str) -> Row | None:
-        sql = f"SELECT {_LEDGER_COLUMNS} FROM ledger WHERE json_array(day, model, cause, channel) = ?"
+        names = (*_LEDGER_KEY, *_LEDGER_COUNTS)
+        sql = f"SELECT {', '.join(names)} FROM ledger WHERE json_array({', '.join(_LEDGER_KEY)}) = ?"
         for row in self.database.select(sql, local):
-            number = make_id("ledger", self.board, *row[:4])
-            return {"id": number, **dict(zip(_LEDGER_COLUMNS.split(", "), row, strict=True))}
+            *place, agent, person = row[: len(_LEDGER_KEY)]
+            number = make_id("ledger", self.board, *place, *([agent, person] if agent or person else []))
+            found = dict(zip(names, row, strict=True))
+            return {"id": number, "agent_id": self._find_agent_id(found.pop("agent")), **found}
         return None
 
     def _make_agents(self, local: str) -> Row | None:
@@ -412,6 +417,15 @@ class SharedHome:
                 pages[name] = files.read_file(place.folder / "workspace" / name).decode()
         about = {name: value for name, value in asdict(table).items() if name != "workspace"} if table else {}
         return json.dumps({"table": about, "pages": pages}, ensure_ascii=False, sort_keys=True, default=str)
+
+    def _find_agent_id(self, key: str) -> str:
+        """The id of an agent by its key here, '' for the home's own; one that is gone counts as that."""
+        own = next((place for place in self.places.values() if place.key == key), None)
+        return own.agent_id if own else self.agents[0]
+
+    def _find_agent_key(self, number: str) -> str:
+        """What state.db calls an agent: its key, '' for the home's own."""
+        return next((one.key for one in self.places.values() if one.agent_id == number != self.agents[0]), "")
 
     def find_id(self, kind: str, local: str) -> str:
         """What a row of this home is called in the store, '' where it is not there."""
@@ -445,10 +459,10 @@ class SharedHome:
         is_open = not row["ended"]
         if is_open and connection.execute("SELECT 1 FROM sessions WHERE key = ? AND ended = ''", (row["key"],)).get:
             row = row | {"ended": row["begun"]}  # a chat has one open conversation
-        agent = "" if row["agent_id"] == self.agents[0] else row["agent_id"]
+        agent = self._find_agent_key(row["agent_id"])
         connection.execute(
-            "INSERT INTO sessions (key, begun, ended, agent) VALUES (?, ?, ?, ?)",
-            (row["key"], row["begun"], row["ended"], agent),
+            "INSERT INTO sessions (key, begun, ended, agent, person) VALUES (?, ?, ?, ?, ?)",
+            (row["key"], row["begun"], row["ended"], agent, row["person"]),
         )
         return str(connection.last_insert_rowid())
 
@@ -492,19 +506,18 @@ class SharedHome:
 
     def _take_ledger(self, connection: StoreConnection, row: Row) -> str:
         """Take a day's sum where there is none, or a smaller one."""
-        names = _LEDGER_COLUMNS.split(", ")
-        key = json.dumps([row[name] for name in names[:4]], ensure_ascii=False, separators=(",", ":"))
-        there = connection.execute(
-            "SELECT requests FROM ledger WHERE day = ? AND model = ? AND cause = ? AND channel = ?",
-            [row[name] for name in names[:4]],
-        ).get
+        row = row | {"agent": self._find_agent_key(row["agent_id"])}
+        place = [row[name] for name in _LEDGER_KEY]
+        where = " AND ".join(f"{name} = ?" for name in _LEDGER_KEY)
+        there = connection.execute(f"SELECT requests FROM ledger WHERE {where}", place).get
         if there is not None and there >= row["requests"]:
             return ""
+        names = (*_LEDGER_KEY, *_LEDGER_COUNTS)
         connection.execute(
-            f"INSERT OR REPLACE INTO ledger ({_LEDGER_COLUMNS}) VALUES ({', '.join('?' * len(names))})",
+            f"INSERT OR REPLACE INTO ledger ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
             [row[name] for name in names],
         )
-        return key
+        return json.dumps(place, ensure_ascii=False, separators=(",", ":"))
 
     def _take_agents(self, _: StoreConnection, row: Row) -> str:
         """Bring back the pages of an agent that are not here; never over one that is."""

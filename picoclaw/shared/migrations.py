@@ -187,4 +187,9 @@ def m001_shared(connection: "psycopg.Connection[Any]") -> None:
     """)
 
 
-MIGRATIONS: list[Migration] = [m001_shared]
+def m002_ledger_person(connection: "psycopg.Connection[Any]") -> None:
+    """For whom models were used, '' for the owner."""
+    connection.execute("""ALTER TABLE picoclaw.ledger ADD COLUMN person text COLLATE "C" NOT NULL DEFAULT ''""")
+
+
+MIGRATIONS: list[Migration] = [m001_shared, m002_ledger_person]

@@ -125,7 +125,12 @@ def m001_shared(connection: "apsw.Connection") -> None:
     """)
 
 
-_MIGRATIONS = [m001_shared]
+def m002_ledger_person(connection: "apsw.Connection") -> None:
+    """For whom models were used, '' for the owner."""
+    connection.execute("ALTER TABLE ledger ADD COLUMN person TEXT NOT NULL DEFAULT ''")
+
+
+_MIGRATIONS = [m001_shared, m002_ledger_person]
 
 
 class SqliteStore:

@@ -85,6 +85,7 @@ TABLES: dict[str, SharedTable] = {
             "model": "text",
             "cause": "text",
             "channel": "text",
+            "person": "text",
             "requests": "int",
             "prompt_tokens": "int",
             "completion_tokens": "int",

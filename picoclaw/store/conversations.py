@@ -70,6 +70,7 @@ TransactionWrapper = Callable[[AbstractContextManager[StoreConnection]], Abstrac
 OPEN_CONDITION = "status IN ('waiting', 'running')"
 """Which sub-agents' tasks are not done yet."""
 
+_SET_PERSON = "UPDATE sessions SET person = ?1 WHERE id = ?2 AND NOT EXISTS (SELECT 1 FROM turns WHERE session = ?2)"
 _SELECT_PREFIX = "SELECT prefix FROM sessions WHERE key = ? AND ended = ''"
 _SELECT_OPEN_TASK = f"""
     SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1
@@ -170,6 +171,7 @@ class History(Table):
         inbox: int = 0,
         prefix: str = "",
         asked_by: str = "",
+        person: str = "",
     ) -> str:
         """Add a finished turn; when this returns it is durable.
 
@@ -178,12 +180,14 @@ class History(Table):
         no longer fitted the window goes by the number of its newest turn, `upto`: another process may have summed up
         or taken back some of it meanwhile. Within the same transaction the turn that it replaces is taken back.
         `inbox` is the number of what it answers; a `prefix` takes the place of the conversation's. `asked_by`
-        names who has asked where it was not the owner.
+        names who has asked where it was not the owner; a conversation that begins with it is that `person`'s.
         """
         replaced = self._replaced.pop(session, 0)
         with self.along(self._database.transaction()) as connection:
             conversation = ensure_open_conversation(connection, session, at)
             connection.execute(_UNDO_TURN, (conversation, replaced))
+            if person:
+                connection.execute(_SET_PERSON, (person, conversation))
             if prefix:
                 connection.execute("UPDATE sessions SET prefix = ? WHERE id = ?", (prefix, conversation))
             if upto:
@@ -403,6 +407,7 @@ class UnsavedTurn(NamedTuple):
     inbox: int = 0
     prefix: str = ""
     asked_by: str = ""
+    person: str = ""
 
 
 class TurnWriteBehind:

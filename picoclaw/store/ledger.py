@@ -1,4 +1,4 @@
-"""What models have taken, in `state.db`: a sum for each day, model, cause and channel, and nothing of what was said.
+"""What models have taken, in `state.db`: a sum for each day, model, cause, channel, agent and person, and nothing of what was said.
 
 A request is added before it is made, with what it may take at most, and corrected afterwards. The correction is kept
 with whatever is kept next; if it is lost, the estimate stands, and is known to be one. The card is synced for a request
@@ -19,15 +19,15 @@ CAP_LEVEL_MARK = "costs.level"
 """The mark that names a day, and two steps of a cap, in percent: the highest reached on it, and the newest."""
 
 _UPSERT_ENTRY = """
-    INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         cached = cached + excluded.cached, reasoning = reasoning + excluded.reasoning,
         requests = requests + excluded.requests, prompt_tokens = prompt_tokens + excluded.prompt_tokens,
         completion_tokens = completion_tokens + excluded.completion_tokens, estimated = estimated + excluded.estimated,
         money = money + excluded.money
 """
 _SELECT_ENTRIES = """
-    SELECT day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money, cached, reasoning
-    FROM ledger WHERE day BETWEEN ? AND ? ORDER BY 1, 2, 3, 4
+    SELECT day, model, cause, channel, agent, person, requests, prompt_tokens, completion_tokens, estimated, money, cached,
+    reasoning FROM ledger WHERE day BETWEEN ? AND ? ORDER BY 1, 2, 3, 4, 5, 6
 """
 _DELETE_OLD_ENTRIES = (
     "DELETE FROM ledger WHERE day <= (SELECT DISTINCT day FROM ledger ORDER BY day DESC LIMIT 1 OFFSET ?)"
@@ -35,12 +35,17 @@ _DELETE_OLD_ENTRIES = (
 
 
 class LedgerKey(NamedTuple):
-    """Where something is added up: an ISO date, the model, what it was for, and the channel that it was asked over."""
+    """Where something is added up: an ISO date, the model, what it was for, and the channel that it was asked over.
+
+    `agent` is the key of who was asked, '' for the home's own, `person` the member of the household who asked, '' for the owner.
+    """
 
     day: str
     model: str
     cause: str
     channel: str
+    agent: str = ""
+    person: str = ""
 
 
 class LedgerTotals(NamedTuple):
@@ -134,7 +139,7 @@ def add_usage(connection: StoreConnection, place: LedgerKey, taken: LedgerTotals
 def select_usage(connection: StoreConnection, first: str, last: str) -> LedgerRows:
     """Return the sums from one day to another, within the caller's reading."""
     rows = connection.execute(_SELECT_ENTRIES, (first, last))
-    return {LedgerKey(*row[:4]): LedgerTotals(*row[4:]) for row in rows}
+    return {LedgerKey(*row[:6]): LedgerTotals(*row[6:]) for row in rows}
 
 
 class DaySpending(NamedTuple):

@@ -528,6 +528,39 @@ def m028_approval_agents(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE approvals ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
 
 
+def m029_whose(connection: apsw.Connection) -> None:
+    """Whose a conversation is, by the name in [people], '' for the owner; with whom and for whom models were used.
+
+    `agent` is the key, '' for the home's own. What was used before counts as the owner's with that one.
+    """
+    connection.execute("""
+        ALTER TABLE sessions ADD COLUMN person TEXT NOT NULL DEFAULT '';
+        CREATE TABLE new_ledger (
+            day TEXT NOT NULL,
+            model TEXT NOT NULL,
+            cause TEXT NOT NULL,
+            channel TEXT NOT NULL,
+            agent TEXT NOT NULL DEFAULT '',
+            person TEXT NOT NULL DEFAULT '',
+            requests INTEGER NOT NULL,
+            prompt_tokens INTEGER NOT NULL,
+            completion_tokens INTEGER NOT NULL,
+            estimated INTEGER NOT NULL,
+            money REAL NOT NULL,
+            cached INTEGER NOT NULL DEFAULT 0,
+            reasoning INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (day, model, cause, channel, agent, person)
+        ) STRICT, WITHOUT ROWID;
+        INSERT INTO new_ledger (day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money,
+            cached, reasoning)
+            SELECT day, model, cause, channel, requests, prompt_tokens, completion_tokens, estimated, money, cached,
+            reasoning FROM ledger;
+        DROP TABLE ledger;
+        ALTER TABLE new_ledger RENAME TO ledger;
+        UPDATE shared_rows SET local = json_insert(local, '$[4]', '', '$[5]', '') WHERE kind = 'ledger';
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -557,6 +590,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m026_delegations,
     m027_skill_grants,
     m028_approval_agents,
+    m029_whose,
 ]
 
 
