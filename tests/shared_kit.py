@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.shared.home import SharedHome
+from picoclaw.shared.home import EVERYONE, SharedHome
 from picoclaw.shared.store import open_shared_store
 from picoclaw.shared.sync import StoreSync
 from picoclaw.shared.tables import make_id
@@ -106,10 +106,11 @@ class Clock:
 class Board:
     """A home with its notes and conversations, and its way to the store."""
 
-    def __init__(self, folder, url, clock, name=""):
+    def __init__(self, folder, url, clock, name="", people=("anna",), agents=("garden",)):
         self.name, self.url, self.clock = name or folder.name, url, clock
         folder.mkdir(exist_ok=True)
-        self.config = Config(home=folder, people={"anna": PersonConfig()}, agents={"garden": AgentConfig()})
+        members = {person: PersonConfig() for person in people}
+        self.config = Config(home=folder, people=members, agents={agent: AgentConfig() for agent in agents})
         self.database = Database(folder / "state.db")
         self.stack = contextlib.ExitStack()
         self.stack.callback(self.database.close)
@@ -128,8 +129,10 @@ class Board:
         return self.sync.run()
 
     def path(self, name, person="", agent=""):
-        folder = self.config.home / (f"agents/{agent}" if agent else "") / (f"people/{person}" if person else "")
-        return folder / "workspace" / name
+        folder = self.config.home / (f"agents/{agent}" if agent else "")
+        if person == EVERYONE:
+            return folder / "shared" / name
+        return folder / (f"people/{person}" if person else "") / "workspace" / name
 
     def write(self, name, text, **whose):
         path = self.path(name, **whose)

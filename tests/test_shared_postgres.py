@@ -202,6 +202,29 @@ def test_a_home_synchronises_with_the_role_of_its_board(url, tmp_path):
         assert board.run().is_empty
 
 
+def test_an_agent_that_the_store_does_not_give_a_board_holds_nothing_else_up(url, tmp_path, postgres):
+    """An owner has added an agent: what is the others' is shared, and the owner is told what to do."""
+    for given, rest in ((("default",), ["garden"]), (("default", "garden"), []), (("garden",), ["default"])):
+        role = set_up_board(url, "", "shed", {key: agent_id(key) for key in given}, replaces=False)
+        board = Board(tmp_path / "shed", role.address.replace("@", f":{role.password}@"), Clock())
+        with board.stack:
+            for agent in ("", "garden"):
+                board.write("memory/a.md", f"{given}\n", agent=agent)
+                board.say("hello", agent=agent, key=agent or "terminal")
+                board.spend(agent=agent)
+            problems = board.run().problems
+            assert [f"the agents {key}, so nothing of theirs is shared" in str(problems) for key in rest] == [
+                True
+            ] * len(rest)
+            assert bool(problems) == bool(rest)
+            found = postgres.run("SELECT DISTINCT agent_id::text FROM picoclaw.turns", "shared")
+            assert {agent_id(key) for key in given} <= {agent for (agent,) in found}
+            sql = "SELECT content FROM picoclaw.documents WHERE agent_id = %s AND NOT deleted"
+            for key in given:
+                found = postgres.run(sql.replace("%s", f"'{agent_id(key)}'"), "shared")
+                assert found == [(f"{given}\n",)]
+
+
 # --- migrations ---
 
 

@@ -16,7 +16,7 @@ from picoclaw.memory import versions
 from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.resources import find_shipped
-from picoclaw.shared.home import is_page_name, merge_lines
+from picoclaw.shared.home import EVERYONE, is_page_name, merge_lines
 from picoclaw.shared.search import search_store
 from picoclaw.shared.store import SearchScope, open_shared_store
 from picoclaw.shared.sync import iter_rows
@@ -36,8 +36,8 @@ def boards(place, tmp_path, clock):
     """Makes homes on one store, and lets go of them at the end."""
     made = []
 
-    def make(name, url="", folder=""):
-        made.append(Board(tmp_path / (folder or name), url or place.url, clock, name))
+    def make(name, url="", folder="", **who):
+        made.append(Board(tmp_path / (folder or name), url or place.url, clock, name, **who))
         return made[-1]
 
     yield make
@@ -61,14 +61,16 @@ def said_in_store(place):
 # --- pages ---
 
 
-@pytest.mark.parametrize("whose", [{}, {"person": "anna"}, {"agent": "garden"}, {"agent": "garden", "person": "anna"}])
-def test_a_note_of_one_board_is_the_others_note(boards, whose):
+@pytest.mark.parametrize("agent", ["", "garden"])
+@pytest.mark.parametrize("person", ["", "anna", EVERYONE])
+def test_a_note_of_one_board_is_the_others_note(boards, person, agent):
+    whose = {"person": person, "agent": agent}
     one, two = boards("shed"), boards("kitchen")
     one.write(DAY, "# 2026-11-26\n\n- 08:00 watered\n", **whose)
     assert one.run()[:2] == (0, 1 + 2)  # and the two agents
     assert two.run().pulled == 1
     assert two.read(DAY, **whose) == one.read(DAY, **whose)
-    assert [two.read(DAY, **other) for other in ({}, {"person": "anna"}) if other != whose].count(None) >= 1
+    assert [two.read(DAY, person=other) for other in ("", "anna", EVERYONE) if other != person] == [None, None]
     assert one.run().is_empty
     assert two.run().is_empty
     two.write("memory/plants.md", "Basil.\n", **whose)
@@ -187,16 +189,37 @@ def test_per_person_files_of_an_agent_are_shared(boards):
     assert two.run().is_empty
 
 
-def test_earlier_versions_go_when_something_is_forgotten(boards, place):
+@pytest.mark.parametrize("person", ["", "anna", EVERYONE])
+@pytest.mark.parametrize("page", ["memory/MEMORY.md", DAY])
+def test_earlier_versions_go_when_something_is_forgotten(boards, place, person, page):
     one = boards("shed")
     for text in ("the code is 1234\n", "nothing\n"):
-        one.write("memory/MEMORY.md", text)
+        one.write(page, text, person=person)
         one.run()
     assert [row["content"] for row in every(place, "document_versions")] == ["the code is 1234\n"]
-    (one.config.home / versions.HISTORY_FOLDER).mkdir(exist_ok=True)
-    versions.forget_versions(one.config.home, "the code is 1234")
+    workspace = one.path("", person=person)
+    memory = MemoryIndex(workspace if person == EVERYONE else workspace.parent, workspace, lambda: None)
+    memory.forget("the code is 1234")
+    memory.close()
     assert one.run().erased == 1
     assert every(place, "document_versions") == []
+
+
+@pytest.mark.parametrize("person", ["anna", EVERYONE])
+def test_who_joins_a_home_later_finds_what_was_there_before(boards, person):
+    """What the store had of them was passed over while this home knew nobody of that name."""
+    one, two = boards("shed"), boards("kitchen", people=(), agents=())
+    one.write(DAY, "- 08:00 hers\n", person=person)
+    one.write(DAY, "- 08:00 of the garden\n", agent="garden")
+    one.run()
+    two.run()
+    assert two.read(DAY, person=person) is None
+    two.stack.close()
+    two = boards("kitchen")
+    two.run()
+    assert two.read(DAY, person=person) == "- 08:00 hers\n"
+    assert two.read(DAY, agent="garden") == "- 08:00 of the garden\n"
+    assert two.run().is_empty
 
 
 @pytest.mark.parametrize(

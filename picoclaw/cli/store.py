@@ -145,9 +145,10 @@ def _show(config: Config) -> int:
 
 
 def _search(config: Config, query: str, key: str) -> int:
-    """Search the notes that belong to nobody in particular; a person's own are theirs."""
+    """Search the notes that belong to nobody in particular, and those for everyone; a person's own are theirs."""
     from picoclaw.agents import agent_id
     from picoclaw.memory.embedding import make_embedder
+    from picoclaw.shared.home import EVERYONE
     from picoclaw.shared.search import search_store
     from picoclaw.shared.store import SearchScope, open_shared_store
 
@@ -156,7 +157,8 @@ def _search(config: Config, query: str, key: str) -> int:
     except ProviderError:
         embedder = None  # words find something as well
     with closing(open_shared_store(config.store.url, config.store_password)) as store:
-        hits = search_store(store, SearchScope(agent_id(key)), query, embedder, datetime.now().astimezone())
+        scope = SearchScope(agent_id(key), ("", EVERYONE))
+        hits = search_store(store, scope, query, embedder, datetime.now().astimezone())
     for hit in hits:
         print_wrapped(f"{hit.score:.2f}  {hit.path}:{hit.start}-{hit.end}  {hit.day}".rstrip(), f"    {hit.snippet}")
     if not hits:

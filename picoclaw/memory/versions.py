@@ -81,9 +81,9 @@ def forget_versions(home: Path, text: str) -> None:
             remove_file(hit)
     for said in dict.fromkeys([text, *gone.values()]):
         _forget_text(home, said)
-    if (home / HISTORY_FOLDER).is_dir():
-        with explain_failure(f"{home / FORGOTTEN_FILE} cannot be written"):
-            write_atomic(home / FORGOTTEN_FILE, b"")  # a store that is shared has its own earlier versions
+    with explain_failure(f"{home / FORGOTTEN_FILE} cannot be written"):
+        make_folder(home / HISTORY_FOLDER)
+        write_atomic(home / FORGOTTEN_FILE, b"")  # a store that is shared has its own earlier versions
 
 
 def _map_entries(correction: Correction) -> dict[str, str]:

@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import dropwhile
@@ -30,6 +30,9 @@ from picoclaw.text import pattern
 
 DAY_NOTE = pattern(r"memory/\d{6}/\d{8}\.md")
 AGENT_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
+EVERYONE = "*"
+"""Stands for the household where the store names a person; nobody in [people] can be called so."""
+
 ERASED, GONE = "erased", "gone"
 """Marks of rows that were deleted here: not yet in the store, and there as well; they never come back."""
 
@@ -40,7 +43,7 @@ _LEDGER_COUNTS = ("requests", "prompt_tokens", "completion_tokens", "estimated",
 
 
 class Place(NamedTuple):
-    """An agent, or what one person has of their own with it, and where that is."""
+    """An agent, or what one person or the household has with it, and where that is."""
 
     agent_id: str
     key: str
@@ -50,6 +53,11 @@ class Place(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.agent_id}/{self.person}"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the notes are, with their paths from there."""
+        return self.folder if self.person == EVERYONE else self.folder / "workspace"
 
 
 class SharedPage(NamedTuple):
@@ -86,13 +94,18 @@ class SharedHome:
         self.config, self.board = config, board
         self.database = Database(config.home / "state.db")
         own = config.default_agent
+        self.own = agent_id(own)
+        self.ids = {key: agent_id(key) for key in dict.fromkeys([own, *config.agents])}
         self.places: dict[str, Place] = {}
-        for key in dict.fromkeys([own, *config.agents]):
-            for person in ("", *config.people):
-                view = replace(config, agent="" if key == own else key, person=person)
-                place = Place(agent_id(key), key, person, view.folder)
+        for key, number in self.ids.items():
+            view = replace(config, agent="" if key == own else key)
+            folders = {person: replace(view, person=person).folder for person in ("", *config.people)}
+            if view.shared_folder:
+                folders[EVERYONE] = view.shared_folder
+            for person, folder in folders.items():
+                place = Place(number, key, person, folder)
                 self.places[place.name] = place
-        self.agents = list(dict.fromkeys(place.agent_id for place in self.places.values()))
+        self.agents = list(self.ids.values())
         self._indexes: dict[str, IndexFile] = {}
         self.problems: list[str] = []
 
@@ -112,6 +125,13 @@ class SharedHome:
         finally:
             os.close(handle)
 
+    def restrict(self, agents: Collection[str]) -> list[str]:
+        """Leave out the agents that the store does not give this board; returns their keys."""
+        missing = [key for key, number in self.ids.items() if number not in agents]
+        self.places = {name: place for name, place in self.places.items() if place.agent_id in agents}
+        self.agents = [number for number in self.agents if number in agents]
+        return missing
+
     # --- what is known of the store ---
 
     def state(self, name: str) -> str:
@@ -120,6 +140,13 @@ class SharedHome:
     def set_state(self, name: str, value: str) -> None:
         if self.state(name) != value:
             self.database.write("INSERT OR REPLACE INTO shared_state VALUES (?, ?)", name, value)
+
+    def note_places(self) -> None:
+        """Ask for everything again where a person or an agent has come: what the store has of them was passed over."""
+        known, there = self.state("places"), " ".join(sorted(self.places))
+        if set(there.split()) - set(known.split()):
+            self.database.write("DELETE FROM shared_state WHERE name GLOB 'cursor *'")
+        self.set_state("places", there)
 
     def forget_store(self) -> None:
         """Know nothing of the store any more but the name that this board has there: all is compared again."""
@@ -159,7 +186,7 @@ class SharedHome:
     def iter_pages(self) -> Iterator[tuple[SharedPage, str]]:
         """Give every page that there is, and a stamp that changes when it is written."""
         for place in self.places.values():
-            notes = MemoryFiles(place.folder / "workspace")
+            notes = MemoryFiles(place.workspace)
             for _, sources in notes.folders():
                 for source in sources:
                     stamp = f"{source.mtime_ns} {source.size} {source.inode}"
@@ -173,7 +200,7 @@ class SharedHome:
     def read_page(self, page: SharedPage) -> str | None:
         """Return a page's text, None where there is none."""
         if page.kind == "documents":
-            text = read_note_file(page.place.folder / "workspace", page.path)
+            text = read_note_file(page.place.workspace, page.path)
             return None if text is None else clean_text(text)
         where = (page.place.agent_id, page.place.person, page.path)
         sql = "SELECT text FROM user_context_files WHERE agent = ? AND person = ? AND name = ?"
@@ -193,7 +220,7 @@ class SharedHome:
         """When a page was written, in seconds since 1970; 0 where it is not there."""
         if page.kind == "documents":
             with suppress(OSError):
-                return (page.place.folder / "workspace" / page.path).stat().st_mtime
+                return (page.place.workspace / page.path).stat().st_mtime
             return 0.0
         sql = "SELECT at FROM user_context_files WHERE agent = ? AND person = ? AND name = ?"
         found = self.database.select_value(sql, page.place.agent_id, page.place.person, page.path)
@@ -203,7 +230,7 @@ class SharedHome:
         """Write a page, or delete it for None, if it still says what was expected; tells whether it did."""
         if page.kind != "documents":
             return self._write_context_file(page, expected, text, at)
-        workspace = page.place.folder / "workspace"
+        workspace = page.place.workspace
         with explain_failure(f"{workspace} cannot be made"):
             files.make_folder(workspace)
         with lock_notes(workspace):
@@ -258,7 +285,7 @@ class SharedHome:
 
     def index_state(self, place: Place) -> str:
         """Bring a place's index up to its files; returns what changes with its chunks and vectors."""
-        if not (place.folder / "workspace").is_dir():
+        if not place.workspace.is_dir():
             return ""
         index = self._index(place)
         index.sync()
@@ -267,15 +294,15 @@ class SharedHome:
 
     def _index(self, place: Place) -> IndexFile:
         if place.name not in self._indexes:
-            self._indexes[place.name] = IndexFile(place.folder / "memory.db", place.folder / "workspace")
+            self._indexes[place.name] = IndexFile(place.folder / "memory.db", place.workspace)
         return self._indexes[place.name]
 
     def is_readable(self, place: Place) -> bool:
         """Whether what is missing below a place's folder was deleted, and is not only out of reach."""
-        notes = MemoryFiles(place.folder / "workspace")
+        notes = MemoryFiles(place.workspace)
         for _, sources in notes.folders():
             list(sources)
-        return (place.folder / "workspace").is_dir() and not notes.unread
+        return place.workspace.is_dir() and not notes.unread
 
     def forgotten_at(self, place: Place) -> str:
         """When something was forgotten in a place's notes, '' for never."""
@@ -344,12 +371,12 @@ class SharedHome:
         )
 
     def make_row(self, row: LocalRow, now: float) -> Row | None:
-        """Make the store's row of what is called `local` here; None where it has gone meanwhile."""
+        """Make the store's row of what is called `local` here; None where it has gone meanwhile, or is not for the store."""
         found: Row | None = getattr(self, f"_make_{row.kind}")(row.local)
         if not found:
             return None
-        own = {"agent_id": self.agents[0], "at": now, "deleted": False}
-        return own | found | ({"id": row.id} if row.id else {})
+        made = {"agent_id": self.own, "at": now, "deleted": False} | found | ({"id": row.id} if row.id else {})
+        return made if made["agent_id"] in self.agents else None
 
     def _make_sessions(self, local: str) -> Row | None:
         rows = self.database.select("SELECT key, begun, ended, agent, person FROM sessions WHERE id = ?", int(local))
@@ -420,12 +447,11 @@ class SharedHome:
 
     def _find_agent_id(self, key: str) -> str:
         """The id of an agent by its key here, '' for the home's own; one that is gone counts as that."""
-        own = next((place for place in self.places.values() if place.key == key), None)
-        return own.agent_id if own else self.agents[0]
+        return self.ids.get(key, self.own)
 
     def _find_agent_key(self, number: str) -> str:
         """What state.db calls an agent: its key, '' for the home's own."""
-        return next((one.key for one in self.places.values() if one.agent_id == number != self.agents[0]), "")
+        return next((key for key, known in self.ids.items() if known == number != self.own), "")
 
     def find_id(self, kind: str, local: str) -> str:
         """What a row of this home is called in the store, '' where it is not there."""

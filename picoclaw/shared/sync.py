@@ -25,7 +25,10 @@ OWN_KINDS = ("agents", "sessions", "turns", "summaries", "ledger")
 _BATCH, _MAX_BATCH_CHARS = 100, 500_000
 _MAX_ROUNDS = 4
 _RESTORED = "the store is not as this board left it (restored from a backup?): everything was compared with it again"
-
+_NOT_GIVEN = (
+    "the store does not give this board the agents {}, so nothing of theirs is shared: as the administrator,"
+    " `picoclaw store setup --board {}` again"
+)
 
 _T = TypeVar("_T")
 
@@ -86,7 +89,9 @@ class StoreSync:
         if not (nonce := self._home.state("nonce")):
             nonce = uuid.uuid4().hex
             self._home.set_state("nonce", nonce)
-        receipt = self._store.claim(self._home.board, nonce).receipt
+        receipt, agents = self._store.claim(self._home.board, nonce)
+        if agents and (missing := self._home.restrict(agents)):
+            self._problems.append(_NOT_GIVEN.format(", ".join(missing), self._home.board))
         known = self._home.state("receipt")
         if receipt not in {known, self._home.state("sent")}:
             self._home.forget_store()
@@ -95,6 +100,7 @@ class StoreSync:
             self._recover(self._home.board)
         elif receipt != known:  # it was written, and the answer was lost
             self._home.set_state("receipt", receipt)
+        self._home.note_places()
 
     def _recover(self, board: str) -> None:
         """Take back what a board has once pushed and this home has not: it is the older one, or a new one."""
@@ -161,7 +167,7 @@ class StoreSync:
             return ours  # the store keeps theirs as a version when ours is pushed
         self._lost.append(self._make_row(page, ours, 0, self._home.written_at(page)))
         folder = page.place.folder
-        if page.path in {LASTING_FILE, get_lasting_file(folder / "workspace")}:
+        if page.path in {LASTING_FILE, get_lasting_file(page.place.workspace)}:
             with explain_failure(f"the earlier {page.path} cannot be kept"):
                 versions.keep_version(folder, page.path, ours.encode(), theirs.encode(), self._now())
         return theirs
