@@ -237,13 +237,16 @@ class PostgresStore:
     def count_chunks(self, scope: SearchScope, words: Mapping[str, Iterable[str]]) -> tuple[int, dict[str, int]]:
         queries = {word: _make_query(forms) for word, forms in words.items()}
         asked = {word: query for word, query in queries.items() if query}
-        count = "(SELECT count(*) FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
-        sql = ", ".join([f"{count})", *[f"{count} AND words @@ %s::tsquery)" for _ in asked]])
-        values = [scope.agent_id, list(scope.people)]
-        for query in asked.values():
-            values += [scope.agent_id, list(scope.people), query]
+        counts = "".join(", count(*) FILTER (WHERE words @@ %s::tsquery)" for _ in asked)
+        # row security keeps @@ from the index of words (it is not leakproof), so that an agent's chunks are read: once for
+        # all words, and each is unpacked once
+        words_of = "words || ''::tsvector AS words" if asked else "1"
+        sql = (
+            f"SELECT count(*){counts} FROM (SELECT {words_of} FROM picoclaw.chunks"
+            " WHERE agent_id = %s AND person = ANY (%s) OFFSET 0) AS scoped"
+        )
         with self._connected() as connection:
-            total, *found = _fetch(connection, f"SELECT {sql}", *values)[0]
+            total, *found = _fetch(connection, sql, *asked.values(), scope.agent_id, list(scope.people))[0]
         return total, dict.fromkeys(words, 0) | dict(zip(asked, found, strict=True))
 
     def match_chunks(self, scope: SearchScope, weights: Mapping[str, float], most: int) -> list[tuple[int, float]]:
@@ -297,9 +300,10 @@ class PostgresStore:
             found = _fetch(
                 connection,
                 "WITH taken AS MATERIALIZED (SELECT vector FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
-                " AND model = %s AND vector_dims(vector) = %s LIMIT %s)"
-                " SELECT max(1 - (vector <=> probe::halfvec)), count(*) FROM taken, unnest(%s::text[]) AS probe"
-                " GROUP BY probe ORDER BY 1 DESC",
+                " AND model = %s AND vector_dims(vector) = %s LIMIT %s),"
+                " probes AS MATERIALIZED (SELECT number, one::halfvec AS probe FROM unnest(%s::text[])"
+                " WITH ORDINALITY AS given (one, number))"
+                " SELECT max(1 - (vector <=> probe)), count(*) FROM taken, probes GROUP BY number ORDER BY 1 DESC",
                 *(scope.agent_id, list(scope.people), model, len(probes[0]), most, [_write_vector(p) for p in probes]),
             )
         return (found[min(1, len(found) - 1)][0], found[0][1]) if found else (0.0, 0)
