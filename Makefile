@@ -6,6 +6,9 @@ QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cl
 	heartbeat_checklist intents_blind intents_clock intents_outputs markdown memory_dates openai policy times ranking redact rules samples schema \
 	skills store wordpiece)
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+# the tests are compiled once, not once for each run, also where PYTHONDONTWRITEBYTECODE is set
+PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
+ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
@@ -24,14 +27,15 @@ chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
 test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile` have the others
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(VENV)/bin/python -m pytest --ignore=tests/package --ignore=tests/hostile -m alone $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -m alone $(ALONE) $(ARGS)
 
 quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
 	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "not alone" $(QUICK) $(ARGS)
 
 hostile: $(VENV)/dev  ## how many attacks and honest requests of each class are tried, and stopped
 	@$(VENV)/bin/python tests/hostile/report.py $(ARGS)
+	@ALL_ORDERS=1 $(PYTEST) -n 2 --dist worksteal -k talk_about_an_order tests/test_intents_exact.py tests/test_intents_languages.py
 
 lint: $(VENV)/dev
 	@$(VENV)/bin/ruff format --check .

@@ -1,12 +1,24 @@
 """What every test takes for granted of its process, and a second run for one that failed."""
 
+import gc
 import signal
 import time
 
 import pytest
 from _pytest.runner import runtestprotocol
+from grammars import share_grammars
 
+share_grammars()
+gc.disable()  # until all tests are collected: there is little garbage in that, and looking for it takes a quarter
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the suite in the background ignores it
+
+
+def pytest_collection_finish(session):
+    """Leave what was collected, a million objects, out of every later look for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ import termios
 import threading
 import time
 
+import grammars
+
 OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
 """How variables begin that only a new interpreter takes notice of."""
 PRELOADED = ("app", "cli.chat", "cli.common", "daemon.service", "agent.loop", "intents.provider", "tools.exec")
@@ -26,6 +28,8 @@ def serve(channel):
     """Fork a process for each request, until the test's process closes the channel."""
     for name in PRELOADED:
         importlib.import_module(f"picoclaw.{name}")
+    grammars.share_grammars()
+    grammars.compile_shipped()
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for the forked processes are reaped by the kernel

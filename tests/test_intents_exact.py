@@ -1,5 +1,6 @@
 """What acts without a model needs an order that is the whole of the sentence: talk about it changes nothing."""
 
+import os
 import re
 import tomllib
 
@@ -153,7 +154,8 @@ def spoken(line):
 
 TEXTS = (VALUES["message"], VALUES["text"])
 ORDERS = sorted(set(orders()))
-DOING = [(name, text) for name, text in ORDERS if acts(text)]
+EACH = 1 if os.environ.get("ALL_ORDERS") else 5
+"""Each way of talking is tried with every fifth order, the next way with those behind them; `make hostile` tries all."""
 
 
 def past(text):
@@ -229,16 +231,16 @@ def test_every_order_names_a_sentence_that_works():
 
 
 def test_most_templates_make_an_order():
-    made = {name for name, _ in DOING}
-    assert made | {"cron_remove_only"} == {name for name, _ in ORDERS}  # which looks at the list first
-    assert len(DOING) > len(ORDERS) * 0.7
+    doing = [name for name, text in ORDERS if acts(text)]
+    assert {*doing, "cron_remove_only"} == {name for name, _ in ORDERS}  # which looks at the list first
+    assert len(doing) > len(ORDERS) * 0.7
 
 
 @pytest.mark.parametrize("kind", TALK)
 def test_talk_about_an_order_does_nothing(kind):
     """Each order of the data as a question, with a "not", in the past and as what somebody has said."""
     make = TALK[kind] if callable(TALK[kind]) else TALK[kind].format
-    for name, text in DOING:
+    for name, text in ORDERS[list(TALK).index(kind) % EACH :: EACH]:
         if kind in STATEMENTS and SHIPPED["intents"][name].get("adds") and text.startswith(TEXTS):
             continue
         if kind == "question" and any(words in text for words in ("can you", "could you", "will you", "would you")):
@@ -246,7 +248,7 @@ def test_talk_about_an_order_does_nothing(kind):
         done = acts(make(text))
         if name == "memory_forget" and kind in {"do not", "don't", "never"} and done and done.name == "memory_store":
             continue  # "never forget the key is under the mat" asks for a note
-        assert done is None, (name, make(text), done)
+        assert done is None or not acts(text), (name, make(text), done)
 
 
 # --- sentences of our own: what is said, the call that it makes, or how the answer begins ---
