@@ -6,6 +6,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from picoclaw.agent.loop import Agent
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
-from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
+from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import TASK_SESSIONS, Message, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
@@ -100,7 +101,9 @@ def make_tools(
 
         commands = config.tools.exec != "off" and (not config.agent or "exec" in app.toolset.names)
         jobs, effect, line = lambda: stores.jobs, lambda: app.toolset.effect, config.tools.shell
-        return CronTool(jobs, effect, commands=commands, shell=line, agent=config.agent)
+        return CronTool(
+            jobs, effect, commands=commands, shell=line, agent=config.agent, word_heading=app.word_reminder_heading
+        )
 
     def make_pulse() -> object:
         from picoclaw.tools.pulse import PulseTool
@@ -429,25 +432,43 @@ class App:
             and self.context_builder.pages.is_shipped_onboarding()
         )
 
-    def make_matcher(self) -> IntentProvider:
-        from picoclaw.intents.grammar import load_grammar, read_marks
-        from picoclaw.intents.provider import IntentProvider
+    @cached_property
+    def languages(self) -> dict[str, frozenset[str]]:
+        """The words by which each language is told."""
+        from picoclaw.intents.grammar import read_marks
+
+        return {one: read_marks(find_shipped("templates") / f"intents/{one}.toml") for one in list_languages()}
+
+    def load_language(self, language: str = "en") -> Grammar:
+        """Load the grammar of a language, with the owner's own files. Raises ConfigError."""
+        from picoclaw.intents.grammar import load_grammar
 
         home = self.config.home
+        files, english = list_intent_files(home, language), language == "en"
+        cache = home / ("intents.cache" if english else f"intents-{language}.cache")
+        return load_grammar(files, cache, read_intent_tables, translated=not english)
 
-        def load(language: str = "en") -> Grammar:
-            files, english = list_intent_files(home, language), language == "en"
-            cache = home / ("intents.cache" if english else f"intents-{language}.cache")
-            return load_grammar(files, cache, read_intent_tables, translated=not english)
+    def word_reminder_heading(self, texts: Sequence[str]) -> str:
+        """Say "Reminder:" in the language of the last of some texts that is told by its words; '' for English."""
+        from picoclaw.intents.conversation import clean_text
+        from picoclaw.intents.grammar import find_language
 
-        languages = {one: read_marks(find_shipped("templates") / f"intents/{one}.toml") for one in list_languages()}
+        found = (find_language(clean_text(text), self.languages) for text in reversed(texts[-3:]))
+        language = next(filter(None, found), "en")
+        with suppress(ConfigError):
+            return self.load_language(language).say["reminder"] if language != "en" else ""
+        return ""
+
+    def make_matcher(self) -> IntentProvider:
+        from picoclaw.intents.provider import IntentProvider
+
         known = self.config.model.name or self.config.model.shown_url
         return IntentProvider(
-            load(),
+            self.load_language(),
             configured_model=known,
             unlisted=self.toolset.names & ON_REQUEST,
-            languages=languages,
-            load=load,
+            languages=self.languages,
+            load=self.load_language,
             declared=self.wiring.list_names,
         )
 

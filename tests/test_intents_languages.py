@@ -12,12 +12,13 @@ import pytest
 from test_history_tools import fill
 
 from picoclaw.app import App
+from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.grammar import Grammar, load_grammar, read_marks
 from picoclaw.intents.provider import IntentProvider
-from picoclaw.messages import Caller, Message, Request, Text, ToolCall
+from picoclaw.messages import Caller, Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import list_intent_files, list_languages, prepare_home, read_intent_tables
 
@@ -221,6 +222,17 @@ def test_a_sentence_is_understood_in_its_language(provider, language, text, expe
     assert found.startswith(expected) if isinstance(expected, str) else found == expected
 
 
+SET_LIGHT = {"action": "set", "name": "light", "level": "40"}
+
+
+def listed(item):
+    return [("memory_store", {"text": f"shopping list: {item}"})]
+
+
+def got(item):
+    return [("memory_forget", {"text": f"shopping list: {item}"})]
+
+
 TALKS = [
     (["wie warm ist es im Gewächshaus", "und die Luftfeuchtigkeit?"], read("humidity", "greenhouse")),
     (["schalte den Lüfter ein", "schalte ihn wieder aus"], off("fan")),
@@ -249,6 +261,15 @@ TALKS = [
     (["rappelle-moi d'arroser", "dans une demi-heure"], remind("arroser", at_seconds=1800)),
     (["éteins la lumière et le ventilateur"], off("light") + off("fan")),
     (["turn on the fan", "schalte ihn aus"], off("fan")),
+    (["stell das Licht auf 40", "heller", "wie vorher"], [("output", SET_LIGHT)]),
+    (["pon la luz al 40", "más luz", "no no, como estaba"], [("output", SET_LIGHT)]),
+    (["mets la lumière à 40", "plus fort", "remets comme avant"], [("output", SET_LIGHT)]),
+    (["schalte den Lüfter ein", "mach das rückgängig"], [("output", {"action": "set", "name": "fan", "level": "off"})]),
+    (["schalte den Lüfter für 5 Minuten ein", "mach ihn aus", "rückgängig"], "Wie es vorher war, weiß ich nicht."),
+    (["setz Milch, Brot und die Eier auf die Einkaufsliste"], listed("Milch") + listed("Brot") + listed("Eier")),
+    (["añade leche y pan a la lista de la compra"], listed("leche") + listed("pan")),
+    (["ajoute du lait et du pain à la liste de courses", "et des pommes"], listed("pommes")),
+    (["setz Milch und Brot auf die Einkaufsliste", "Brot und Milch habe ich"], got("Brot") + got("Milch")),
 ]
 
 
@@ -424,6 +445,26 @@ def test_no_word_of_english_stays_in_what_is_told(home, tmp_path):
             kept = words & before.difference(SAME.split())
             left += [(language, name, sorted(kept), told)] if kept else []
     assert not left, f"{len(left)}: " + "\n".join(map(str, left[:40]))
+
+
+def test_a_reminder_comes_in_the_language_it_was_set_in(tmp_path):
+    prepare_home(tmp_path)
+    (tmp_path / "workspace/BOOTSTRAP.md").unlink()
+    app = App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())
+    asked = ("erinnere mich in 10 Minuten ans Gießen", "rappelle-moi dans 10 minutes d'arroser",
+             "recuérdame en 10 minutos regar", "remind me in 10 minutes to water")  # fmt: skip
+    try:
+        for text in asked:
+            app.dispatcher.answer(Inbound("terminal", text))
+        jobs = app.stores.jobs.all()
+    finally:
+        app.close()
+    later = [
+        JobContext(NOW.timestamp(), job.mono + 1, job.boot, trusted=True, process="1", alive=lambda _: True)
+        for job in jobs
+    ]
+    told = [decide_job(job, now).message for job, now in zip(jobs, later, strict=True)]
+    assert told == ["Erinnerung: Gießen", "Rappel : arroser", "Recordatorio: regar", "Reminder: water"]
 
 
 # --- every order of the data, turned into talk about it ---

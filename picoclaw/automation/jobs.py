@@ -82,7 +82,7 @@ def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecis
     if job.kind == "reminder":
         told = job._replace(last_run=now.wall, last_status=OK, last_error="")
         over = job.plan.kind == "at" or is_over(job.plan, job.after, job.done)
-        return JobDecision(None if over else told, f"Reminder: {job.payload}{others}", at)
+        return JobDecision(None if over else told, f"{job.heading} {job.payload}{others}", at)
     started = _disable_one_off(job._replace(claimed=now.process, last_run=now.wall, last_status=RUNNING))
     missed = f"{_describe_job(job)}: {come.others} earlier ones were missed" if come.others else ""
     return JobDecision(started, missed, at, run=True)

@@ -105,6 +105,9 @@ class Intent(NamedTuple):
         return "acts" if self.acts else "adds" if self.adds else "last" if self.last else ""
 
 
+_LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+
+
 def load_grammar(
     files: Sequence[Path],
     cache: Path,
@@ -133,13 +136,26 @@ def load_grammar(
     return Grammar(rows)
 
 
+_MAX_MARKS = 12_000  # bytes of the first line
+
+
 def read_marks(file: Path) -> frozenset[str]:
     """The words by which a language is told: the first line of its file, behind a colon. Raises OSError."""
-    line = read_file(file, 4000).decode("utf-8", "replace").partition("\n")[0]
+    line = read_file(file, _MAX_MARKS).decode("utf-8", "replace").partition("\n")[0]
     marks = line.partition(":")[2]
     return frozenset(
         f"{marks} {fold_name(marks)}".split()
     )  # "température" counts twice, "temperature" is English as well
+
+
+def find_language(text: str, languages: Mapping[str, frozenset[str]]) -> str:
+    """The language that has most of a text's words among those it is told by; '' where none or several have."""
+    plain = text.lower()
+    words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
+    counts = {language: len(words & marks) for language, marks in languages.items()}
+    first = max(counts.values(), default=0)
+    best = [language for language, count in counts.items() if count == first]
+    return best[0] if first and len(best) == 1 else ""
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_WISHES = 4
+_MAX_ITEMS = 12  # of a list, in one sentence
 _MIN_NEAR_SCORE = 0.78  # of an example that is worth being offered
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
@@ -240,7 +241,7 @@ class IntentMatcher:
             (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
             (FrameReader(self._book, self._reader, s, begins[0], ends[0]), [f for f in frames if self._moves(f)]),
         ]
-        goes_on = len(s.words) <= MAX_SHORT_WORDS
+        goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
         waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
         fits = [
@@ -478,6 +479,10 @@ class IntentMatcher:
         if "_step" in found and "level" in found:
             found["level"] = _step_level(str(found["level"]), int(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
+        items = self._list_items(found.get("_item", ""))
+        if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
+            match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
+            match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
         for value in found.values():
             if isinstance(value, list):
                 say = self.say["which" if value else "what"]
@@ -485,6 +490,21 @@ class IntentMatcher:
                 answer = fill_fields(say, {"names": names})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
+
+    def _list_items(self, text: str) -> list[str]:
+        """The things in a text that names several: parted by commas and "and", each without its article."""
+        s, drop = Sentence(text, self.words), self._book.slot("item").drop
+        items, begin = list[str](), 0
+        for i in range(1, len(s.words) + 1):
+            joint = s.longest(self.words["splits"], i) if i < len(s.words) else None
+            if i < len(s.words) and not joint and not s.after_comma(i):
+                continue
+            while begin < i - 1 and s.words[begin] in drop:
+                begin += 1
+            if begin < i:
+                items.append(s.text(begin, i))
+            begin = joint[1] if joint else i
+        return items[:_MAX_ITEMS]
 
     def _has_text_slot(self, intent: Intent) -> bool:
         return any(slot.kind == "text" for slot in self._book.slots(intent))

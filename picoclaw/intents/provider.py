@@ -9,7 +9,7 @@ from typing import Any
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.conversation import LOOK_UP, Topic, clean_text, find_topic, is_recent, list_calls, split_turns
-from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields
+from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields, find_language
 from picoclaw.intents.matcher import IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
@@ -108,12 +108,7 @@ class IntentProvider:
         return self._matcher
 
     def _find_language(self, text: str) -> str:
-        plain = clean_text(text).lower()
-        words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
-        counts = {language: len(words & marks) for language, marks in self._languages.items()}
-        first = max(counts.values(), default=0)
-        best = [language for language, count in counts.items() if count == first]
-        return best[0] if first and len(best) == 1 else ""
+        return find_language(clean_text(text), self._languages)
 
     def _understood(
         self, messages: Sequence[Message], offered: Collection[Any]
@@ -144,7 +139,7 @@ class IntentProvider:
             found = self._understood(messages[: asked + 1], offered)
             said = next((match.said for _, match in found if match), {})
         self._matcher = matcher
-        return said
+        return {**said, "_before": _find_level_before(messages)}
 
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
@@ -483,6 +478,24 @@ def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
 def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
     has_degrees = row.get("unit") == "°C" and row.get("value")
     return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}" if has_degrees else ""}
+
+
+def _find_level_before(messages: Sequence[Message]) -> str:
+    """What the output that was switched last was set to before, "off" where this conversation had not switched it on; '' where
+    that is not known, or had an end that is not known any more.
+    """
+    made = [
+        call for turn in split_turns(messages) for call, result in list_calls(turn) if not result.startswith("error: ")
+    ]
+    moved = [
+        call.arguments for call in made if call.name == "output" and call.arguments.get("action") in {"set", "off"}
+    ]
+    if not moved:
+        return ""
+    earlier = next((one for one in moved[-2::-1] if one.get("name") == moved[-1].get("name")), None)
+    if earlier is None:
+        return "off" if moved[-1]["action"] == "set" else ""
+    return "off" if earlier["action"] == "off" else "" if earlier.get("seconds") else str(earlier.get("level", ""))
 
 
 def _list_heard(messages: Sequence[Message]) -> dict[str, str]:

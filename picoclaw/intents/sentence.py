@@ -32,6 +32,7 @@ _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(
     r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII
 )
+_LEVEL = pattern(r"\d{1,2}|100", re.ASCII)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_TIME_WORDS = 14  # words
@@ -432,3 +433,12 @@ class SlotReader:
         value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:
             yield f"{value:g}", i + len(found[0].split())
+        elif self._is_bare_level(slot, s, i):
+            yield s.words[i], i + 1
+
+    def _is_bare_level(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
+        """Whether word `i` is a number from 1 to 100 behind "to" with no unit: "the lamp to 40"."""
+        if not i or s.words[i - 1] not in slot.after or not _LEVEL.fullmatch(s.words[i]):
+            return False
+        tables = (self._words[name] for name in ("units", "oclock", "measures", "months", "parts", "quarters", "days"))
+        return s.words[i] != "0" and not any(s.longest(table, i + 1) for table in tables)

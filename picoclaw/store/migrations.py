@@ -561,6 +561,11 @@ def m029_whose(connection: apsw.Connection) -> None:
     """)
 
 
+def m030_reminder_headings(connection: apsw.Connection) -> None:
+    """What stands before the text of a reminder when it is due, in the language that it was set in."""
+    connection.execute("ALTER TABLE jobs ADD COLUMN heading TEXT NOT NULL DEFAULT 'Reminder:'")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -591,6 +596,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m027_skill_grants,
     m028_approval_agents,
     m029_whose,
+    m030_reminder_headings,
 ]
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any, Literal
@@ -253,14 +253,17 @@ class CronTool:
         shell: bool = False,
         agent: str = "",
         mono: Callable[[], float] = boottime,
+        word_heading: Callable[[Sequence[str]], str] = lambda _: "",
     ) -> None:
         """`effects()` returns what judges a call of another tool and raises ToolError for an invalid one.
 
         `commands`: whether commands may be planned, `shell`: also shell lines; `mono` is the boot-time clock. `agent` is
-        the key of the agent that will do what is planned.
+        the key of the agent that will do what is planned. `word_heading` says "Reminder:" in the language of what a person
+        has said, '' for English.
         """
         self._jobs, self._effects, self._mono = jobs, effects, mono
         self._commands, self._shell, self._agent = commands, shell, agent
+        self._word_heading = word_heading
 
     def _find(self, number: int) -> Job | None:
         """Find a job of any chat."""
@@ -394,6 +397,7 @@ class CronTool:
                 plan, boot = Plan("at", anchor=now.timestamp()), read_boot_id()
                 once = Job(0, old.session, old.payload, plan, old.kind, old.catch_up, "always", boot=boot)
                 once = once._replace(mono=self._mono(), write=old.write, network=old.network, agent=old.agent)
+                once = once._replace(heading=old.heading)
                 number = jobs.add(once)
                 return f"{name} is due now, as {number} ({_describe_delivery(old)})"
         return f"{name} {_format_kept(changed, now)}: {changed.payload}"
@@ -408,6 +412,8 @@ class CronTool:
             raise ToolError("message is missing: what to remind of")
         job = _apply_fields(Job(0, caller.session, "", Plan("at"), agent=self._agent), fields)
         _require_owner(caller, job)
+        if job.kind == "reminder" and (heading := self._word_heading(caller.user_texts)):
+            job = job._replace(heading=heading)
         job = self._keep(_set_time(self._check_job(job), when, caller.now, self._mono()))
         return (
             f"{_get_noun(job)} {job.number} {_format_kept(job, caller.now)}: {job.payload} ({_describe_delivery(job)})"
@@ -456,7 +462,7 @@ class CronTool:
 
     def _remind_once_more(self, caller: Caller, old: Job, seconds: float) -> str:
         """A repeating reminder keeps its times and comes once more."""
-        once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver)
+        once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver, heading=old.heading)
         once = self._keep(_set_time(once, JobTime(at_seconds=seconds), caller.now, self._mono()))
         return (
             f"reminder {old.number} repeats and keeps its times ({describe_plan(old.plan)}); it comes once more as reminder"
