@@ -524,7 +524,7 @@ def orders(language):
         "level": "40 %",
     }
     values |= {"called_job": text.split()[-1]}
-    values |= dict.fromkeys(("text", "message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
+    values |= dict.fromkeys(("text", "message", "bare_message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
     values |= {"machine": output}
     for key, intent in table["intents"].items():
