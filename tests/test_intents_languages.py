@@ -524,7 +524,9 @@ def orders(language):
         "level": "40 %",
     }
     values |= {"called_job": text.split()[-1]}
-    values |= dict.fromkeys(("text", "message", "bare_message"), text) | dict.fromkeys(("it_output", "it_job", "it_rule"), it)
+    values |= dict.fromkeys(("text", "message", "bare_message"), text) | dict.fromkeys(
+        ("it_output", "it_job", "it_rule"), it
+    )
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
     values |= {"machine": output}
     for key, intent in table["intents"].items():
@@ -586,6 +588,26 @@ def test_talk_about_an_order_does_nothing(home, language):
             done = moves(answer(provider, form.format(text)))
             acted += [(form.format(text), done)] if done else []
     assert not acted, f"{len(acted)} of {len(doing)}: {acted[:40]}"
+
+
+LATER = [
+    "schalte den Lüfter um 6 Uhr ein",
+    "schalt den Lüfter morgen um 6 Uhr ein",
+    "mach den Lüfter um 6 an",
+    "Lüfter um 18 Uhr an",
+    "schalte den Lüfter in 10 Minuten ein",
+    "enciende el ventilador mañana a las 6",
+    "pon el ventilador en 10 minutos",
+    "ventilador a las 6 encendido",
+    "allume le ventilateur demain à 6h",
+    "mets le ventilateur à 18h",
+    "ventilateur dans 10 minutes",
+]
+
+
+@pytest.mark.parametrize("text", LATER)
+def test_what_is_to_be_on_later_is_not_switched_now(provider, text):
+    assert [one for one in moves(answer(provider, text)) if one[0] == "output"] == []
 
 
 UNTIL = {
