@@ -516,6 +516,7 @@ def orders(language):
     values |= {
         "noun": noun,
         "item": item,
+        "bare_item": item,
         "list": name,
         "job": "3",
         "rule": "2",

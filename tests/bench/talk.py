@@ -79,11 +79,15 @@ ist es drinnen feuchter als draußen?
 Durchschnittstemperatur der letzten 3 Tage
 steigt der Luftdruck?
 könnten Sie bitte den Lüfter für eine Viertelstunde einschalten?
-läuft er noch?
 mach ihn in fünf Minuten wieder aus
+läuft er noch?
 weck mich um Viertel vor sieben
 doch lieber um halb acht
 ach vergiss es
+setz Milch, Brot und Eier auf die Einkaufsliste
+Brot hab ich schon
+was fehlt noch
+jeden Dienstag und Freitag um 18 Uhr Tomaten ausgeizen
 welcher Tag ist heute?
 danke""",
     "Español": """¿Qué temperatura hace en el invernadero?
@@ -109,11 +113,15 @@ enciende el ventilador y pide una pizza
 temperatura media de los últimos 3 días
 ¿está subiendo la presión?
 ¿podría encender el ventilador un cuarto de hora, por favor?
-¿sigue encendido?
 apágalo en cinco minutos
+¿sigue encendido?
 despiértame a las siete menos cuarto
 mejor a las siete y media
 olvídalo
+añade leche, pan y huevos a la lista de la compra
+el pan ya lo tengo
+léeme la lista
+cada martes y viernes a las 18 podar los tomates
 qué día es hoy
 gracias""",
     "Français": """Quelle est la température dans la serre ?
@@ -139,11 +147,15 @@ c'est plus humide dedans que dehors ?
 température moyenne des 3 derniers jours
 la pression monte ?
 pourriez-vous allumer le ventilateur un quart d'heure, s'il vous plaît ?
-il tourne encore ?
 éteins-le dans cinq minutes
+il tourne encore ?
 réveille-moi à sept heures moins le quart
 plutôt à sept heures et demie
 laisse tomber
+ajoute du lait, du pain et des œufs à la liste de courses
+le pain c'est fait
+il reste quoi à acheter
+tous les mardis et vendredis à 18h tailler les tomates
 on est quel jour ?
 merci""",
 }
