@@ -92,3 +92,27 @@ def pytest_terminal_summary(terminalreporter):
         for name, value in report.user_properties if report.when == "call" else ():
             if name == "first":
                 terminalreporter.write_line(f"{report.nodeid} passed when it was run again; the first time:\n{value}")
+
+
+@pytest.fixture
+def clock():
+    """The time of all boards of a test."""
+    from shared_kit import Clock
+
+    return Clock()
+
+
+@pytest.fixture
+def boards(place, tmp_path, clock):
+    """Makes homes on one store, and lets go of them at the end."""
+    from shared_kit import Board
+
+    made = []
+
+    def make(name, url="", folder="", **who):
+        made.append(Board(tmp_path / (folder or name), url or place.url, clock, name, **who))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stack.close()

@@ -76,6 +76,7 @@ MAY = {
     "picoclaw/maintenance/check.py": "a copy of a database that is damaged itself",
     "picoclaw/maintenance/repair.py": "a damaged database gets a second name before the mended one takes its place",
     # what is deleted, where it does no harm if a power cut brings it back
+    "picoclaw/shared/skills.py": "a skill of another board that was agreed to, in the place of one that is kept",
     "picoclaw/skills/library.py": "a pinned copy of a skill, which is taken back",
     "picoclaw/memory/versions.py": "old versions of a note, more than are kept",
     "picoclaw/workspace/templates.py": "the first meeting's page, with the folder synced",

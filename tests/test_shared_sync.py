@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 from postgres_server import Proxy
-from shared_kit import Board, Clock
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import StoreError, StoreUnreachable
@@ -24,25 +23,6 @@ from picoclaw.shared.tables import make_id
 from picoclaw.store.sessions import Sessions
 
 DAY = "memory/202611/20261126.md"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def boards(place, tmp_path, clock):
-    """Makes homes on one store, and lets go of them at the end."""
-    made = []
-
-    def make(name, url="", folder="", **who):
-        made.append(Board(tmp_path / (folder or name), url or place.url, clock, name, **who))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stack.close()
 
 
 def every(place, table):

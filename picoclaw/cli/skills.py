@@ -5,11 +5,13 @@ import pwd
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from picoclaw.app import App
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, format_count, open_app, print_lines, print_safe
+from picoclaw.cli.common import add_board_option, format_count, open_app, print_lines, print_safe, require_terminal
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.schema import find_nearest
@@ -20,11 +22,15 @@ from picoclaw.skills.library import (
     compute_version,
     pin_skill,
     read_skill,
+    read_skill_files,
     unpin_skill,
 )
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
 from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.text import escape_unprintable, format_json, truncate
+
+if TYPE_CHECKING:
+    from picoclaw.shared.skills import ArrivedSkill, ArrivedSkills
 
 
 def options(parser: Parser) -> None:
@@ -44,6 +50,11 @@ def options(parser: Parser) -> None:
         words[name].add_argument("--agent", metavar="KEY", default="", help=f"the agent of [agents] that {what}")
     words["revoke"].add_flag("--everyone", help="what `publish` has granted, and nothing else")
     words["publish"].add_argument("name", metavar="NAME")
+    for name in ("agree", "decline"):
+        words[name].add_argument("name", metavar="NAME")
+        words[name].add_argument(
+            "--from", dest="origin", metavar="BOARD", default="", help="whose, where several have one"
+        )
     words["check"].add_argument("path", metavar="PATH", nargs="?", default="", help="one skill or a folder of them")
 
 
@@ -59,7 +70,7 @@ def _list_skills(app: App, given: Options) -> int:
     library, here = app.library, app.skill_context()
     skills = list(library.skills.values())
     missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
-    grants = _read_grants(app)
+    grants, arrived = _read_grants(app), _list_arrived(app)
     if given.json:
         listed = [
             skill._asdict()
@@ -72,13 +83,15 @@ def _list_skills(app: App, given: Options) -> int:
         ]
         hidden = [{"name": one.name, "tier": one.tier, "folder": one.folder} for one in library.shadowed]
         broken = [one._asdict() for one in library.broken]
-        print(format_json({"skills": listed, "broken": broken, "shadowed": hidden, "notes": library.notes}))
+        about = {"skills": listed, "broken": broken, "shadowed": hidden, "notes": library.notes}
+        waiting = [{"name": one.name, "board": one.board, "version": one.version} for one in arrived]
+        print(format_json(about | ({"arrived": waiting} if app.config.store.url else {})))
         return 0
     names = max((len(skill.name) for skill in skills), default=0)
     tiers = max((len(skill.tier) for skill in skills), default=0)
     for skill in skills:
         print_lines([_truncate_line(f"{skill.name:{names}}  {skill.tier:{tiers}}  {skill.description}")])
-        print_lines(f"    {line}" for line in _describe_grants(skill, grants))
+        print_lines(f"    {line}" for line in [*_describe_origin(app, skill), *_describe_grants(skill, grants)])
         if missing[skill.name]:
             print_lines([f"    not usable here: it {missing[skill.name]}"])
         print_lines(f"    note: {note}" for note in skill.notes)
@@ -89,6 +102,8 @@ def _list_skills(app: App, given: Options) -> int:
         for name in grants
         if name not in library.skills
     )
+    for one in arrived:
+        print_lines(_describe_arrived(one, library))
     usable = sum(not why for why in missing.values())
     broken_count = f", {len(library.broken)} broken" if library.broken else ""
     print(f"{format_count(len(skills), 'skill')}, {usable} usable here{broken_count}")
@@ -274,6 +289,108 @@ def _name_grantees(grants: Sequence[SkillGrant]) -> list[str]:
     return [grant.grantee.replace(":", " ") for grant in grants]
 
 
+# --- what other boards have sent; nothing of it is imported without a store ---
+
+
+def _open_arrived(app: App) -> "ArrivedSkills | None":
+    if not app.config.store.url or not (app.config.home / "state.db").exists():
+        return None
+    from picoclaw.shared.skills import ArrivedSkills
+
+    return ArrivedSkills(app.config, app.stores.database)
+
+
+def _list_arrived(app: App) -> list["ArrivedSkill"]:
+    arrived = _open_arrived(app)
+    return arrived.list_waiting() if arrived else []
+
+
+def _describe_origin(app: App, skill: Skill) -> Iterator[str]:
+    arrived = _open_arrived(app)
+    board, version = arrived.find_origin(skill.name) if arrived and skill.tier == "workspace" else ("", "")
+    if board:
+        yield f"arrived from {board}, version {version}"
+
+
+def _describe_arrived(one: "ArrivedSkill", library: SkillLibrary) -> Iterator[str]:
+    yield f"{one.name}  arrived from {one.board}, version {one.version}: it waits for your yes, and nothing uses it"
+    if one.is_new and (present := library.skills.get(one.name)):
+        yield f"    there is another {one.name} here ({present.tier}), which stays as it is until then"
+    if not one.is_new:
+        yield f"    the skill is here; granted there to {', '.join(_name_grantees(one.grants))}"
+    yield f"    picoclaw skills agree {one.name} --from {one.board}, or decline"
+
+
+def _find_arrived(app: App, given: Options) -> "tuple[ArrivedSkills, ArrivedSkill]":
+    arrived = _open_arrived(app)
+    if arrived is None:
+        raise SkillError("no skills arrive here: there is no [store] that this board shares with others")
+    found = [one for one in arrived.list_waiting() if one.name == given.name and given.origin in {"", one.board}]
+    if not found:
+        raise SkillError(f"no skill {given.name!r} waits for a yes; `picoclaw skills` shows those that do")
+    if len({one.version for one in found}) > 1:
+        raise SkillError(f"{given.name} has arrived from {', '.join(one.board for one in found)}: say --from BOARD")
+    return arrived, found[0]
+
+
+def _agree_skill(app: App, given: Options) -> int:
+    """Show a skill that another board has sent, and take the owner's yes for exactly that."""
+    require_terminal("a program may not agree to a skill: type this in a terminal, where a person reads it")
+    arrived, one = _find_arrived(app, given)
+    print_lines([f"{one.name} from {one.board}, version {one.version}:"])
+    print_lines(_show_difference(app.library.skills.get(one.name), one) if one.is_new else ["the skill itself is here"])
+    for grant in one.grants:
+        kept = one.content.pinned.get(grant.pinned)
+        which = f", version {grant.pinned}" if grant.pinned else ""
+        print_lines(
+            [f"granted to {grant.grantee.replace(':', ' ')} by {grant.granted_by} at {grant.granted_at}{which}"]
+        )
+        if kept and grant.pinned != one.version:
+            print_lines(line for file in kept for line in _show_file(*file))
+    if (present := app.library.skills.get(one.name)) and one.is_new:
+        print_lines([f"It will be used instead of the {present.tier} skill {one.name}, in {present.folder}"])
+    if input("Use it on this board? [y/N] ").strip().lower() not in {"y", "yes"}:
+        print("not agreed: it goes on waiting")
+        return 1
+    print_lines(arrived.agree(one))
+    return 0
+
+
+def _decline_skill(app: App, given: Options) -> int:
+    arrived, one = _find_arrived(app, given)
+    arrived.decline(one)
+    print_lines(
+        [f"{one.name} from {one.board}, version {one.version}, is not used, and asks no more; another version does"]
+    )
+    return 0
+
+
+def _show_difference(present: Skill | None, one: "ArrivedSkill") -> Iterator[str]:
+    """All files of a skill, and of those that this home has in another form, what is different."""
+    import difflib
+
+    before: dict[str, bytes] = {}
+    if present:
+        with suppress(SkillError, OSError):
+            before = {path: data for path, data, _ in read_skill_files(present.folder)}
+    for path, data, mode in one.content.files:
+        old = before.pop(path, None)
+        if old == data:
+            yield f"--- {path}: as it is here"
+        elif old is None or b"\0" in old + data:
+            yield from _show_file(path, data, mode)
+        else:
+            lines, others = (text.decode(errors="replace").splitlines() for text in (old, data))
+            yield from difflib.unified_diff(lines, others, f"{path} here", f"{path} of {one.board}", lineterm="")
+    yield from (f"--- {path}: is not in it any more" for path in before)
+
+
+def _show_file(path: str, data: bytes, mode: int) -> Iterator[str]:
+    yield f"--- {path}: {len(data)} bytes{', a program' if mode & 0o100 else ''}"
+    with suppress(UnicodeDecodeError):
+        yield from data.decode().splitlines()
+
+
 _CheckedSkills = tuple[Sequence[Skill], Sequence[BrokenSkill], Sequence[str]]
 
 
@@ -337,5 +454,7 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
     "grant": ("let a member of the household use one, or an agent: the version that it has now", _grant_skill),
     "revoke": ("take that back, from one or from all; the skill is yours alone again", _revoke_skill),
     "publish": ("let every member of the household use one", _publish_skill),
+    "agree": ("look at a skill that another board has sent, and use it here", _agree_skill),
+    "decline": ("leave such a one unused, and be asked no more about this version", _decline_skill),
     "check": ("look for mistakes; exit code 1 when there is one", _check_skills),
 }

@@ -27,6 +27,8 @@ _NAMES = {
     "turns": "turns",
     "summaries": "summaries",
     "ledger": "days of costs",
+    "skills": "skills",
+    "skill_grants": "grants of skills",
 }
 
 
@@ -122,7 +124,7 @@ def _show(config: Config) -> int:
     if daemon:
         at = daemon["synced"]
         when = f"{format_duration(max(0, now - at))} ago" if at else "not since picoclaw was started"
-        print_wrapped(f"synchronised: {when}", *(f"NOT OK: {text}" for text in daemon["problems"]))
+        print_wrapped(f"synchronised: {when}", *daemon["news"], *(f"NOT OK: {text}" for text in daemon["problems"]))
         good = not daemon["problems"]
     else:
         print_wrapped("picoclaw does not run: nothing is synchronised by itself; `picoclaw store sync` does it now")
@@ -168,7 +170,7 @@ def _search(config: Config, query: str, key: str) -> int:
 
 def _sync(config: Config) -> int:
     report = _open_and_run(config)
-    print_wrapped(describe(report))
+    print_wrapped(describe(report), *report.news)
     for problem in report.problems:
         print_wrapped(f"NOT OK: {problem}")
     return 1 if report.problems else 0

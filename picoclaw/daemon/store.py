@@ -47,6 +47,7 @@ class StoreWorker:
         self._synced_at = self._failed_at = 0.0
         self._error = ""
         self._problems: tuple[str, ...] = ()
+        self._news: tuple[str, ...] = ()
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
 
     def start(self) -> None:
@@ -75,6 +76,7 @@ class StoreWorker:
             "failed": self._failed_at,
             "error": self._error,
             "problems": list(self._problems),
+            "news": list(self._news),
         }
 
     def _run(self) -> None:
@@ -127,7 +129,9 @@ class StoreWorker:
         self._error, self._failed_at = "", 0.0
         for problem in set(report.problems) - set(self._problems):
             self._note(f"store: {problem}")
-        self._problems = report.problems
+        for news in set(report.news) - set(self._news):
+            self._note(f"store: {news}", trouble=False)
+        self._problems, self._news = report.problems, report.news
 
     def _fail(self, error: str) -> None:
         if not self._error:

@@ -23,9 +23,11 @@ from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, wri
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.resources import find_shipped
+from picoclaw.shared.skills import list_shared_skills
 from picoclaw.shared.store import SharedChunk
 from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection
+from picoclaw.store.skills import SkillGrants
 from picoclaw.text import pattern
 
 DAY_NOTE = pattern(r"memory/\d{6}/\d{8}\.md")
@@ -330,6 +332,17 @@ class SharedHome:
         for place in self.places.values():
             if not place.person:
                 yield LocalRow("agents", place.agent_id, make_digest({"": self._describe_agent(place)}))
+        if self.own in self.agents:
+            yield from self.list_skills()
+
+    def list_skills(self) -> Iterator[LocalRow]:
+        """Give the skills and grants of this home; a skill's mark changes with its files and with who may use it."""
+        grants = SkillGrants(self.database).all()
+        for skill, stamp in list_shared_skills(self.config):
+            given = " ".join(f"{grant.grantee} {grant.pinned}" for grant in grants if grant.skill == skill.name)
+            yield LocalRow("skills", skill.name, f"is {stamp} {given}")
+        for grant in grants:
+            yield LocalRow("skill_grants", f"{grant.skill} {grant.grantee}", f"is {grant.pinned} {grant.granted_at}")
 
     def count_unsynced(self) -> dict[str, int]:
         """Count what the store has not, or not as it is here, by table."""

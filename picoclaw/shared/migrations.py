@@ -192,4 +192,31 @@ def m002_ledger_person(connection: "psycopg.Connection[Any]") -> None:
     connection.execute("""ALTER TABLE picoclaw.ledger ADD COLUMN person text COLLATE "C" NOT NULL DEFAULT ''""")
 
 
-MIGRATIONS: list[Migration] = [m001_shared, m002_ledger_person]
+def m003_own_skills(connection: "psycopg.Connection[Any]") -> None:
+    """A board writes skills and grants under its own name alone, so that none is taken for another's; and not too much."""
+    connection.execute("""
+        CREATE FUNCTION picoclaw.own_board() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+            SET search_path = pg_catalog, pg_temp AS $$
+            SELECT name FROM picoclaw.boards WHERE role = session_user AND NOT revoked
+        $$;
+        ALTER TABLE picoclaw.skills ADD CHECK (octet_length(content) <= 4000000 AND octet_length(name) <= 100);
+
+        DROP POLICY own ON picoclaw.skills;
+        CREATE POLICY seen ON picoclaw.skills FOR SELECT
+            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
+        CREATE POLICY added ON picoclaw.skills FOR INSERT
+            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]) AND board = (SELECT picoclaw.own_board()));
+        CREATE POLICY changed ON picoclaw.skills FOR UPDATE
+            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]) AND board = (SELECT picoclaw.own_board()));
+
+        DROP POLICY own ON picoclaw.skill_grants;
+        CREATE POLICY seen ON picoclaw.skill_grants FOR SELECT
+            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
+        CREATE POLICY added ON picoclaw.skill_grants FOR INSERT
+            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]) AND board = (SELECT picoclaw.own_board()));
+        CREATE POLICY changed ON picoclaw.skill_grants FOR UPDATE
+            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]) AND board = (SELECT picoclaw.own_board()));
+    """)
+
+
+MIGRATIONS: list[Migration] = [m001_shared, m002_ledger_person, m003_own_skills]

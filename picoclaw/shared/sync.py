@@ -17,6 +17,7 @@ from picoclaw.memory.files import explain_failure
 from picoclaw.memory.notes import LASTING_FILE, get_lasting_file
 from picoclaw.records import NamedTuple
 from picoclaw.shared.home import DAY_NOTE, ERASED, GONE, LocalRow, SharedHome, SharedPage, merge_lines
+from picoclaw.shared.skill_sync import SkillSync
 from picoclaw.shared.store import SharedChunk, SharedStore
 from picoclaw.shared.tables import Row, complete_row, make_id
 
@@ -34,7 +35,10 @@ _T = TypeVar("_T")
 
 
 class SyncReport(NamedTuple):
-    """What one synchronisation has done; `conflicts` were changed on both sides, `problems` are for the owner."""
+    """What one synchronisation has done; `conflicts` were changed on both sides.
+
+    `problems` are for the owner, as is what is in `news`: skills that wait for a yes.
+    """
 
     pulled: int = 0
     pushed: int = 0
@@ -42,6 +46,7 @@ class SyncReport(NamedTuple):
     conflicts: int = 0
     recovered: int = 0
     problems: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -81,8 +86,10 @@ class StoreSync:
         self._push_versions()
         self._erase_forgotten()
         self._push_own()
-        problems = tuple(dict.fromkeys([*self._problems, *self._home.problems]))
-        return SyncReport(problems=problems, **self._count)
+        skills = SkillSync(self._home, self._store, self._put, self._now)
+        self._add("pushed", skills.run())
+        problems = tuple(dict.fromkeys([*self._problems, *self._home.problems, *skills.problems]))
+        return SyncReport(problems=problems, news=skills.list_news(), **self._count)
 
     def _begin(self) -> None:
         """Take the board's name up, and find out whether the store is the one that was written to last."""

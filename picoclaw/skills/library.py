@@ -127,15 +127,23 @@ def _read_skill_file(path: Path, root: Path) -> str:
         raise SkillError(f"{SKILL_FILE} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start}") from None
 
 
-_MAX_PINNED_FILES, _MAX_PINNED_BYTES = 200, 5_000_000
+MAX_SKILL_FILES, _MAX_PINNED_BYTES = 200, 5_000_000
+
+SkillFile = tuple[str, bytes, int]
+"""A file of a skill: its path there, what it holds, and its mode, of which the owner's bits count."""
 
 
 def compute_version(folder: Path) -> str:
     """Name the version of a skill by all of its files. Raises SkillError, and OSError."""
+    return name_version(read_skill_files(folder))
+
+
+def name_version(found: Iterable[SkillFile]) -> str:
+    """Name the version of a skill that has these files."""
     import hashlib
 
     digest = hashlib.sha256()
-    for name, data, _ in _read_files(folder):
+    for name, data, _ in sorted(found):
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()[:8]
 
@@ -145,15 +153,27 @@ def pin_skill(skill: Skill, home: Path, agent: str) -> str:
 
     Raises SkillError, and OSError.
     """
+    return pin_files(skill.name, read_skill_files(skill.folder), home, agent)
+
+
+def pin_files(name: str, found: Iterable[SkillFile], home: Path, agent: str) -> str:
+    """Make an agent's copy of a skill of its files; see pin_skill. Raises OSError."""
     folder = home / PINNED_FOLDER / agent
-    unfinished, found = folder / f".{skill.name}", _read_files(skill.folder)
-    unpin_skill(home, agent, unfinished.name)
-    for name, data, mode in found:
-        make_folder((unfinished / name).parent)
-        write_atomic(unfinished / name, data, mode)
-    unpin_skill(home, agent, skill.name)
-    unfinished.rename(folder / skill.name)
-    return compute_version(folder / skill.name)
+    unfinished = write_skill_files(folder, name, found)
+    unpin_skill(home, agent, name)
+    unfinished.rename(folder / name)
+    return compute_version(folder / name)
+
+
+def write_skill_files(folder: Path, name: str, found: Iterable[SkillFile]) -> Path:
+    """Write files below a hidden folder, which no library looks into, to be renamed; returns it. Raises OSError."""
+    unfinished = folder / f".{name}"
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(unfinished)
+    for path, data, mode in found:
+        make_folder((unfinished / path).parent)
+        write_atomic(unfinished / path, data, mode)
+    return unfinished
 
 
 def unpin_skill(home: Path, agent: str, name: str) -> None:
@@ -162,9 +182,9 @@ def unpin_skill(home: Path, agent: str, name: str) -> None:
         shutil.rmtree(home / PINNED_FOLDER / agent / name)
 
 
-def _read_files(folder: Path) -> list[tuple[str, bytes, int]]:
+def read_skill_files(folder: Path) -> list[SkillFile]:
     """Read a skill's files, in the order of their names, each with its mode; hidden ones and backups are left out."""
-    found: list[tuple[str, bytes, int]] = []
+    found: list[SkillFile] = []
     size = 0
     for above, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -176,9 +196,9 @@ def _read_files(folder: Path) -> list[tuple[str, bytes, int]]:
             if name in folders or name.startswith(".") or name == f"{SKILL_FILE}.bak":
                 continue
             size += about.st_size
-            if len(found) >= _MAX_PINNED_FILES or size > _MAX_PINNED_BYTES:
+            if len(found) >= MAX_SKILL_FILES or size > _MAX_PINNED_BYTES:
                 raise SkillError(
-                    f"{folder} has more than {_MAX_PINNED_FILES} files or {_MAX_PINNED_BYTES // 1_000_000} MB; that is no skill to pin"
+                    f"{folder} has more than {MAX_SKILL_FILES} files or {_MAX_PINNED_BYTES // 1_000_000} MB; that is no skill to pin"
                 )
             found.append((str(path.relative_to(folder)), read_file(path, _MAX_PINNED_BYTES), about.st_mode & 0o700))
     return sorted(found)

@@ -566,6 +566,23 @@ def m030_reminder_headings(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE jobs ADD COLUMN heading TEXT NOT NULL DEFAULT 'Reminder:'")
 
 
+def m031_shared_skills(connection: apsw.Connection) -> None:
+    """Skills of other boards that wait for the owner's yes here, and what they are granted there; no library reads them.
+
+    `content` is compressed, as shared/skills.py has it.
+    """
+    connection.execute("""
+        CREATE TABLE shared_skills (
+            board TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, content BLOB NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (board, name)
+        ) STRICT;
+        CREATE TABLE shared_skill_grants (
+            board TEXT NOT NULL, skill TEXT NOT NULL, grantee TEXT NOT NULL, pinned TEXT NOT NULL,
+            granted_by TEXT NOT NULL, granted_at TEXT NOT NULL, PRIMARY KEY (board, skill, grantee)
+        ) STRICT, WITHOUT ROWID;
+    """)
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -597,6 +614,7 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m028_approval_agents,
     m029_whose,
     m030_reminder_headings,
+    m031_shared_skills,
 ]
 
 
