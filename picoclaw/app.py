@@ -19,14 +19,14 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import HEARTBEAT_LIMITS
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.messages import TASK_SESSIONS, Message, Stop, Turn
+from picoclaw.messages import TASK_SESSIONS, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.resources import find_shipped
 from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard, PolicyLoader
-from picoclaw.security.policy import CallRequest
+from picoclaw.security.policy import CallRequest, get_requester
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
@@ -353,8 +353,9 @@ class App:
 
     @cached_property
     def rights(self) -> PolicyLoader:
-        home, approvals = self.config.home, lambda: self.stores.approvals
-        return PolicyLoader(home / "policy.toml", approvals, self.config.tools.exec, lambda: self.rehearses)
+        config, approvals = self.config, lambda: self.stores.approvals
+        file = config.home / "policy.toml"
+        return PolicyLoader(file, approvals, config.tools.exec, lambda: self.rehearses, config.agent, config.person)
 
     @cached_property
     def approving(self) -> ApprovalManager:
@@ -368,15 +369,24 @@ class App:
             self._changed,
             self.audit.note,
             self.config.agent,
-            self._describe_role_change,
+            lambda one: self.explain_role_change(one.asked_by, one.origin),
+            self._name_asker,
         )
 
-    def _describe_role_change(self, asked: Approval) -> str:
-        if not asked.asked_by:
+    def _name_asker(self, asked: Approval) -> str:
+        """Whose call it is that was approved, as StandingApproval's `whose`."""
+        who = get_requester(asked.origin)
+        return (
+            f"member {self.people.find(asked.asked_by)}" if who == "member" else who if who in {"guest", "mcp"} else ""
+        )
+
+    def explain_role_change(self, who: str, origin: Origin) -> str:
+        """See describe_role_change; '' where nobody is named, at the board's own terminal."""
+        if not who:
             return ""
         from picoclaw.channels.pairing import describe_role_change
 
-        return describe_role_change(self.config, asked.asked_by, asked.origin)
+        return describe_role_change(self.config, who, origin)
 
     def _changed(self, approval: Approval) -> None:
         wake_all(self.config.home)

@@ -9,15 +9,17 @@ from model_server import ModelServer, call, reply
 from telegram_server import TOKEN
 from test_telegram import QUICK, WORDING, TelegramServer
 
+from picoclaw.agent.subagents import run_task
 from picoclaw.app import App
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import make_pairing
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
+from picoclaw.config.tables import AgentConfig, HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
+from picoclaw.daemon.background import run_job
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Inbound, Message, Notice, Turn, Usage
+from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.people import People
 from picoclaw.records import replace
 from picoclaw.store.database import Database
@@ -418,3 +420,97 @@ def test_a_no_to_a_members_call_is_final_too(home, by):
     assert "number 1 was refused: the answer was no, and it was not done" in said
     assert not list(home.rglob("plan.md"))
     household.close()
+
+
+ASKERS = {  # who asks with which agent: two with a rule of their own each, and nobody with another's
+    f"{name} with {agent or 'the home'}": (number, origin, agent)
+    for agent in ("", "garden")
+    for name, number, origin in (("ada", 1, "owner"), ("bob", 2, "member"), ("cleo", 3, "member"), ("dan", 4, "guest"))
+}
+
+
+@pytest.mark.parametrize("first", ASKERS)
+def test_what_is_allowed_for_good_holds_for_that_agent_and_that_person(home, first):
+    (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    app = App(Config(home, people=PEOPLE, agents={"garden": AgentConfig()}), SimBoard())
+    wish = ToolCall("1", "write_file", {"path": "plan.md", "content": "figs", "mode": "append"})
+
+    def ask(number, origin, agent):
+        who = f"telegram:{number}"
+        view = app.find_view(who, agent) if origin == "member" else app.find_view("", agent)
+        caller = Caller(who, origin, app.now(), lambda _: None, who=who)
+        return view.toolset.run(wish, caller)[0]
+
+    assert not ask(*ASKERS[first])
+    assert "allowed for good as rule 1" in app.dispatcher.answer(Inbound("terminal", "/always 1")).reply
+    assert [name for name, asker in ASKERS.items() if ask(*asker)] == [first]
+    (rule,) = app.approving.approvals.always()
+    assert (rule.agent, rule.whose) == (
+        ASKERS[first][2],
+        {"ada": "", "bob": "member bob", "cleo": "member cleo", "dan": "guest"}[first.split()[0]],
+    )
+    app.close()
+
+
+def test_what_the_owner_allowed_for_good_holds_for_their_jobs_too(home):
+    (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    app = App(Config(home, people=PEOPLE), SimBoard())
+    wish = ToolCall("1", "write_file", {"path": "plan.md", "content": "figs", "mode": "append"})
+    origins = ("owner", "web", "cron", "heartbeat", "subagent", "guest", "mcp", "hook")
+    callers = {origin: Caller("terminal", origin, app.now(), lambda _: None) for origin in origins}
+    app.toolset.run(wish, callers["owner"])
+    app.dispatcher.answer(Inbound("terminal", "/always 1"))
+    good = [origin for origin, caller in callers.items() if app.toolset.run(wish, caller)[0]]
+    app.close()
+    assert good == ["owner", "web", "cron", "heartbeat", "subagent"]
+
+
+@pytest.mark.parametrize(
+    ("people", "why"),
+    [
+        (PEOPLE, ""),
+        (
+            PEOPLE | {"ada": PersonConfig("member", telegram=1)},
+            "was the owner then and is a member of the household now",
+        ),
+        (PEOPLE | {"ada": PersonConfig("guest", telegram=1)}, "was the owner then and is a guest now"),
+        ({}, "may not write to this board any more"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["turn", "tool"])
+def test_a_job_of_somebody_who_was_the_owner_is_not_done(home, people, why, kind):
+    household = Household(home, lambda _: reply("the beans are fine"))
+    cron = household.app.toolset
+    wish = {"turn": "look after the beans", "tool": "sensor_list"}[kind]
+    call_ = ToolCall("1", "cron", {"action": "add", "message": wish, "kind": kind, "every_seconds": 3600})
+    assert cron.run(call_, Caller("telegram:1", "owner", household.app.now(), lambda _: None, who="telegram:1"))[0]
+    change_people(household, people)
+    (job,) = household.app.stores.jobs.all()
+    done = run_job(household.app, job)
+    asked = len(household.server.requests)
+    household.close()
+    assert (done.good, asked) == (not why, 1 if kind == "turn" and not why else 0)
+    assert why in done.text
+
+
+def test_a_sub_agent_of_a_guest_has_the_rights_of_a_guest(home):
+    (home / "policy.toml").write_text('[tools.spawn]\nguest = "allow"\n')
+    (home / "workspace/secret.txt").write_text("1234")
+
+    def answer(body):
+        newest = body["messages"][-1]
+        if newest["role"] == "tool":
+            return reply(newest["content"])
+        return reply("", call("read_file", {"path": "secret.txt"}))
+
+    household = Household(home, answer)
+    tasks = household.app.subagent_tasks
+    wish = ToolCall("1", "spawn", {"task": "look up the secret"})
+    caller = Caller("telegram:4", "guest", household.app.now(), lambda _: None, who="telegram:4")
+    assert household.app.toolset.run(wish, caller)[0]
+    task = tasks.claim(household.app.now().timestamp(), lambda _: True)
+    assert run_task(household.app, task, Stop())
+    report = tasks.get(task.number).result
+    household.close()
+    assert "1234" not in report
+    assert task.origin == "guest"

@@ -555,7 +555,9 @@ def test_a_member_who_is_none_any_more_has_nothing_done(house, home):
     it.config = Config(home, agents=AGENTS, links=LINKS, model=it.config.model, models=it.config.models)
     it.work()
     (letter,) = waiting(it)
-    assert letter.text.startswith("Agent garden (1) was lost: telegram:2 is no member of the household any more")
+    assert letter.text.startswith(
+        "Agent garden (1) was lost: telegram:2, who asked for it, may not write to this board"
+    )
     assert not it.sent("garden")
 
 

@@ -97,11 +97,11 @@ def run_task(app: AgentApp, task: Task, stop: Stop) -> bool:
 
 def _find_view(app: AgentApp, task: Task) -> AgentApp:
     """The app as the agent of a task has it, for the person it is done for. Raises ConfigError where it may not be done."""
+    if why := app.explain_role_change(task.who, task.origin):
+        raise ConfigError(why)
     if not (task.agent or task.asker):
         return app
     view, own = app.find_view(task.who, task.agent), app.config.default_agent
-    if task.origin == "member" and not view.config.person:
-        raise ConfigError(f"{task.who} is no member of the household any more")
     if task.asker:
         from picoclaw.teams import list_targets
 
@@ -144,7 +144,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         asks=[],
         depth=task.depth,
         task=task.number,
-        who=task.who if task.asker or task.agent else "",
+        who=task.who,
         cause="subagent",
         behalf=task.origin if origin == "subagent" else "subagent",
     )

@@ -134,7 +134,8 @@ def _manage_standing_approvals(given: Options) -> int:
             return 0
         for rule in (rules := approvals.always()):
             by = f", by {rule.by}" if rule.by else ""
-            print_safe(f"rule {rule.number}, {format_minute(home, rule.at)}{by}:\n{rule.question}")
+            whose = "".join(f", for {one}" for one in (rule.whose, rule.agent and f"the agent {rule.agent}") if one)
+            print_safe(f"rule {rule.number}, {format_minute(home, rule.at)}{by}{whose}:\n{rule.question}")
         if not rules:
             print("nothing was allowed for good")
     return 0

@@ -243,6 +243,8 @@ def run_job(app: App, job: Job) -> JobOutcome:
     own = App(config, app.board, changed=app.changed)
     own.wiring.wired = app.wiring.wired  # so that a sensor that is added in the chat is known here
     try:
+        if why := own.explain_role_change(job.who, "owner"):  # nobody else plans more than reminders
+            return JobOutcome(False, why)
         return _run_turn_job(own, job) if job.kind in {"turn", "fresh"} else _run_tool_job(own, job)
     except PicoclawError as error:
         return JobOutcome(False, str(error))
@@ -257,7 +259,8 @@ def _run_turn_job(app: App, job: Job) -> JobOutcome:
     session = job.session if is_known else f"job {job.number} {job.last_slot}"
     cause = job.plan.text if job.plan.text.startswith("rule ") else f"cron {job.number}"
     turn = app.dispatcher.answer(
-        Inbound(session, job.payload, "cron", job.session, cause=cause, agent=job.agent), TurnHooks(said.append)
+        Inbound(session, job.payload, "cron", job.session, cause=cause, agent=job.agent, who=job.who),
+        TurnHooks(said.append),
     )
     if turn.stopped == "error" or turn.notice.failed:
         return JobOutcome(False, turn.notice.text or turn.reply)
@@ -272,7 +275,7 @@ def _run_tool_job(app: App, job: Job) -> JobOutcome:
         call = ToolCall("job", "exec", {"command": job.payload, "write": job.write, "network": job.network})
     else:
         call = parse_tool_call(job.payload)
-    caller = Caller(job.session, "cron", app.now(), lambda _: None, planned=planned or call.name == "exec")
+    caller = Caller(job.session, "cron", app.now(), lambda _: None, planned=planned or call.name == "exec", who=job.who)
     try:
         good, text = app.find_view("", job.agent).toolset.run(call, caller)
     finally:

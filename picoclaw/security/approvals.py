@@ -57,7 +57,8 @@ class ApprovalManager:
 
     `minutes` is how long a question waits, `now` the owner's wall clock. `changed` is called with each call that was
     queued, answered or run, so that channels can show it. `note` is the guard's audit log, `agent` the key of the agent that
-    queues calls. `role_change` says that whoever asked for a call is not now what they were then.
+    queues calls. `role_change` says that whoever asked for a call is not now what they were then, `whose` whose call it is, as
+    StandingApproval does.
     """
 
     stores: Stores
@@ -69,6 +70,7 @@ class ApprovalManager:
     note: LogDecision = field(default=discard_decision)
     agent: str = ""
     role_change: Callable[[Approval], str] = lambda _: ""
+    whose: Callable[[Approval], str] = lambda _: ""
     _unasked: list[int] = field(default_factory=list)
 
     @property
@@ -198,7 +200,7 @@ class ApprovalManager:
         return ApprovalOutcome(f"Number {ended.number} {'was done' if good else 'has failed'}.{more}", good, ended)
 
     def _allow_always(self, ended: Approval, said: ApprovalAnswer) -> str:
-        allowed = self.approvals.allow(ended, said.who)
+        allowed = self.approvals.allow(ended, said.who, self.whose(ended))
         self._log(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
         return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
 

@@ -161,13 +161,16 @@ class PolicyLoader:
     """Gives the current policy.
 
     `approvals()` opens the store of standing approvals, `exec_` is the setting of that name; `rehearses()` allows
-    everything on a simulated board.
+    everything on a simulated board. The standing approvals are those of an `agent`, by its key, and a `person`, '' for the
+    owner.
     """
 
     file: Path
     approvals: Callable[[], Approvals]
     exec_: str = "allow"
     rehearses: Callable[[], bool] = lambda: False
+    agent: str = ""
+    person: str = ""
     _problem: str = ""
     _seen: tuple[int, ...] | None = None
     _written: Policy = field(default_factory=Policy)
@@ -199,7 +202,8 @@ class PolicyLoader:
             )
         if self.rehearses():
             effects["actuate"] = dict.fromkeys(VerdictRow._fields, "allow")
-        return replace(self._written, effects=effects, tools=tools, always=_StandingApprovals(self.approvals))
+        always = _StandingApprovals(self.approvals, self.agent, self.person)
+        return replace(self._written, effects=effects, tools=tools, always=always)
 
 
 def load_policy(file: Path) -> tuple[Policy, tuple[str, ...]]:
@@ -224,16 +228,19 @@ def _format_problems(file: Path, problems: tuple[str, ...]) -> str:
 
 
 class _StandingApprovals(Mapping[str, int]):
-    """The standing approvals, looked up when needed; none while the disk fails."""
+    """The standing approvals of an agent and a person, looked up when needed; none while the disk fails."""
 
-    def __init__(self, approvals: Callable[[], Approvals]) -> None:
-        self._approvals = approvals
+    def __init__(self, approvals: Callable[[], Approvals], agent: str, person: str) -> None:
+        self._approvals, self._agent = approvals, agent
+        self._kinds = {f"member {person}": ""} if person else {"": "", "guest": "guest ", "mcp": "mcp "}
 
     def _rules(self) -> dict[str, int]:
         try:
-            return {rule.digest: rule.number for rule in self._approvals().always()}
+            rules = self._approvals().always()
         except StoreError:
             return {}
+        mine = [rule for rule in rules if rule.agent == self._agent and rule.whose in self._kinds]
+        return {f"{self._kinds[rule.whose]}{rule.digest}": rule.number for rule in mine}
 
     def __getitem__(self, exact: str) -> int:
         return self._rules()[exact]

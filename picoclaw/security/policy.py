@@ -63,6 +63,11 @@ _REMOTE_EFFECTS: frozenset[Effect] = frozenset({"read", "safe"})
 """All that a question over MQTT may come to, whatever the policy says of guests: nobody knows who asks."""
 
 
+def get_requester(origin: Origin) -> Requester:
+    """The column of the policy that whoever asks is judged by."""
+    return _WHO_BY_ORIGIN[origin]
+
+
 class VerdictRow(NamedTuple):
     """The verdicts on one effect, by who asks; `tainted` is the least strict one for a tainted turn.
 
@@ -128,7 +133,7 @@ class Policy:
     """The rules in force: the defaults with the owner's changes.
 
     `effects` and `tools` give verdicts by column of VerdictRow; a tool's precede its effect's. `always` are the digests of
-    calls that were allowed for good, with their numbers.
+    calls that were allowed for good, with their numbers; behind "guest " and "mcp " those of calls which these asked for.
     """
 
     effects: Mapping[Effect, Mapping[str, Verdict]] = field(default_factory=dict)
@@ -157,7 +162,8 @@ def decide(
         (_apply_rules(policy, effect, asked, origin, taint, planned=planned) for effect in effects),
         key=lambda one: VERDICTS.index(one[0]),
     )
-    if verdict == "ask" and (number := policy.always.get(compute_digest(asked))):
+    whose = f"{who} " if (who := get_requester(origin)) in {"guest", "mcp"} else ""
+    if verdict == "ask" and (number := policy.always.get(f"{whose}{compute_digest(asked)}")):
         return Decision("allow", f"always {number}", f"{why}; the owner has allowed exactly this for good")
     return Decision(verdict, f"{rule} = {verdict}", why)
 
@@ -168,7 +174,7 @@ def _apply_rules(
     tool = asked.call.name
     if tool == "write_file" and asked.call.arguments.get("mode") == "append" and "append_file" in policy.tools:
         tool = "append_file"  # its name when it was a tool of its own: such a rule holds for just that
-    verdict, rule = policy.verdict(effect, tool, _WHO_BY_ORIGIN[origin])
+    verdict, rule = policy.verdict(effect, tool, get_requester(origin))
     if planned and effect == "exec_network" and verdict == "ask" and not rule.startswith("tools."):
         verdict = "allow"
     why = f"{effect}, asked for by {_name_origin(origin)}"

@@ -133,13 +133,19 @@ class Approval(NamedTuple):
 
 
 class StandingApproval(NamedTuple):
-    """A call that was allowed for good: `digest` is what of it has to be the same, `at` seconds since 1970."""
+    """A call that was allowed for good: `digest` is what of it has to be the same, `at` seconds since 1970.
+
+    It holds for the `agent` whose call it was, by its key, and for whoever asked that one: `whose` is '' for the owner and
+    what runs unasked for them, "member NAME", "guest" or "mcp".
+    """
 
     number: int
     digest: str
     question: str
     at: float
     by: str
+    agent: str = ""
+    whose: str = ""
 
 
 class Approvals(Table):
@@ -315,18 +321,20 @@ class Approvals(Table):
                 self._end(connection, number, "unknown", "picoclaw ended while it was being done: look whether it was")
             return [found for number in dead if (found := self.get(number))]
 
-    def allow(self, approval: Approval, by: str) -> int:
-        """Allow exactly this call for good; returns the number of the rule."""
+    def allow(self, approval: Approval, by: str, whose: str = "") -> int:
+        """Allow exactly this call for good, to its agent and for whoever asked it; returns the number of the rule."""
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO always (digest, question, at, by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (approval.digest, approval.question, self._wall(), by),
+                "INSERT INTO always (digest, question, at, by, agent, whose) VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (approval.digest, approval.question, self._wall(), by, approval.agent, whose),
             )
-            return int(connection.execute("SELECT id FROM always WHERE digest = ?", (approval.digest,)).get)
+            same = "SELECT id FROM always WHERE digest = ? AND agent = ? AND whose = ?"
+            return int(connection.execute(same, (approval.digest, approval.agent, whose)).get)
 
     def always(self) -> list[StandingApproval]:
         """List what was allowed for good."""
-        rows = self._database.select("SELECT id, digest, question, at, by FROM always ORDER BY id")
+        rows = self._database.select("SELECT id, digest, question, at, by, agent, whose FROM always ORDER BY id")
         return [StandingApproval(*row) for row in rows]
 
     def revoke(self, number: int) -> bool:

@@ -24,7 +24,8 @@ class Job(NamedTuple):
     With `boot`, it is due when the clock of that boot which nobody can set shows `mono`. Slots up to `after` are
     decided on, those within `done` were done. `claimed` is the process that runs it, `told` marks what was last told.
     A command may change the workspace with `write`, and use the network with `network`. `agent` is the key of the agent
-    that does it, '' for the home's own. `heading` stands before what a reminder says.
+    that does it, '' for the home's own. `heading` stands before what a reminder says, `who` has planned
+    it, as their channel calls them.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Job(NamedTuple):
     network: bool = False
     agent: str = ""
     heading: str = "Reminder:"
+    who: str = ""
 
 
 class JobDecision(NamedTuple):
@@ -64,7 +66,8 @@ class JobDecision(NamedTuple):
 
 _COLUMNS = (
     "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
-    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network, agent, heading"
+    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network, agent, heading,"
+    " who"
 )
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
@@ -159,7 +162,7 @@ def _encode_job(job: Job) -> tuple[Any, ...]:
         json.dumps(job.done),
         *(job.rounds, job.last_slot, job.last_run, job.last_status),
         job.last_error,
-        *(job.failures, job.told, job.claimed, int(job.write), int(job.network), job.agent, job.heading),
+        *(job.failures, job.told, job.claimed, int(job.write), int(job.network), job.agent, job.heading, job.who),
     )
 
 

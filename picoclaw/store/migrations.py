@@ -583,6 +583,37 @@ def m031_shared_skills(connection: apsw.Connection) -> None:
     """)
 
 
+def m032_standing_approvals(connection: apsw.Connection) -> None:
+    """Whose calls were allowed for good: `agent` as in approvals; `whose` is '' for the owner's, "member NAME", "guest" or "mcp".
+
+    Of those of before, as far as it is still known whose call was approved then.
+    """
+    connection.execute("""
+        CREATE TABLE always_by_asker (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            digest TEXT NOT NULL,
+            question TEXT NOT NULL,
+            at REAL NOT NULL,
+            by TEXT NOT NULL,
+            agent TEXT NOT NULL DEFAULT '',
+            whose TEXT NOT NULL DEFAULT '',
+            UNIQUE (digest, agent, whose)
+        ) STRICT;
+        INSERT INTO always_by_asker (id, digest, question, at, by, agent)
+            SELECT id, digest, question, at, by, coalesce((SELECT agent FROM approvals
+            WHERE approvals.digest = always.digest AND state IN ('done', 'failed') ORDER BY id DESC LIMIT 1), '')
+            FROM always WHERE NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.digest = always.digest
+            AND origin IN ('member', 'guest', 'remote', 'hook', 'mcp'));
+        DROP TABLE always;
+        ALTER TABLE always_by_asker RENAME TO always;
+    """)
+
+
+def m033_job_planners(connection: apsw.Connection) -> None:
+    """Who has planned a job, as their channel calls them: it is done with the rights that they have by then."""
+    connection.execute("ALTER TABLE jobs ADD COLUMN who TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m001_conversations,
     m002_acts,
@@ -615,6 +646,8 @@ MIGRATIONS: list[Callable[[apsw.Connection], None]] = [
     m029_whose,
     m030_reminder_headings,
     m031_shared_skills,
+    m032_standing_approvals,
+    m033_job_planners,
 ]
 
 

@@ -397,7 +397,7 @@ class CronTool:
                 plan, boot = Plan("at", anchor=now.timestamp()), read_boot_id()
                 once = Job(0, old.session, old.payload, plan, old.kind, old.catch_up, "always", boot=boot)
                 once = once._replace(mono=self._mono(), write=old.write, network=old.network, agent=old.agent)
-                once = once._replace(heading=old.heading)
+                once = once._replace(heading=old.heading, who=old.who)
                 number = jobs.add(once)
                 return f"{name} is due now, as {number} ({_describe_delivery(old)})"
         return f"{name} {_format_kept(changed, now)}: {changed.payload}"
@@ -410,7 +410,7 @@ class CronTool:
     def _add(self, caller: Caller, fields: Mapping[str, Any], when: JobTime) -> str:
         if not fields["payload"]:
             raise ToolError("message is missing: what to remind of")
-        job = _apply_fields(Job(0, caller.session, "", Plan("at"), agent=self._agent), fields)
+        job = _apply_fields(Job(0, caller.session, "", Plan("at"), agent=self._agent, who=caller.who), fields)
         _require_owner(caller, job)
         if job.kind == "reminder" and (heading := self._word_heading(caller.user_texts)):
             job = job._replace(heading=heading)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.agent import workflow
 from picoclaw.config.tables import HEARTBEAT_LIMITS, SubagentsConfig
 from picoclaw.errors import ToolError
-from picoclaw.messages import DEFAULT_SESSION, Caller, Stop
+from picoclaw.messages import DEFAULT_SESSION, Caller, Stop, is_other_person
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.untrusted import limit_taints
@@ -157,7 +157,7 @@ class SubagentTools:
             taint=limit_taints(caller.taints),
             agent=self._agent,
             who=asker.who if asker else caller.who,
-            origin=asker.origin if asker else "subagent",
+            origin=asker.origin if asker else caller.origin if is_other_person(caller.origin) else "subagent",
         )
 
     def _find_asker(self, caller: Caller) -> Task | None:
