@@ -131,7 +131,19 @@ class FrameReader:
         word, words = self._s.words[i], self._book.words
         if i and self._s.words[i - 1] in words["places"]:
             return False
-        return word.isalpha() and not any(word in words[name] for name in _NOT_LEFT) and word not in self._acts
+        if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT):
+            return False
+        return word not in self._acts and not self._s.longest(self._days, i)
+
+    @cached_property
+    def _days(self) -> dict[str, object]:
+        """What names a day: "yesterday at 3" is not "at 3"."""
+        past = (self._book.slot(name).values for name in ("past", "earlier"))
+        return {
+            phrase: True
+            for table in (*past, self._book.words["days"], self._book.words["calendar"])
+            for phrase in table
+        }
 
     @cached_property
     def _acts(self) -> frozenset[str]:

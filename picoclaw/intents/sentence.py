@@ -336,7 +336,18 @@ class SlotReader:
             if listed and alone and i + count == end and parted == len(times) - 1 and not self._otherwise(s, i, end):
                 yield merge_jobs([{"at": time} for time in times]), end
             return
-        for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
+        near = s.words[i : i + _MAX_TIME_WORDS]
+        readings = [*self._times.once(near, slot.part)]
+        units = self._words["oclock"].keys() & self._words["units"].keys()
+        if (
+            slot.part == "same"
+            and not units.isdisjoint(near)
+            and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
+        ):
+            at = next(iter(self._words["at"])).split()  # "plutôt six heures" is no length where it was seven o'clock
+            clocks = ((value, count - len(at)) for value, count in self._times.once([*at, *near], slot.part))
+            readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
+        for value, count in readings:
             if slot.name == "until" and "at" not in value:
                 continue
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
