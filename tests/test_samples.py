@@ -103,7 +103,28 @@ def test_a_boot_without_a_date_lies_between_its_neighbours(samples):
     far = at(10 * DAY)
     samples.keep(moment(50, far, "fourth", trusted=False), [SampleBlock(WARM, [(50, 5.0)])])
     samples.keep(moment(5, at(1200), "fifth"), [SampleBlock(WARM, [(5, 6.0)])])
-    assert [value for _, value in values(samples, -DAY, 20 * DAY)] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    kept = [(0, 1.0), (11, 2.0), (51, 3.0), (600, 4.0), (1194, 5.0), (1200, 6.0)]
+    assert values(samples, -DAY, 20 * DAY) == kept, "the fourth ended a second before the fifth began"
+
+
+def test_boots_without_a_date_follow_each_other(samples):
+    samples.keep(moment(0), [SampleBlock(WARM, [(0, 1.0)])])
+    for days, boot in enumerate(("second", "third"), 10):
+        samples.keep(moment(50, at(days * DAY), boot, trusted=False), [SampleBlock(WARM, [(50, float(days))])])
+    samples.keep(moment(5, at(600), "fourth"), [SampleBlock(WARM, [(5, 4.0)])])
+    assert values(samples, -DAY, 20 * DAY) == [(0, 1.0), (543, 10.0), (594, 11.0), (600, 4.0)]
+
+
+@pytest.mark.parametrize(("by", "raw"), [(7200, [1, 1, 0]), (-7200, [1, 1, 0]), (30, [0, 0, 0])])
+def test_a_date_that_was_set_by_more_than_a_minute_ages_nothing_for_a_day(samples, database, by, raw):
+    samples.keep(moment(10), [SampleBlock(WARM, [(10, 1.0)])])
+    left = []
+    for after in (0, DAY - 1, DAY):
+        mono = 3 * DAY + after
+        samples.fold(moment(mono, at(mono + by)))
+        with database.reading() as connection:
+            left.append(connection.execute("SELECT count(*) FROM raw").get)
+    assert left == raw
 
 
 def fill(samples, days, every=300.0):

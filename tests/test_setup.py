@@ -23,7 +23,9 @@ TEMPLATE = (find_shipped("templates") / "config.toml").read_text()
     [
         ("", "model", "name", "x", '\n[model]\nname = "x"\n'),
         ("a = 1", "model", "name", "x", 'a = 1\n\n[model]\nname = "x"\n'),
+        ("a = 1\n", "model", "name", "x", 'a = 1\n\n[model]\nname = "x"\n'),
         ("[model]", "model", "name", "x", '[model]\nname = "x"\n'),
+        ("[agents.a]\n[x]\n", "agents.a", "name", "x", '[agents.a]\nname = "x"\n[x]\n'),
         ("[model] # mine\n", "model", "name", "x", '[model] # mine\nname = "x"\n'),
         ('[model]\nname = "old" # mine\n', "model", "name", "x", '[model]\nname = "x" # mine\n'),
         ('[model]\n# name = "old"   # a remark\n', "model", "name", "x", '[model]\nname = "x"   # a remark\n'),

@@ -259,6 +259,19 @@ def test_later_tasks_join_the_workflow_that_they_need(home):
     assert home.tasks.get(4).flow == 4, "what was told is over"
 
 
+def test_what_was_told_a_month_ago_goes_when_another_is_added(home):
+    home.add()
+    home.add((), (-1,))
+    for number in (1, 2):
+        home.claim()
+        home.finish(number)
+    home.tasks.add([task()], 300 + 30 * DAY)
+    assert home.tasks.get(1)
+    home.tasks.add([task()], 301 + 30 * DAY)
+    assert home.tasks.get(1) is None
+    assert home.tasks.get(2).status == "done", "its workflow goes on, so that it was not told yet"
+
+
 @pytest.mark.parametrize(("where", "letters"), [("terminal", 0), ("garden", 1)])
 def test_a_cancelled_task_ends_what_it_gave_away_and_is_told_unless_its_chat_did_it(home, where, letters):
     home.add()
