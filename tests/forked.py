@@ -21,7 +21,11 @@ import grammars
 
 OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
 """How variables begin that only a new interpreter takes notice of."""
-PRELOADED = ("app", "cli.chat", "cli.common", "daemon.service", "agent.loop", "intents.provider", "tools.exec")
+PRELOADED = (
+    *("app", "cli.chat", "cli.common", "cli.automation", "cli.outputs", "cli.status", "daemon.local", "daemon.service"),
+    *("agent.loop", "intents.frames", "intents.provider", "tools.exec", "hw.detect", "hw.linux.board", "hw.sim.board"),
+    *("hw.sim.buses", "hw.sim.lines", "hw.sim.parts.bosch", "tools.sensors"),
+)
 
 
 def serve(channel):
