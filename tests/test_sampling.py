@@ -325,6 +325,7 @@ def test_a_process_that_is_killed_is_followed_at_once(tmp_path):
         assert not lead.mine()
         assert not rung.wait(0.2)
         assert not lead.mine()
+        assert [thread.name for thread in threading.enumerate()].count("next to lead") == 1, "it waits once"
         first.kill()
         assert rung.wait(5)
         assert lead.mine()
