@@ -2,18 +2,32 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import closing, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.agents import AGENT_PAGES, agent_id, check_agent, list_agents, prepare_agent, select_agent
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, check_person, open_app, print_note, print_safe, print_wrapped
+from picoclaw.cli.common import (
+    add_board_option,
+    check_person,
+    open_app,
+    print_note,
+    print_safe,
+    print_wrapped,
+    require_terminal,
+)
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.text import format_json
 from picoclaw.tools.registry import is_allowed
 from picoclaw.workspace.templates import ONBOARDING_PAGE
+
+if TYPE_CHECKING:
+    from picoclaw.shared.agents import SharedAgent
+    from picoclaw.shared.store import SharedStore
 
 _RESTART = "A running service knows it after a restart: picoclaw restart"
 
@@ -42,6 +56,10 @@ def options(parser: Parser) -> None:
         words[word].add_argument("--workspace", metavar="FOLDER", help="a folder of yours for it, outside the home")
         words[word].add_argument("--type", choices=("open", "predefined"), help="whether each person has all its pages")
         words[word].add_flag("--default", help="make it the home's own agent, which has the home's pages and settings")
+    words["add"].add_flag(
+        "--from-store", help="take it over from the store that boards share, with its pages; it asks first"
+    )
+    words["add"].add_flag("--yes", help="with --from-store: take over what the store has without asking")
     words["summon"].add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
     words["summon"].add_flag("--yes", help="write what the model brought without asking")
     words["summon"].add_flag("--dry-run", help="print the diff and write nothing")
@@ -78,7 +96,59 @@ def run(given: Options) -> int:
         print_wrapped(f"{row['key']}  {list_agents(config)[row['key']]} ({about}), in {row['workspace']}")
     if len(rows) == 1:
         print_wrapped("`picoclaw agents add KEY` adds another")
+    if config.store.url:
+        _list_stored(config)
     return 0
+
+
+def _list_stored(config: Config) -> None:
+    """List the agents that the store has for this board, and this home has not."""
+    try:
+        with _open_store(config) as store:
+            from picoclaw.shared.agents import list_shared_agents
+
+            found = [agent for agent in list_shared_agents(store) if agent.key not in list_agents(config)]
+    except StoreError as error:
+        print_note(f"{error}; what is in the store is not listed")
+        return
+    for agent in found:
+        about = " - ".join(filter(None, (agent.table.get("name"), agent.table.get("description")))) or "no description"
+        print_wrapped(
+            f"{agent.key}  {about} (in the store, by {agent.board}): `picoclaw agents add {agent.key} --from-store`"
+        )
+
+
+@contextmanager
+def _open_store(config: Config) -> "Iterator[SharedStore]":
+    if not config.store.url:
+        raise ConfigError("there is no store: write url under [store] in config.toml; docs/howto/store.md says how")
+    from picoclaw.shared.store import open_shared_store
+
+    with closing(open_shared_store(config.store.url, config.store_password)) as store:
+        yield store
+
+
+def _find_stored(config: Config, given: Options) -> "SharedAgent | None":
+    """Show an agent as the store has it, and ask; None where it is not to be taken over. Raises ConfigError and StoreError."""
+    with _open_store(config) as store:
+        from picoclaw.shared.agents import list_shared_agents
+
+        there = {agent.key: agent for agent in list_shared_agents(store)}
+    if not (found := there.get(given.key)):
+        known = f"it has {', '.join(sorted(there))}" if there else "it has none for this board"
+        raise ConfigError(
+            f"the store has no agent {given.key!r} for this board; {known}. As the administrator,"
+            f" `picoclaw store setup --board {config.store.board_name} --agents …` gives it more"
+        )
+    written = datetime.fromtimestamp(found.at).astimezone()
+    print_wrapped(f"{found.key}, as the board {found.board} has described it at {written:%Y-%m-%d %H:%M}:")
+    print_wrapped(*(f"  {name} = {value!r}" for name, value in found.table.items()))
+    for name, text in found.pages.items():
+        print_safe(f"--- {name}", *text.splitlines())
+    if given.yes:
+        return found
+    require_terminal("nothing was written: it takes a terminal, or --yes")
+    return found if input("Take it over? [y/N] ").strip().lower() in {"y", "yes"} else None
 
 
 def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:
@@ -108,9 +178,18 @@ def _change_agent(config: Config, given: Options) -> int:
             "is there already; `picoclaw agents edit` changes it" if is_known else "is not there; `agents add` adds it"
         )
         raise ConfigError(f"[agents.{given.key}] {why}")
+    stored = None
+    if given.act == "add" and given.from_store and given.key == config.default_agent:
+        raise ConfigError(f"{given.key} is the home's own agent: `picoclaw store move from` brings its pages")
+    if given.act == "add" and given.from_store and (stored := _find_stored(config, given)) is None:
+        print_wrapped("Nothing was written.")
+        return 1
     prepare_home(config.home)
     names = ("name", "description", "model", "workspace", "type")
-    values: dict[str, Any] = {name: value for name in names if (value := getattr(given, name)) is not None}
+    values: dict[str, Any] = dict(stored.table) if stored else {}
+    values |= {name: value for name in names if (value := getattr(given, name)) is not None}
+    if values.get("model") and values["model"] not in config.models and given.model is None:
+        print_note(f"there is no [models.{values.pop('model')}] here, so that it has the model of [model]")
     if given.tools is not None:
         values["tools"] = [one for one in given.tools.replace(",", " ").split() if one]
     if given.default:
@@ -119,6 +198,8 @@ def _change_agent(config: Config, given: Options) -> int:
     config = load_config()
     if check_agent(config, given.key):
         chosen = select_agent(config, given.key)
+        if stored:
+            _write_stored(chosen, stored)
         prepare_agent(chosen)
         print_wrapped(f"{given.key} is ready; its pages are in {chosen.agent_folder / 'workspace'}")
         print_wrapped(f"`picoclaw chat --agent {given.key}`, or /agent {given.key} in a chat, talks to it")
@@ -127,6 +208,15 @@ def _change_agent(config: Config, given: Options) -> int:
         print_wrapped(f"{given.key} is the home's own agent")
     print_wrapped(_RESTART)
     return 0
+
+
+def _write_stored(config: Config, stored: "SharedAgent") -> None:
+    from picoclaw.shared.home import write_agent_pages
+
+    count = write_agent_pages(config.agent_folder / "workspace", stored.pages)
+    print_wrapped(
+        f"{count} of its pages were taken over; notes and people's pages come with the next `picoclaw store sync`"
+    )
 
 
 def _check_tools(given: Options, tools: list[str]) -> None:

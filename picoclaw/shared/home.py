@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import dropwhile
@@ -23,6 +23,7 @@ from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, wri
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.resources import find_shipped
+from picoclaw.shared.agents import AGENT_PAGES, read_agent
 from picoclaw.shared.skills import list_shared_skills
 from picoclaw.shared.store import SharedChunk
 from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
@@ -31,7 +32,6 @@ from picoclaw.store.skills import SkillGrants
 from picoclaw.text import pattern
 
 DAY_NOTE = pattern(r"memory/\d{6}/\d{8}\.md")
-AGENT_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 EVERYONE = "*"
 """Stands for the household where the store names a person; nobody in [people] can be called so."""
 
@@ -210,12 +210,16 @@ class SharedHome:
         return None if found is None else clean_text(found)
 
     def is_unfilled(self, page: SharedPage, text: str | None) -> bool:
-        """Whether a page says only what every new home has in it."""
-        if text is None or page.kind != "documents":
+        """Whether a page says only what every new home has in it, or what a person is given to begin with."""
+        if text is None:
             return False
-        with suppress(OSError):
-            template: str = clean_text((find_shipped("templates") / "workspace" / page.path).read_text("utf-8"))
-            return text == template
+        folders = [find_shipped("templates") / "workspace"]
+        if page.kind == "user_context_files":
+            folders += [one.workspace for one in self.places.values() if one.name == f"{page.place.agent_id}/"]
+        for folder in folders:
+            with suppress(OSError, UnicodeDecodeError):
+                if text == clean_text((folder / page.path).read_text("utf-8")):
+                    return True
         return False
 
     def written_at(self, page: SharedPage) -> float:
@@ -561,14 +565,19 @@ class SharedHome:
     def _take_agents(self, _: StoreConnection, row: Row) -> str:
         """Bring back the pages of an agent that are not here; never over one that is."""
         place = next((one for one in self.places.values() if one.agent_id == row["id"] and not one.person), None)
-        pages = json.loads(row["settings"]).get("pages", {}) if place else {}
-        done = 0
-        for name, text in pages.items():
-            if place and name in AGENT_PAGES:
-                with explain_failure(f"{name} cannot be written"):
-                    files.make_folder(place.folder / "workspace")
-                    done += files.create_file(place.folder / "workspace" / name, text.encode())
+        agent = read_agent(row)
+        done = write_agent_pages(place.folder / "workspace", agent.pages) if place and agent else 0
         return row["id"] if done else ""
+
+
+def write_agent_pages(workspace: Path, pages: Mapping[str, str]) -> int:
+    """Write the pages of an agent that are not there; returns how many. Raises StoreError."""
+    done = 0
+    for name, text in pages.items():
+        with explain_failure(f"{name} cannot be written"):
+            files.make_folder(workspace)
+            done += files.create_file(workspace / name, text.encode())
+    return done
 
 
 def is_page_name(kind: str, path: str) -> bool:
