@@ -89,7 +89,7 @@ def run(given: Options) -> int:
 
 
 def load_requests() -> dict[str, list[list[str]]]:
-    """The shipped requests by kind: what is asked, what the answer must say, what must be done."""
+    """The shipped requests by kind: what is asked, what the answer must say, what must be called."""
     return tomllib.loads((find_shipped("templates") / "model_test.toml").read_text(encoding="utf-8"))
 
 
@@ -156,16 +156,16 @@ def _ask(config: Config, text: str, reply: str, acts: str) -> dict[str, Any]:
                     acting.extend([event.arguments] if app.toolset.effect(event) != "read" else [])
 
         turn = app.dispatcher.answer(Inbound("terminal", text), TurnHooks(listen=listen))
+        # a call that was refused counts where it waits for the owner's yes
         done = [
-            (f"{run.name} {json.dumps(run.arguments, ensure_ascii=False)}", run.result)
+            (f"{run.name} {json.dumps(run.arguments, ensure_ascii=False)}", run.arguments in acting)
             for run in turn.tools
-            if run.arguments in acting
+            if not run.result.startswith("error: ") or "waits for" in run.result
         ]
-    # an act that was refused counts where it waits for the owner's yes
-    made = [act for act, result in done if not result.startswith("error: ") or "waits for" in result]
+    made = [call for call, is_act in done if is_act]
     wanted = [one for one in acts.split(" ;; ") if one]
     how = re.IGNORECASE | re.DOTALL
-    missing = [one for one in wanted if not any(re.search(one, act, how) for act in made)]
+    missing = [one for one in wanted if not any(re.search(one, call, how) for call, _ in done)]
     if missing and all(re.search(one, "\n".join(made), how) for one in missing):
         unasked, missing = [], []  # an expression that is of all acts together
     else:

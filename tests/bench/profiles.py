@@ -14,14 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/bench")]
 
-from strangers import make_home  # noqa: E402 - a checkout need not be installed
+from strangers import make_home, make_lamp_home  # noqa: E402 - a checkout need not be installed
 
 from picoclaw.cli.model import load_requests, run_requests, summarize  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import ModelConfig  # noqa: E402
 
 SETS = {"a": load_requests()} | tomllib.loads((ROOT / "tests/model/blind.toml").read_text("utf-8"))
-FURNISHED = {"d": make_home}
+FURNISHED = {"d": make_home, "f": make_lamp_home}
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
 

@@ -66,6 +66,13 @@ longest_on_s = 43200
 confirm = false
 who = ["owner", "rule"]
 """
+LAMP = """[outputs.lamp]
+line = "GPIO17"
+kind = "light"
+longest_on_s = 43200
+confirm = false
+who = ["owner", "rule"]
+"""
 MEANS = {
     ("greenhouse", "temperature"): 22.0, ("greenhouse", "humidity"): 60.0, ("greenhouse", "pressure"): 1010.0,
     ("outside", "temperature"): 9.0, ("outside", "humidity"): 75.0, ("bench", "light"): 4000.0,
@@ -76,10 +83,20 @@ DAYS = 9
 
 def make_home(home: Path) -> None:
     """A home with three sensors, three armed outputs and some days of readings."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "sim.toml").write_text(PARTS, "utf-8")
+    _furnish(home, OUTPUTS, MEANS)
+
+
+def make_lamp_home(home: Path) -> None:
+    """A home with the greenhouse of every simulated board, an armed lamp, and some days of readings."""
+    _furnish(home, LAMP, {name: mean for name, mean in MEANS.items() if name[0] == "greenhouse"})
+
+
+def _furnish(home: Path, outputs: str, means: dict[tuple[str, str], float]) -> None:
     prepare_home(home, restore=True)
     (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
-    (home / "sim.toml").write_text(PARTS, "utf-8")
-    (home / "outputs.toml").write_text(OUTPUTS, "utf-8")
+    (home / "outputs.toml").write_text(outputs, "utf-8")
     declared = load_outputs(home / "outputs.toml").outputs
     save_armed(home, {name: output.digest for name, output in declared.items()})
     now = datetime.now(UTC)
@@ -91,7 +108,7 @@ def make_home(home: Path) -> None:
         swing = abs((first + timedelta(hours=hour)).hour - 2) / 12 - 0.5  # lowest at night
         blocks = [
             SampleBlock(Series(*name), [(one, mean * (1 + SWINGS.get(name, 0.2) * swing)) for one in at])
-            for name, mean in MEANS.items()
+            for name, mean in means.items()
         ]
         samples.keep(ClockReading("filled", at[-1], first + timedelta(seconds=at[-1])), blocks, [])
     database.close()
