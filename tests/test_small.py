@@ -112,9 +112,15 @@ def test_without_a_cue_only_words_are_admitted(chat):
 
 
 def test_what_only_notes_can_know_is_looked_up(chat):
-    turn, bodies = chat([say("It is 1234.")], "what's the code of our bike lock")
-    assert "1234" not in turn.reply
-    assert "say" not in json.dumps(bodies[0]["response_format"])
+    for text in (
+        "whose name stands in secrets.txt",
+        "what's the code of our bike lock",
+        "password of the safe?",
+        "Tom's bday when",
+    ):
+        turn, bodies = chat([say("It is 1234.")], text)
+        assert "1234" not in turn.reply
+        assert "say" not in json.dumps(bodies[0]["response_format"])
 
 
 def test_two_wishes_are_two_requests_of_one_wish(chat):
@@ -142,6 +148,14 @@ def test_a_reminder_is_cancelled_by_its_words(chat):
     assert calls(turn) == [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})]
 
 
+def test_a_reminder_is_called_off_as_people_say_it(chat):
+    turn, bodies = chat(
+        [], "remind me at 23:40 to feed the cat", "remind me at 23:50 to lock up", "ditch the cat one, he ate"
+    )
+    assert [arguments for _, arguments in calls(turn)] == [{"action": "list"}, {"action": "remove", "job": 1}]
+    assert bodies == []
+
+
 def test_a_task_is_done_by_its_words(chat):
     script = [verb("add_task", text="repair the pump"), verb("done_task", words="fixed pump")]
     turn, _ = chat(script, "add a task: repair the pump", "I fixed the pump, so that task is done")
@@ -156,6 +170,14 @@ def test_a_task_is_done_by_its_words(chat):
         ("what is photosynthesis", "", "measure"),
         ("add eggs to todo.txt", "add_line", "add_task"),
         ("how hot is it", "measure", "note"),
+        ("has it been getting colder these last days", "past", "measure"),
+        ("is the processor hot", "board", "measure"),
+        ("five tins at 2.35 each", "", "remind_at"),
+        ("hours and minutes of each", "", "remind_every"),
+        ("be at the bank at 9.15, make sure I go", "remind_at", "remind_daily"),
+        ("for the record: the meter stands at 4711", "note", "forget_note"),
+        ("which chores are still pending", "tasks", "files"),
+        ("scrap the bank reminder", "cancel_reminder", "note"),
     ],
 )
 def test_words_of_the_message_admit_verbs(text, admitted, left_out):
@@ -168,6 +190,24 @@ def test_words_of_the_message_admit_verbs(text, admitted, left_out):
     ("wish", "name", "given", "made"),
     [
         ("what's the barometer showing", "measure", {"what": "temperature"}, {"quantity": "pressure"}),
+        (
+            "has it been damper these last hours",
+            "past",
+            {"what": "humidity", "when": "last 7 days"},
+            {"quantity": "humidity", "when": "last few hours"},
+        ),
+        (
+            "coldest it was since last night",
+            "past",
+            {"what": "temperature", "when": "yesterday"},
+            {"quantity": "temperature", "when": "since last night"},
+        ),
+        (
+            "how hot did it get on the 3rd",
+            "past",
+            {"what": "temperature", "when": "3 november"},
+            {"quantity": "temperature", "when": "3 november"},
+        ),
         ("read out everything", "measure", {"what": "all"}, {}),
         ("how much is 12 times 12", "sum", {"expression": "12*12"}, "12*12 = 144"),
         ("what is 15 % of 240", "sum", {"expression": "240*15/100"}, "240*15/100 = 36"),
@@ -187,6 +227,18 @@ def test_the_message_decides_what_a_verb_is_given(wish, name, given, made):
         ("remind_daily", {"at": "12:15"}, "every evening", {"message": "tea", "cron_expr": "15 12 * * *"}),
         ("remind_daily", {"at": "12 am"}, "every night", {"message": "tea", "cron_expr": "0 0 * * *"}),
         ("remind_weekly", {"at": "7:30", "day": "Friday"}, "each", {"message": "tea", "cron_expr": "30 7 * * fri"}),
+        (
+            "remind_daily",
+            {"at": "7:30"},
+            "on weekdays at half past seven",
+            {"message": "tea", "cron_expr": "30 7 * * 1-5"},
+        ),
+        (
+            "remind_weekly",
+            {"at": "8:00", "day": "monday"},
+            "mondays and fridays at 8",
+            {"message": "tea", "cron_expr": "0 8 * * mon,fri"},
+        ),
     ],
 )
 def test_when_a_reminder_comes(verb, given, wish, arguments):
@@ -207,9 +259,37 @@ def test_no_reminder_comes_at_a_time_that_was_not_said(chat):
     assert calls(turn)[0][1]["at"] == "tomorrow 08:45"
 
 
+def test_what_is_only_looked_up_is_not_marked(chat):
+    turn, _ = chat([verb("past", what="humidity", when="last 7 days")], "my ferns: any trend of the dampness?")
+    assert calls(turn)[0][1]["when"] == "last 7 days"
+    assert "neither said" not in turn.reply
+
+
+def test_make_sure_that_i_do_belongs_to_what_i_must_do(chat):
+    script = [verb("remind_daily", at="7:45", text="walk the dog")]
+    turn, bodies = chat(script, "On weekdays at quarter to eight I must walk the dog, make sure I do.")
+    assert [arguments["cron_expr"] for _, arguments in calls(turn)] == ["45 7 * * 1-5"]
+    assert len(bodies) == 1
+
+
 def test_a_number_that_was_not_said_is_marked(chat):
     turn, _ = chat([verb("add_line", path="brew.txt", text="tea 45 minutes")], "jot in brew.txt how long the tea takes")
     assert "45" in turn.reply.partition("please check")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("in two and a half hours: the dough must come out", 9000), ("in an hour and a half: turn the hay", 5400)],
+)
+def test_how_long_until_then_is_not_left_to_the_model(chat, text, seconds):
+    turn, _ = chat([verb("remind_in", minutes=30, text="turn the hay, the dough")], text)
+    assert [arguments["at_seconds"] for _, arguments in calls(turn)] == [seconds]
+
+
+def test_what_is_said_to_be_done_without_a_call_is_marked(chat):
+    turn, _ = chat([say("The hedge has been marked as trimmed.")], "hedge trimmed at last")
+    assert "The hedge has been marked as trimmed." in turn.reply
+    assert len(turn.reply.split("\n")) == 2
 
 
 def test_a_promise_without_a_call_is_marked(chat):
@@ -232,7 +312,13 @@ def test_a_number_of_the_order_that_a_reminder_would_not_have_is_not_dropped(cha
 
 @pytest.mark.parametrize(
     "text",
-    ["when am I supposed to water the tomatoes", "do I still have to repair anything?", "since when are you running"],
+    [
+        "when am I supposed to water the tomatoes",
+        "do I still have to repair anything?",
+        "since when are you running",
+        "processor busy?",
+        "you been up all night",
+    ],
 )
 def test_a_question_about_the_owners_plans_is_looked_up_and_sets_nothing(chat, text):
     _, bodies = chat([say("Tomorrow at ten.")], text)
@@ -246,13 +332,32 @@ def test_a_question_about_the_owners_plans_is_looked_up_and_sets_nothing(chat, t
     [
         ("let some air in", "Let some air in!", False),
         ("I live in Berlin", "I live in Berlin.", False),
+        ("please polish the brass lamp", "Sure, I will polish the brass lamp.", False),
         ("is a tomato a fruit", "A tomato is a fruit.", True),
+        ("is it true that cats can swim?", "Cats can swim.", True),
         ("say good night to Anna", "Good night to Anna", True),
     ],
 )
 def test_what_only_repeats_the_message_is_no_answer(chat, text, said, is_shown):
     turn, _ = chat([say(said)], text)
     assert (said in turn.reply) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("feel free to forget what you know about the begonias, they froze", [("memory_forget", {"text": "begonias"})]),
+        ("don't forget what I told you about the begonias", []),
+    ],
+)
+def test_what_is_known_of_a_thing_is_forgotten_by_its_name(chat, text, made):
+    turn, _ = chat([say("They froze."), say("Well.")], "note that the begonias want rain water", text)
+    assert [call for call in calls(turn) if call[0] == "memory_forget"] == made
+
+
+def test_a_remark_is_not_refused(chat):
+    turn, _ = chat([say("My cat died.")], "my cat died")
+    assert turn.reply.startswith("I see.")
 
 
 def test_of_an_output_the_model_only_talks_so_it_is_not_asked(chat, tmp_path):
@@ -575,6 +680,14 @@ def test_days_are_counted(text, told):
         ("how many minutes are 3.5 hours", "3.5 hours = 210 minutes"),
         ("30 percent off 250, what's left", "250 - 30 % = 175"),
         ("how long is it from 22:30 to 6:15", "22:30 to 6:15 is 7 h 45 min."),
+        ("68 fahrenheit, what would that be in good old celsius", "68 °F = 20 °C"),
+        ("what's 12.5 percent of 240", "12.5 % of 240 = 30"),
+        ("3 to the power of 12", "3 to the power of 12 = 531441"),
+        ("split 99.60 between eight of us", "99.6 / 8 = 12.45"),
+        ("the pond is 2.5 by 1.2 m, what area is that", "2.5 × 1.2 = 3 m²"),
+        ("note that the pond is 2.5 by 1.2 m, so its area is small", ""),
+        ("note that 20 percent of 300 seeds came up", ""),
+        ("what is 20 percent of 300 and 40 together", ""),
         ("remind me in 5 minutes", ""),
         ("how many grams are 3 miles", ""),
         ("is it 20 degrees in there", ""),
@@ -588,7 +701,9 @@ def test_units_are_converted(text, told):
     ("question", "told"),
     [
         ("is there milk on shopping.txt?", "Yes: oat milk"),
-        ("do I still have eggs or butter on shopping.txt", "No, not in shopping.txt."),
+        ("do I still have eggs or butter on shopping.txt", "Yes: eggs"),
+        ("do I still have flour or butter on shopping.txt", "No, not in shopping.txt."),
+        ("is there milk chocolate on shopping.txt?", ""),
         ("check whether shopping.txt mentions bread", "Yes: - bread"),
         ("what does shopping.txt say", ""),
     ],
@@ -620,6 +735,66 @@ def test_a_line_of_a_list_is_taken_out_without_the_model(chat, tmp_path, text, m
     assert ([name for name, _ in calls(turn)], bodies, path.read_text()) == (made, [], left)
 
 
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("remind me on the 3rd of every month at 7:30 to read the meter", [{"action": "add", "cron_expr": "30 7 3 * *", "message": "read the meter"}]),
+        ("every month on the 20th remind me to pay the rent", [{"action": "add", "cron_expr": "0 9 20 * *", "message": "pay the rent"}]),
+        ("remind me on the 40th of every month to pay", []),
+    ],
+)  # fmt: skip
+def test_a_day_of_each_month_is_planned_without_the_model(chat, text, made):
+    turn, _ = chat([say("No.")], text)
+    assert [arguments for _, arguments in calls(turn)] == made
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("anything about tomatoes coming up", ["cron"]),  # the matcher is not sure, but that is better than talk
+        ("who wrote Faust?", []),
+    ],
+)
+def test_where_no_verb_fits_the_matcher_may_look_something_up(chat, text, made):
+    turn, bodies = chat([say("Soon.")], text)
+    assert [name for name, _ in calls(turn)] == made
+    assert len(bodies) == (0 if made else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("lamp off, I am going to sleep", [{"action": "off", "name": "lamp"}]),
+        ("would you mind turning the lamp off for me, dear?", [{"action": "off", "name": "lamp"}]),
+        ("why is the lamp off, I wonder", []),
+        ("I like it when the lamp is on, it is so cosy", []),
+    ],
+)
+def test_an_order_beside_a_remark_switches_and_a_remark_does_not(chat, tmp_path, text, made):
+    (tmp_path / "home/outputs.toml").write_text('[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 60\n')
+    turn, _ = chat([say("Well.")], text)
+    assert [arguments for name, arguments in calls(turn) if arguments.get("action") != "list"] == made
+
+
+def test_a_line_is_what_the_message_puts_into_the_file_not_all_of_the_message(chat):
+    text = "chuck rye bread in larder.txt next to the flour"
+    turn, _ = chat([verb("add_line", path="larder.txt", text=text)], text)
+    assert calls(turn) == [("write_file", {"path": "larder.txt", "content": "rye bread", "mode": "append"})]
+
+
+def test_what_is_read_twice_is_told_once(chat):
+    turn, _ = chat([], "is it cold in the greenhouse, how many degrees")
+    told = turn.reply.split("\n")
+    assert len(told) == len(set(told))
+
+
+def test_what_is_noted_of_one_thing_in_a_question_is_looked_up(chat):
+    texts = ["note that the begonias want rain water", "do the begonias get water from the tap or from the barrel"]
+    turn, bodies = chat([say("From the tap.")], *texts)
+    assert "rain water" in turn.reply
+    assert bodies == []
+
+
 def test_what_is_noted_is_looked_up_before_the_model_says_anything(chat):
     texts = ["note that Ada was born on 14 March", "on which day was Ada born", "who wrote Faust?"]
     turn, bodies = chat([say("Goethe")], *texts[:2])
@@ -645,6 +820,33 @@ def test_all_notes_are_read_out(chat):
 def test_where_the_matcher_has_passed_over_a_word_the_model_is_asked(chat, text, answer):
     turn, bodies = chat([answer], text)
     assert (calls(turn), len(bodies)) == ([], 1)
+
+
+def test_what_the_matcher_does_after_looking_up_is_all_done(chat, tmp_path):
+    (tmp_path / "home/outputs.toml").write_text('[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 60\n')
+    turn, _ = chat([], "remind me at 23:40 to feed the cat", "drop the cat reminder, then turn the lamp off")
+    assert [arguments["action"] for _, arguments in calls(turn)] == ["list", "remove", "off"]
+
+
+def test_the_same_is_what_was_written_before(chat, tmp_path):
+    script = [verb("write_file", path="jobs.txt", text="oil gate"), verb("add_task", text="put 'oil gate' on my tasks")]
+    turn, bodies = chat(script, "make a file jobs.txt with oil gate in it and put the same on my tasks")
+    assert bodies[1]["messages"][-1]["content"] == "put 'oil gate' on my tasks"
+    assert calls(turn)[1] == ("pulse", {"action": "add", "text": "oil gate"})
+
+
+def test_a_file_that_is_there_is_added_to_where_no_new_one_was_ordered(chat, tmp_path):
+    (tmp_path / "home/workspace/a.txt").write_text("rice\n")
+    turn, _ = chat([verb("write_file", path="a.txt", text="oats")], "write oats into a.txt")
+    assert calls(turn) == [("write_file", {"path": "a.txt", "content": "oats", "mode": "append"})]
+
+
+def test_a_list_that_was_added_to_is_read_back(chat, tmp_path):
+    turn, bodies = chat(
+        [verb("add_line", path="a.txt", text="rice")], "add rice to a.txt and read the whole thing back to me"
+    )
+    assert [name for name, _ in calls(turn)] == ["write_file", "read_file"]
+    assert (turn.reply.endswith("rice"), len(bodies)) == (True, 1)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ _CONVERSION = (
 )
 _DEGREE = r"(?:°\s*|degrees?\s+|deg\s+)?"
 _DEGREES = pattern(
-    rf"{_AMOUNT}\s*{_DEGREE}(?P<one>c|f|celsius|fahrenheit|centigrade)\b.*?\b(?:in|into|to|as)\b\s+{_DEGREE}"
+    rf"{_AMOUNT}\s*{_DEGREE}(?P<one>c|f|celsius|fahrenheit|centigrade)\b.*?\b(?:in|into|to|as)\b\W+(?:\w+\W+){{0,3}}?{_DEGREE}"
     r"(?P<other>c|f|celsius|fahrenheit|centigrade)\b",
     re.IGNORECASE,
 )
@@ -83,6 +83,25 @@ _DEGREES = pattern(
 
 _PERCENT_OFF = pattern(
     r"(?P<share>\d+(?:[.,]\d+)?)\s*(?:%|per ?cent) (?:off|discount on|less than)\s+(?:of\s+)?\D{0,3}(?P<whole>\d+(?:[.,]\d+)?)",
+    re.IGNORECASE,
+)
+_NUMBER = r"\d+(?:[.,]\d+)?"
+_PERCENT_OF = pattern(
+    rf"(?P<one>{_NUMBER})\s*(?:%|per ?cent) of\s+\D{{0,3}}(?P<other>{_NUMBER})(?!\s*[-+*/x×])", re.IGNORECASE
+)
+_POWER = pattern(r"(?P<one>\d+) (?:to the power(?: of)?|to the|raised to) (?P<other>\d{1,2})\b", re.IGNORECASE)
+_COUNT_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_SHARED = pattern(
+    rf"(?:split|share|divide)\s+\D{{0,3}}(?P<one>{_NUMBER})\D{{0,12}}?\s(?:between|among|amongst|by|over|across)\s+(?:the )?(?P<other>\d+|{'|'.join(_COUNT_WORDS)})\b",
+    re.IGNORECASE,
+)
+_AREA = pattern(
+    rf"(?P<one>{_NUMBER})\s*(?:cm|m|ft|metres|meters)?\s*(?:by|x|×|times)\s*(?P<other>{_NUMBER})\s*(?P<unit>cm|m|ft|metres|meters)?\b",
+    re.IGNORECASE,
+)
+_KEEPS = pattern(r"\b(?:note|remember|remind|write|add|put|append|save)\b", re.IGNORECASE)
+_ASKS_SUM = pattern(
+    r"\W*(?:(?:and|so|ok|hey|please) )*(?:what(?:'?s| is| are| would| does)?|how (?:much|many)|calculate|compute|work out|split|share|divide|\d)\b",
     re.IGNORECASE,
 )
 _CLOCK = r"\d\d?[:.]\d\d"
@@ -97,10 +116,34 @@ def answer_sum(text: str) -> str:
     if found := _PERCENT_OFF.search(text):
         share, whole = _read_number(found["share"]), _read_number(found["whole"])
         return f"{whole:g} - {share:g} % = {float(f'{whole * (1 - share / 100):.10g}'):g}"
+    if worked := _work_out_words(text):
+        return worked
     if found := _BETWEEN_CLOCKS.search(text):
         begin, end = (int(clock[:-3]) * 60 + int(clock[-2:]) for clock in (found["begin"], found["end"]))
         return f"{found['begin']} to {found['end']} is {format_duration((end - begin) % 1440 * 60.0, exact=True)}."
     return convert_units(text)
+
+
+def _work_out_words(text: str) -> str:
+    """Answer "17.5 percent of 460", "2 to the power of 15", "split 90 between six", "3.6 by 1.25 m, area?"."""
+    if _KEEPS.search(text):
+        return ""
+    if re.search(r"\barea\b|\bsquare (?:metres|meters|feet)\b", text, re.IGNORECASE) and (found := _AREA.search(text)):
+        unit = f" {found['unit'].lower().replace('metres', 'm').replace('meters', 'm')}²" if found["unit"] else ""
+        one, other = _read_number(found["one"]), _read_number(found["other"])
+        return f"{one:g} × {other:g} = {one * other:.10g}{unit}"
+    if not _ASKS_SUM.match(text) or re.search(r"\d.*\band\b.*\d", text):
+        return ""
+    if found := _PERCENT_OF.search(text):
+        one, other = _read_number(found["one"]), _read_number(found["other"])
+        return f"{one:g} % of {other:g} = {one * other / 100:.10g}"
+    if found := _POWER.search(text):
+        return f"{found['one']} to the power of {found['other']} = {int(found['one']) ** int(found['other'])}"
+    if found := _SHARED.search(text):
+        by = found["other"].lower()
+        one, other = _read_number(found["one"]), int(by) if by.isdigit() else _COUNT_WORDS.index(by) + 1
+        return f"{one:g} / {other} = {one / other:.10g}" if other else ""
+    return ""
 
 
 def convert_units(text: str) -> str:
@@ -300,6 +343,9 @@ def judge_list(question: str, text: str, path: str = "") -> str:
     if not sought:
         return ""
     hits = [line.strip() for line in text.splitlines() if sought <= set(list_terms(line))]
+    some = [line.strip() for line in text.splitlines() if not sought.isdisjoint(list_terms(line))]
+    if some and not hits:  # eggs or butter; of "eggs from the shop" whoever asks sees the list
+        return f"Yes: {'; '.join(some[:3])}" if re.search(r"\bor\b", question, re.IGNORECASE) else ""
     return f"Yes: {'; '.join(hits[:3])}" if hits else f"No, not in {path or 'it'}."
 
 

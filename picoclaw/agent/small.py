@@ -35,6 +35,7 @@ from picoclaw.messages import ERROR_PREFIX, End, Event, Message, Notice, Purpose
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
+from picoclaw.times import WEEKDAYS
 from picoclaw.window import remove_hints
 from picoclaw.workspace.pages import remove_empty
 
@@ -58,20 +59,24 @@ _CUES = {
         "measure past sensors": r"\b(?:warm|hot|cold|cool|chill|fr(?:ee|o)z|frost|temp|degrees|humid|damp|moist|dry\b|wet\b|pressure"
         r"|barometer|air\b|sensor|measur|reading|climate|bright|dark\b|light\b|jacket|coat|sticky|stuffy|thermometer|heating"
         r"|yesterday|last (?:night|week)|highest|lowest|average|trend)|°",
-        "board": r"\bboard\b|processor|cpu|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer",
+        "board": r"\bboard\b|processor|cpu|\bchip\b|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer"
+        r"|\b(?:re-?)?boot(?:ed)?\b|\byou (?:been )?up\b",
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
         r"|alarm|timer|alert|let me (?:know|forget)|forget to|tell me (?:in|at|when|to)\b|\bin (?:\w+ ){0,4}(?:minutes?|hours?|days?)\b"
-        r"|\b(?:every|each)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d[:.]\d\d\b|o'clock|\bnoon\b|supposed to",
-        "note": r"\bnote\b|\bactually\b|\bnumber (?:for|of)\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that",
+        r"|\bevery\b|\beach (?:\w+ )?(?:minute|hour|day|night|morning|evening|afternoon|noon|week|month|year|\w+day)\b|tomorrow|tonight|planned|schedule|appointment|cancel|\d:\d\d\b|\b(?:at|by|till|until|around) \d\d?\.\d\d\b(?! each)|o'clock|\bnoon\b|supposed to"
+        r"|\b(?:see|make sure)(?: to it)?(?: that)? i (?:do|don't|get|take|go)\b",
+        "note": r"\bnote\b|\bactually\b|\bnumber (?:for|of)\b|remember|\bkeep\b|write (?:it |this |that )?down|\bjot\b|in mind|memori[sz]e|for later|don't forget that|\bfor (?:the record|(?:future )?ref(?:erence)?)\b|\bfyi\b",
         "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
-        r"|\w's (?:birthday|number|address|name)",
-        "forget_note": r"forget|delete|remove|erase",
+        r"|\w'?s (?:birthday|b-?day|number|address|name)\b",
+        "forget_note": r"forget|delete|remove|erase|\b(?:drop|scrap|bin) (?:all |everything )?(?:the|what|that|my) (?:\w+ )*(?:notes?|you know|i (?:said|told))",
+        "cancel_reminder": r"\b(?:bin|scrap|ditch|drop|get rid of|call off) (?:the|that|my) \w+ (?:one|alarm|reminder|timer)\b",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
-        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|left to do|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b",
+        "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|left to do|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b"
+        r"|\b(?:jobs?|chores?)\b.*\b(?:open|outstanding|left|pending|waiting|to do)\b|\bcross(?:ed)? (?:\w+ ){0,4}?off\b",
         "now": r"\bdate\b|\btime\b|\btoday\b|weekday|what day",
         "sum": r"\d.*(?:[-+*/x×÷%]|times|plus|minus|divided|percent|per cent).*\d|\bhalf of\b"
         r"|\d.*\d.*\bhow many\b|\bhow many\b.*\d.*\d|\d.*\bsquared\b|\bsquare root\b|\b(?:add up|sum of|average of|total of)\b.*\d"
-        r"|\d.*\b(?:split|shared?|divided|each|altogether|in total|minus|less|off|left)\b.*\d|\bsplit\b.*\d.*\d",
+        r"|\d.*\b(?:split|shared?|divided|each|altogether|in total|minus|less|off|left|by)\b.*\d|\b(?:split|share|divide)\b.*\d|\d.*\d.*\beach\b",
     }.items()
 }
 """Which words of a message admit which verbs; where none stands in it, the answer is words."""
@@ -105,6 +110,9 @@ _VERBS: Mapping[str, tuple[str, str]] = {
 
 _OF_FILES = frozenset({"", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"})
 _READS = frozenset({"sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"})
+_SHOWS = frozenset({"sensor_list", "board_status", "list_dir", "memory_search"})
+"""Tools whose call by the matcher does no harm where it was not quite meant."""
+_MAX_ORDER = 4  # words
 _NOON = 12
 _MAX_BESIDE = 2  # words of a line that is taken out, beside those that name it
 _WHEN_IS = pattern(r"^\W*(?:when(?:'s| is| are)|what(?:'s| is) the date of)\s+", re.IGNORECASE)
@@ -117,12 +125,15 @@ _QUANTITY_WORDS = {
 }
 """By which a message itself says what is to be measured, whatever the model makes of it."""
 _SPLIT = pattern(
-    r"\s*(?:[,;.!?]\s+(?:and\s+)?(?:then\s+|also\s+)?|,?\s+and\s+(?:then\s+|also\s+)?|,?\s+then\s+)", re.IGNORECASE
+    r"\s*(?:[,;.!?]\s+(?:and\s+)?(?:then\s+|also\s+)?|,?\s+(?:and|n|plus)\s+(?:then\s+|also\s+)?|,?\s+then\s+)",
+    re.IGNORECASE,
 )
 _LOOKED_UP = pattern(
-    r"^(?=\W*(?:what|where|when|since|who|which|how|do|did|have|has|is|are)\b).*"
+    r"^(?=\W*(?:what|where|when|since|who|which|how|do|did|have|has|is|are)\b|.*\b(?:when|where|who)\W*$|.*\?\W*$).*"
     r"\b(?:my|our|did i|did we|have i|i said|i told|told you|know about|password|code of|pin of"
-    r"|(?:am|are) (?:i|we) supposed|(?:are|have) you (?:been )?(?:running|up)|(?:do|must) (?:i|we) (?:still )?(?:have|need) to)\b",
+    r"|(?:am|are) (?:i|we) supposed|(?:are|have) you (?:been )?(?:running|up)|you (?:were |been )?(?:last )?(?:re-?)?(?:booted|started)"
+    r"|(?:processor|cpu|chip) (?:running|hot|busy|warm|cool|load)|(?:your|the) (?:processor|cpu|chip|memory|ram|disk|sd card|storage)|are you (?:running on|using)|(?:do|must) (?:i|we) (?:still )?(?:have|need) to|\w+'?s b(?:irth|-?)day)\b"
+    r"|\byou been up\b",
     re.IGNORECASE | re.DOTALL,
 )
 """A question about what only the owner's notes, or a tool, can know: no words are admitted before they were looked at."""
@@ -131,25 +142,93 @@ _LOOKS_UP = frozenset(
 )
 """Verbs that change nothing: all that such a question admits."""
 _REPEATS = pattern(
-    r"\b(?:every|each|daily|weekly|hourly|again and again|once an? (?:hour|day|week)|(?:mon|tues|wednes|thurs|fri|satur|sun)days"
-    r"|mornings|evenings|nights)\b",
+    r"\b(?:every|each|daily|weekly|hourly|again and again|once an? (?:hour|day|week)|(?:mon|tues|wednes|thurs|fri|satur|sun|week)days"
+    r"|weekends|mornings|evenings|nights)\b",
     re.IGNORECASE,
 )
+_PAST = pattern(
+    r"\b(?:has|have|had|did|was|were|(?<=it)['’]?s)\b.*\b(?:been|last|past|yesterday|earlier|these|lately|overnight|so far)\b"
+    r"|\b(?:over|in|during|for) the (?:last|past)\b",
+    re.IGNORECASE,
+)
+"""What was, of which a reading of now is no answer."""
+_WHEN = pattern(
+    r"\bsince (?:yesterday|last|this)(?: (?:morning|noon|afternoon|evening|night|week))?\b|\bsince (?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+    r"|\b(?:these )?(?:last|past) (?:(?:few|\d+|two|three|four|five|six|seven) )?(?:hours?|days?|weeks?)\b"
+    r"|\blast night\b|\byesterday(?: (?:morning|afternoon|evening))?\b|\bthis (?:morning|afternoon|evening|week)\b",
+    re.IGNORECASE,
+)
+"""The time of a question about the past, in its own words."""
+_PROCESSOR = pattern(r"\b(?:processor|chip)\b", re.IGNORECASE)
 _ORDERS = pattern(
     r"(?:please |also |then )?(?:add|put|write|note|remind|set|tell|show|read|save|remember|tick|mark|cancel|delete|remove|take|cross"
     r"|list|give|say|check|measure|wake|make|create|append|jot)\b(?:\W+\w+){2}",
     re.IGNORECASE,
 )
 _TO_IT = pattern(r"\b(?P<how>to|on|onto|in|into|from|off) (?:it|there|that (?:list|file))\b", re.IGNORECASE)
-_TO_MY_TASKS = pattern(
-    r"^(?:please )?(?:add|put) (?:a task(?: to)?:? )?(?P<text>.+?)(?: (?:to|on|onto) (?:my|the|our) (?:tasks?|to-?dos?|task list|to-?do list|list of tasks))$",
+_THE_SAME = pattern(r"\bthe same(?: thing)?\b", re.IGNORECASE)
+_READ_BACK = pattern(
+    r"^(?:please )?(?:read|show|give|tell)(?: me)? (?:it|them|that|the (?:whole |full |new )?(?:thing|lot|list|file))(?: all)?(?: back| out)?(?: to me| again)*\W*$",
     re.IGNORECASE,
 )
+_TO_MY_TASKS = pattern(
+    r"^(?:please )?(?:add|put|pop|stick) (?:a task(?: to)?:? )?(?P<text>.+?)(?: (?:to|on|onto) (?:my|the|our) (?:tasks?|to-?dos?|task list|to-?do list|list of tasks))$",
+    re.IGNORECASE,
+)
+_MONTHLY = pattern(
+    r"\b(?:on )?(?:the )?(?:(?P<day>\d{1,2})(?:st|nd|rd|th)?|first)(?: day)? (?:of|in) (?:each|every|the) month\b"
+    r"|\b(?:each|every) month on the (?:(?P<other>\d{1,2})(?:st|nd|rd|th)?|first)\b",
+    re.IGNORECASE,
+)
+_DAYS = 31
+_FORGET_ABOUT = pattern(
+    r"\b(?<!n't )(?<!not )(?<!never )(?:forget|drop|scrap|delete|erase) (?:all |everything )?(?:that |what )?(?:you (?:know|have|noted|remember)|i (?:said|told you)) "
+    r"(?:about|on|of) (?:the |my |our )?(?P<what>\w+(?: \w+)?)(?=\W*$|[,.;!])",
+    re.IGNORECASE,
+)
+_CALL_OFF = pattern(
+    r"\W*(?:please )?(?:bin|scrap|ditch|drop|kill|get rid of|call off|cancel) (?:the|that|my) (?P<what>\w+(?: \w+)?) (?:one|alarm|reminder)\b",
+    re.IGNORECASE,
+)
+_WOULD_YOU_MIND = pattern(r"^\W*(?:would|do|could) you mind (?P<verb>[a-z]+?)(?P<last>[a-z])ing\b", re.IGNORECASE)
+_BY_THE_WAY = pattern(r"(?:[,\s]+(?:for me|please|pls|thanks|ta|love|dear|mate|darling|pal|buddy))+\W*$", re.IGNORECASE)
+_SILENT_E = frozenset(["giv", "mak", "clos", "writ", "not", "remov", "chang", "measur", "tak", "sav", "delet"])
 _IN_FILE = pattern(r"\b(?:the|that|this) (?:file|list)\b", re.IGNORECASE)
-_NAMED_LIST = pattern(r"\b(?:the|my|our) (?P<name>[\w-]+) list\b", re.IGNORECASE)
+_NAMED_LIST = pattern(r"\b(?:the|my|our) (?P<name>[\w-]+) (?P<kind>list|file)\b", re.IGNORECASE)
 _LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
 _TIMED = frozenset(["remind_in", "remind_at", "remind_daily", "remind_weekly", "remind_every"])
 _MIN_ECHO = 3  # words
+_FILLERS = pattern(
+    r"^(?:(?:the|that|my|note|notes|about|of)\b\s*)+|\s+(?:things?|stuff|notes?|bit|one)$", re.IGNORECASE
+)
+"""What "forget the ferns thing" has beside what a note says."""
+_SPAN = pattern(
+    r"\bin (?:about )?(?:an?|half|\d+(?:[.,]\d+)?|one|two|three|four|five|six|ten|fifteen|twenty|thirty|forty|sixty|ninety)\b"
+    r"(?: (?:and|an?|half|quarters?|of|\d+|five|ten|fifteen|twenty|thirty))*(?: (?:minutes?|mins?|hours?|hrs?|h|days?)\b)+"
+    r"(?: and (?:an? )?(?:half|quarter|\d+ (?:minutes?|mins?)))?",
+    re.IGNORECASE,
+)
+_IS_DONE = pattern(
+    r"\b(?:has|have) (?:now )?been (?:successfully )?(?:crossed|ticked|added|removed|deleted|noted|saved|set|scheduled|cancell?ed|marked|switched"
+    r"|turned|updated|written|stored)\b",
+    re.IGNORECASE,
+)
+"""How words say that an order was carried out, for which no call was made."""
+_I_WILL = pattern(
+    r"^\W*(?:(?:ok|okay|sure|yes|of course|certainly)\W+)?i(?:['’]ll| will| am going to|['’]ve| have) (?:now )?",
+    re.IGNORECASE,
+)
+_PROMISE_BEGINS = frozenset(["i", "ok", "okay", "sure", "yes", "of", "certainly"])
+_YES_OR_NO = pattern(
+    r"\W*(?:(?:and|so|but) )?(?:is|are|was|were|do|does|did|has|have|can)\b(?! (?:you|i|we)\b)", re.IGNORECASE
+)
+"""A question whose answer may well be in its own words: "bees can see colours"."""
+_REMARK = pattern(
+    r"\W*(?:i|i['’]?m|i['’]ve|my|me|our|we|we['’]re|it|it['’]s|that|that['’]s|this|these|those|you|you['’]re|your|he|she|they|there|the|a|an|oh|ah|phew|ugh|wow"
+    r"|well|haha|lol|hm+|sorry|thanks?|ta|what an?|such|so|no|yes|ok|okay|talking|good)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that orders nothing."""
 _SAY_IT = pattern(r"\b(?:say|repeat|spell|write|translate)\b", re.IGNORECASE)
 _IS_LATE = pattern(r"\b(?:evening|afternoon|tonight|night|pm)\b", re.IGNORECASE)
 _QUESTION = pattern(r"(?:who|what|why|how|when|where|which)(?:\W+\w+){2}", re.IGNORECASE)
@@ -164,6 +243,12 @@ _IN_NAMED_FILE = rf"(?:the |my |our )?(?P<file>{_FILE_NAME})"
 _TAKE_OFF = pattern(
     rf"\b(?:take|remove|cross|strike|scratch|delete|drop|erase|clear|get)\s+(?:off |out )?{_THING}\s+"
     rf"(?:off|out|from|on|in)\s+(?:of |from |in |on )?{_IN_NAMED_FILE}",
+    re.IGNORECASE,
+)
+_NEW_FILE = pattern(r"\b(?:new|create|make|start|begin|overwrite|replace|instead)\b", re.IGNORECASE)
+_PUT_INTO = pattern(
+    rf"^\W*(?:(?:please|can you|could you|also|then) )*(?:[a-z]+) {_THING}\s+(?:on|onto|to|in|into|at the (?:end|bottom|top) of)\s+"
+    rf"(?:my |the |our )?(?:file |list )?{_FILE_NAME}",
     re.IGNORECASE,
 )
 _CHANGE = pattern(
@@ -181,11 +266,12 @@ _ALL_NOTES = pattern(
     re.IGNORECASE,
 )
 _ASKS = pattern(
-    r"\W*(?:(?:and|so|hey|please) )*(?:on |in |at |to |for )?(?:what|where|when|who|whose|which|how|do|does|did|is|are|was|has|have)\b",
+    r"(?:.*[,.;:] )?\W*(?:(?:and|so|hey|please) )*(?:on |in |at |to |for )?(?:what|where|when|who|whose|which|how|do|does|did|is|are|was|has|have)\b"
+    r"|.*\b(?:when|where|who)\W*$",
     re.IGNORECASE,
 )
 _NAMED_THING = pattern(
-    r"(?<=\bthe )[a-z]\w+|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
+    r"(?<=\bthe )[a-z]\w+|(?<=\bthat )[a-z]\w+|\b[a-z]+(?=s b(?:irth|-?)day\b)|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
 )
 """What a question names as known: "the ferns", "my boiler", "Anna"."""
 _FINDS_NOTE = frozenset({"find_note", "measure", "past", "sensors"})
@@ -230,9 +316,12 @@ _REMIND_ME = pattern(
     re.IGNORECASE,
 )
 _GOES_ON_AT = pattern(r"^(?:in|at) \S+ (?:\w+ )?(?:to|of|about|that)\b|^(?:in|at) \d", re.IGNORECASE)
-_GOES_ON = pattern(r"(?:it|that|this|they|those)(?:'s| is| are)\b", re.IGNORECASE)
+_GOES_ON = pattern(
+    r"(?:it|that|this|they|those)(?:'s| is| are)\b|(?:see|make sure)(?: to it)?(?: that)? i\b", re.IGNORECASE
+)
 _BACK = pattern(
-    r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one)\b|^(?:and|or|no|yes)\b", re.IGNORECASE
+    r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one|total|result|sum)\b|^(?:and|or|no|yes)\b",
+    re.IGNORECASE,
 )
 _LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
@@ -291,7 +380,7 @@ class SmallProvider:
         self._todo: list[str] = []
         self._told: list[str] = []
         self._known: list[str] = []
-        self._wish = self._verb = self._named = self._path = self._distrusted = self._open = ""
+        self._wish = self._verb = self._named = self._path = self._written = self._distrusted = self._open = ""
         self._change: re.Match[str] | None = None
         self._then: list[ToolCall] = []
         self._unsure: ToolCall | None = None
@@ -315,7 +404,7 @@ class SmallProvider:
         if newest.role == "user":
             self._begin()
             said = strip_context(newest.text)
-            text = _NAMED_LIST.sub(self._name_file, said)
+            text = _NAMED_LIST.sub(self._name_file, order_plainly(said))
             is_own = is_worked_out(text, self._read_clock(request))
             if text == said and not is_own and (calls := self._match_whole(request)):
                 yield from calls
@@ -340,7 +429,10 @@ class SmallProvider:
         while self._todo:
             wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), self._read_clock(request)
             if self._path and not _FILE.search(wish):
+                wish = _READ_BACK.sub(f"read {self._path}", wish)
                 wish = _TO_IT.sub(rf"\g<how> {self._path}", wish)
+            if self._written:
+                wish = _THE_SAME.sub(lambda _: f"'{self._written}'", wish)
             if now and self._known and (named := name_day(wish, self._known[-1], now)):
                 wish = (
                     named
@@ -353,6 +445,8 @@ class SmallProvider:
                     self._verb, call = self._verb if found.id.startswith("own-") else "", found
                 case str():
                     self._told.append(found)
+            if found is None and not self._admit(self._wish, request):
+                found = call = self._match_looking(self._wish, request)
             if (
                 found is None
                 and self._matcher.list_names(self._wish, "output")
@@ -382,7 +476,7 @@ class SmallProvider:
                 yield call
                 yield End("tool_calls", usage)
                 return
-        told = "\n".join(self._told) or self._prompts["empty"]
+        told = "\n".join(dict.fromkeys(self._told)) or self._prompts["empty"]
         yield Text(told.removeprefix(shown.strip()))
         yield End("stop", usage)
 
@@ -408,7 +502,7 @@ class SmallProvider:
 
     def _name_file(self, named: re.Match[str]) -> str:
         """The file of a list that is called by its name, else the words as they are."""
-        if self._workspace and not _TASKS.search(named[0]):
+        if self._workspace and (named.groupdict().get("kind") == "file" or not _TASKS.search(named[0])):
             for file in (f"{named['name'].lower()}{suffix}" for suffix in (".txt", ".md")):
                 if (self._workspace / file).is_file():
                     return file
@@ -450,6 +544,15 @@ class SmallProvider:
         if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
             self._change, self._verb = change, "read_file"
             return self._make_call("read_file", {"path": file[0]}, request)
+        if "memory_forget" in offered and (dropped := _FORGET_ABOUT.search(wish)):
+            self._verb = "forget_note"
+            return self._make_call("memory_forget", {"text": dropped["what"]}, request)
+        if "cron" in offered and (cancelled := _CALL_OFF.match(wish)):
+            self._verb, self._named = "cancel_reminder", cancelled["what"]
+            return self._make_call("cron", {"action": "list"}, request)
+        if "cron" in offered and (arguments := self._plan_monthly(wish)):
+            self._verb = ""
+            return self._make_call("cron", arguments, request)
         if now and "memory_get" in offered and _ALL_NOTES.search(wish):
             self._verb = "notes"
             self._then = [self._make_call("memory_get", {"path": f"memory/{now:%Y%m/%Y%m%d}.md"}, request)]
@@ -459,17 +562,32 @@ class SmallProvider:
     def _make_call(self, tool: str, arguments: dict[str, Any], request: Request) -> ToolCall:
         return ToolCall(f"own-{len(request.messages)}-{len(self._then)}", tool, arguments)
 
+    def _plan_monthly(self, wish: str) -> dict[str, Any]:
+        """The job of "remind me on the 1st of every month to …", at nine where no hour is told; {} for other wishes."""
+        found = _MONTHLY.search(wish)
+        if not found or not 1 <= (day := int(found["day"] or found["other"] or 1)) <= _DAYS:
+            return {}
+        for daily in ("every day", "every day at 9:00"):
+            match = self._matcher.match(f"{wish[: found.start()]}{daily}{wish[found.end() :]}", {"cron"})
+            clock = str(match.arguments.get("cron_expr", "")) if match and not match.missing else ""
+            if match and clock.endswith(" * * *"):
+                return {**match.arguments, "cron_expr": f"{clock.removesuffix(' * * *')} {day} * *"}
+        return {}
+
     def _look_up(self, wish: str, request: Request) -> ToolCall | None:
         """Search the notes for what a question is about, where they say something about it."""
         if (
             "memory_search" in self._offered(request)
             and _ASKS.match(wish)
             and _FINDS_NOTE.issuperset(self._admit(wish, request))
-            and (named := " ".join(_NAMED_THING.findall(wish)))
-            and self._is_noted(named)
+            and (named := _NAMED_THING.findall(wish))
         ):
-            self._verb = "find_note"
-            return self._make_call("memory_search", {"query": named}, request)
+            # "the sun" of "do the ferns like the sun" need not stand in the note
+            one_by_one = () if self._admit(wish, request) else tuple(filter(self._is_noted, named))
+            query = " ".join(named) if self._is_noted(" ".join(named)) else " ".join(one_by_one)
+            if query:
+                self._verb = "find_note"
+                return self._make_call("memory_search", {"query": query}, request)
         return None
 
     def _edit_line(self, path: str, text: str, request: Request) -> ToolCall | None:
@@ -508,10 +626,16 @@ class SmallProvider:
             return []
         if len(wishes) == 1 and len(self._split(wishes[0][0].strip(), request)) > 1:
             return []
+        matches = [match for _, match in wishes if match]
+        once = [
+            match
+            for at, match in enumerate(matches)
+            if match.tool not in _READS
+            or all((match.tool, match.arguments) != (m.tool, m.arguments) for m in matches[:at])
+        ]
         return [
             ToolCall(f"intent-{len(request.messages)}-{number}", match.tool, match.arguments)
-            for number, (_, match) in enumerate(wishes)
-            if match
+            for number, match in enumerate(once)
         ]
 
     def _asks_back(self, text: str, request: Request) -> bool:
@@ -562,6 +686,25 @@ class SmallProvider:
             return ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments)
         return self._look_up(wish, request)
 
+    def _match_looking(self, wish: str, request: Request) -> ToolCall | None:
+        """What the matcher alone would do for a wish that no verb fits: look something up, or switch what a part orders."""
+        match, offered = self._matcher.match(wish, self._offered(request)), self._offered(request)
+        outputs = self._matcher.list_names(wish, "output")
+        is_list = match and match.tool in {"cron", "pulse"} and match.arguments.get("action") == "list"
+        if outputs and not (match and match.tool):
+            parts = [
+                part for part in re.split(r"\s*[,;.!?]\s+|\s+-\s+", wish) if self._matcher.list_names(part, "output")
+            ]
+            match = self._matcher.match(parts[0], offered) if len(parts) == 1 else None
+            if not match or match.tool != "output" or match.score < 1 or len(parts[0].split()) > _MAX_ORDER:
+                match = None
+        elif not (match and not outputs and wish != self._distrusted and (is_list or match.tool in _SHOWS)):
+            match = None
+        if not match or match.missing or match.tool not in offered:
+            return None
+        self._verb = ""
+        return ToolCall(f"small-{len(request.messages)}", match.tool, match.arguments)
+
     def _find_list(self, match: "IntentMatch") -> str:
         """The file of a list that the matcher would look for in the notes, where there is one of its name."""
         query = _LIST_OF.fullmatch(str(match.arguments.get("query", ""))) if match.tool == "memory_search" else None
@@ -572,19 +715,22 @@ class SmallProvider:
         """Whether a reading of which not all words tell is of a sensor that the wish names, and of nothing noted."""
         if match.route != "frame" or match.tool not in _READS or self._matcher.list_names(wish, "sensor"):
             return not self._find_list(match)
+        if self._matcher.list_names(wish, "output"):
+            return False  # "lamp on" is about no light sensor
         named = " ".join(_NAMED_THING.findall(wish))
         return match.score >= 1 and not (named and self._is_noted(named))
 
     def _tell_matched(self, request: Request) -> Iterator[Event]:
-        text = ""
+        text, is_calling = "", False
         for event in self._matcher.events(request):
             if isinstance(event, Text):
                 text += event.text
             elif not isinstance(event, End):
                 yield event
-                if isinstance(event, ToolCall):  # for what was looked up
-                    yield End("tool_calls", Usage())
-                    return
+                is_calling = is_calling or isinstance(event, ToolCall)
+        if is_calling:  # for what was looked up, and what else was ordered
+            yield End("tool_calls", Usage())
+            return
         asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
         results = [result for _, result in list_calls(split_turns(request.messages)[-1])]
         calls = [call for call, _ in list_calls(split_turns(request.messages)[-1])]
@@ -607,8 +753,9 @@ class SmallProvider:
         for gap in _SPLIT.finditer(text):
             head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
             ordered = bool(_ORDERS.match(tail)) and (
-                bool(_count_cues(tail)) or bool(_FILE.search(head) and _TO_IT.search(tail))
+                bool(_count_cues(tail)) or bool(_FILE.search(head) and (_TO_IT.search(tail) or _READ_BACK.match(tail)))
             )
+            ordered = ordered and not _GOES_ON.match(tail)
             goes_on = (
                 ordered or (_REMIND_ME.match(text) and _GOES_ON_AT.match(tail)) or self._stands_alone(tail, request)
             )
@@ -617,7 +764,7 @@ class SmallProvider:
                 or (_QUESTION.match(head) and (ordered or self._match(tail, request)))
                 or (ordered and _ORDERS.match(head))
             ):
-                parts.append(head)
+                parts.append(f"{head}?" if "?" in gap[0] else head)
                 begin = gap.end()
         parts.append(text[begin:].strip())
         if len(parts) > 1 and (found := _REMIND_ME.match(parts[0])):
@@ -654,6 +801,16 @@ class SmallProvider:
         verb = str(given.pop("do", "say"))
         if verb == "files" and (file := _FILE.search(self._wish)) and "read_file" in admitted:
             verb, given = "read_file", {"path": file[0]}
+        seconds = self._read_span(self._wish) if verb == "remind_in" else 0.0
+        if seconds:
+            given["minutes"] = seconds / 60  # no small model is left to add up an hour and a half
+        path = str(given.get("path", ""))
+        is_there = bool(verb == "write_file" and self._workspace and path and (self._workspace / path).is_file())
+        if is_there and "add_line" in admitted and not _NEW_FILE.search(self._wish):
+            verb = "add_line"
+        begins = [words.split() for words in (str(given.get("text", "")).lower(), self._wish.lower())]
+        if verb == "add_line" and begins[0][:2] == begins[1][:2]:  # the order, not what it orders
+            given["text"] = found["what"] if (found := _PUT_INTO.match(self._wish)) else ""
         if verb not in admitted:
             is_said = verb == "say" and not is_looked_up(self._wish, admitted)
             said = str(given.get("text", "")).strip() if is_said else ""
@@ -661,6 +818,8 @@ class SmallProvider:
                 said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
             if said and not _BLANK.search(said) and not is_echo(said, self._wish):
                 self._told.append(self._check_words(said, asked))
+            elif said and _REMARK.match(self._wish) and not self._unsure and not self._wish.endswith("?"):
+                self._told.append(self._prompts["small_heard"])
             else:
                 yield from self._give_up()
             return
@@ -683,16 +842,22 @@ class SmallProvider:
         ):
             yield from self._give_up()
             return
-        values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources])
+        values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources, f"{seconds / 60:g}"])
         if values and verb in _TIMED:  # at a time that nobody said
             match = self._matcher.match(self._wish, self._offered(request))
             self._told.append((match and match.missing) or self._prompts["small_cannot"])
             return
-        if values:
+        if values and verb not in _LOOKS_UP:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
         self._verb = verb
         self._named = str(given["words"]) if verb in {"cancel_reminder", "done_task"} else ""
         yield ToolCall(f"small-{len(request.messages)}", _VERBS[verb][0], made)
+
+    def _read_span(self, wish: str) -> float:
+        """The seconds of "in an hour and a half", as the matcher reads them; 0 where no span is told."""
+        found = _SPAN.search(wish)
+        match = self._matcher.match(f"remind me {found[0]} to drink water", {"cron"}) if found else None
+        return float(match.arguments.get("at_seconds") or 0) if match and not match.missing else 0.0
 
     def _give_up(self) -> Iterator[Event]:
         """Do what the matcher was not sure of, where the model has nothing, else say that it cannot be done."""
@@ -705,7 +870,8 @@ class SmallProvider:
     def _check_words(self, said: str, asked: Request) -> str:
         values = find_unfounded_claims(said, asked.messages[-1].text, asked.messages)
         mark = fill_template(self._prompts["unmeasured"], {"values": ", ".join(values)}, "values") if values else ""
-        promise = self._prompts["promised"] if find_promise(said, asked.messages[-1].text) else ""
+        is_done = _IS_DONE.search(said) and not _ASKS.match(self._wish)
+        promise = self._prompts["promised"] if is_done or find_promise(said, asked.messages[-1].text) else ""
         return "\n".join(filter(None, [said, mark, promise]))
 
     def _take_result(self, request: Request) -> ToolCall | None:
@@ -737,6 +903,7 @@ class SmallProvider:
             text = self._matcher.word_result("" if self._verb else self._wish, call, result)
         if good:
             self._path = str(call.arguments.get("path", ""))
+            self._written = str(call.arguments.get("content") or call.arguments.get("message") or "").strip()
             self._known.append(truncate(result, _MAX_KNOWN))
         if good and call.name == "read_file" and self._change:
             if edit := self._edit_line(self._path, result, request):
@@ -759,6 +926,16 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
     return True
 
 
+def _plan_weekly(day: str, wish: str) -> str:
+    """The days of a cron expression: as the message names them, else as the model does."""
+    if re.search(r"\b(?:weekdays?|working days?)\b", wish, re.IGNORECASE):
+        return "1-5"
+    if re.search(r"\bweekends?\b", wish, re.IGNORECASE):
+        return "6,0"
+    named = re.findall(rf"\b({'|'.join(WEEKDAYS)})s?\b", wish, re.IGNORECASE)
+    return ",".join(one[:3].lower() for one in named) or day.lower()[:3]
+
+
 def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
     """Whether what is to be kept has no word of the message, or of the result that it goes back to."""
     wanted = set(list_query_terms(str(given.get("text", ""))))
@@ -771,7 +948,7 @@ def _is_near(wish: str, match: "IntentMatch") -> bool:
         match.score >= MIN_SCORE
         and not match.missing
         and not (
-            (match.tool in {"cron", "memory_store", "memory_search"} and _TASKS.search(wish))
+            (match.tool in {"cron", "memory_store", "memory_search", "output"} and _TASKS.search(wish))
             or (match.tool not in _OF_FILES and _FILE.search(wish))
         )
     )
@@ -800,9 +977,31 @@ def is_about_lines(wish: str) -> bool:
     return bool(file and (asks_count(wish) or list_sought(wish, file[0])))
 
 
+def order_plainly(text: str) -> str:
+    """Make "would you mind putting the lamp on for me, love?" the order that it is."""
+    found = _WOULD_YOU_MIND.match(text)
+    if not found:
+        return text
+    stem = found["verb"] + found["last"]
+    verb = (
+        f"{stem}e"
+        if stem in _SILENT_E
+        else found["verb"]
+        if found["last"] in "tnpgm" and found["verb"].endswith(found["last"])
+        else stem
+    )
+    return _BY_THE_WAY.sub("", f"{verb}{text[found.end() :]}").rstrip(" ?")
+
+
 def is_worked_out(wish: str, now: datetime | None) -> bool:
     """Whether a message is answered without matcher and model."""
-    changes = _TAKE_OFF.search(wish) or _CHANGE.search(wish)
+    changes = (
+        _TAKE_OFF.search(wish)
+        or _CHANGE.search(wish)
+        or _MONTHLY.search(wish)
+        or _CALL_OFF.match(wish)
+        or _FORGET_ABOUT.search(wish)
+    )
     return bool(changes or is_about_lines(wish) or _ALL_NOTES.search(wish) or work_out(wish, now))
 
 
@@ -815,27 +1014,40 @@ def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
     left_out = (
         {"remind_in", "remind_at"} if _REPEATS.search(text) else {"remind_daily", "remind_weekly", "remind_every"}
     )
+    if _PROCESSOR.search(text):
+        left_out |= {"measure", "past", "sensors"}
+    elif _PAST.search(text) and not re.search(r"\bnow\b", text, re.IGNORECASE):
+        left_out |= {"measure"}
     verbs = {verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()} - left_out
     return tuple(verb for verb in _VERBS if verb in verbs and (not (tool := _VERBS[verb][0]) or tool in offered))
 
 
 def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
     """Whether words cannot be the answer, since they would be made up."""
+    if "read_file" in verbs and _FILE.search(wish) and _ASKS.match(wish):
+        return True
     return not {"find_note", "reminders", "tasks", "board"}.isdisjoint(verbs) and bool(_LOOKED_UP.search(wish))
 
 
 def is_part(said: str, wish: str) -> bool:
     """Whether all that has come in but for the last word stands in the message, so that it may become an echo."""
-    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, said))
+    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, _I_WILL.sub("", said)))
     begun = words[:-1]
+    if len(words) <= _MIN_ECHO and words[:1] and words[0] in _PROMISE_BEGINS:
+        return True
     return any(heard[at : at + len(begun)] == begun for at in range(len(heard)))
 
 
 def is_echo(said: str, wish: str) -> bool:
     """Whether words only say again what was said to the model, which is no answer."""
-    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, said))
+    heard, words = (re.findall(r"\w+", text.lower()) for text in (wish, _I_WILL.sub("", said)))
     is_end = len(words) >= max(_MIN_ECHO, len(heard) / 2) and heard[-len(words) :] == words
-    return is_end and not _SAY_IT.search(wish)
+    clauses = (re.findall(r"\w+", part.lower()) for part in re.split(r"[,;.:]\s", wish))
+    return (
+        (is_end or (len(words) >= _MIN_ECHO and words in clauses))
+        and not _SAY_IT.search(wish)
+        and not _YES_OR_NO.match(wish)
+    )
 
 
 def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str, Any]:
@@ -884,9 +1096,13 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             named = [name for name, words in _QUANTITY_WORDS.items() if words.search(wish)]
             quantity = named if len(named) == 1 else _QUANTITIES.findall(str(given["what"]).lower())
             found: dict[str, Any] = {"quantity": quantity[0]} if len(quantity) == 1 else {}
-            return found | ({"when": str(given["when"])} if verb == "past" else {})
+            named_when = _WHEN.search(wish)
+            when = re.sub(r"^(?:these )?last (?=hours|days)", "last few ", named_when[0].lower()) if named_when else ""
+            return found | ({"when": when or str(given["when"])} if verb == "past" else {})
         case "remind_in" | "remind_every":
             seconds = float(given["minutes"]) * 60
+            if seconds <= 0:
+                raise ValueError(given["minutes"])
             return {
                 "action": "add",
                 "message": text or wish,
@@ -901,14 +1117,15 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             hour, minute, half = int(found_clock[1]), int(found_clock[2] or 0), (found_clock[3] or "").lower()
             hour = hour % 12 + 12 * (half == "pm") if half else hour
             hour += 12 * (0 < hour < _NOON and not half and bool(_IS_LATE.search(wish)))
-            day = str(given["day"]).lower()[:3] if verb == "remind_weekly" else "*"
+            day = _plan_weekly(str(given.get("day", "")), wish) or "*"
             return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
         case "reminders" | "cancel_reminder" | "tasks" | "done_task":
             return {"action": "list"}
         case "note":
             return {"text": text}
         case "find_note" | "forget_note":
-            return {"query" if verb == "find_note" else "text": str(given["words"])}
+            words = str(given["words"])
+            return {"query": words} if verb == "find_note" else {"text": _FILLERS.sub("", words).strip() or words}
         case "read_file":
             return {"path": str(given["path"])}
         case "add_line":
@@ -916,7 +1133,10 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "write_file":
             return {"path": str(given["path"]), "content": text}
         case "add_task":
-            return {"action": "add", "text": found_task["text"] if (found_task := _TO_MY_TASKS.match(text)) else text}
+            return {
+                "action": "add",
+                "text": found_task["text"].strip("'\"") if (found_task := _TO_MY_TASKS.match(text)) else text,
+            }
         case "sum":
             _check_operands(str(given["expression"]), wish)
             expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
