@@ -44,8 +44,12 @@ def is_installed() -> bool:
 class PostgresServer:
     """One server; it can be stopped and started again with what it holds."""
 
-    def __init__(self, settings: dict[str, Any] | None = None) -> None:
-        """Take settings of postgresql.conf; what is durable does not matter unless a test says so."""
+    def __init__(self, settings: dict[str, Any] | None = None, keep: Path | None = None) -> None:
+        """Take settings of postgresql.conf; what is durable does not matter unless a test says so.
+
+        With `keep`, what it holds stays in that folder and is there the next time.
+        """
+        self._keep = keep
         self.settings = {"fsync": "off", "max_connections": 100, "shared_buffers": "64MB"} | (settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +72,20 @@ class PostgresServer:
         password.write_text(PASSWORD)
         if self._user:
             os.chown(password, NOBODY, NOBODY)
-        self.data = self.folder / "data"
+        self.data = (self._keep or self.folder) / "data"
+        if self._keep:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            if self._user:
+                os.chown(self._keep, NOBODY, NOBODY)
+        if not self.data.exists():
+            self._initialise(password)
+        with socket.socket() as probe:  # not before all that takes time: others look for a port as well
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.start()
+        return self
+
+    def _initialise(self, password: Path) -> None:
         made = subprocess.run(
             [
                 *(self._bin / "initdb", "-D", self.data, "-U", ADMIN, "--pwfile", password, "--auth", "scram-sha-256"),
@@ -79,14 +96,9 @@ class PostgresServer:
             **self._options(),
         )
         assert made.returncode == 0, made.stderr
-        with socket.socket() as probe:  # not before all that takes time: others look for a port as well
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop(signal.SIGQUIT)
+        self.stop(signal.SIGINT if self._keep else signal.SIGQUIT)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:
@@ -117,9 +129,15 @@ class PostgresServer:
         """End it as an administrator does who does not wait for clients; SIGQUIT is a crash."""
         if self._process:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(120)
             self._log.close()
         self._process = None
+
+    def pids(self) -> list[int]:
+        """The processes of the server, one of them for each connection."""
+        assert self._process
+        number = self._process.pid
+        return [number, *map(int, Path(f"/proc/{number}/task/{number}/children").read_text().split())]
 
     def url(self, database: str = "postgres", user: str = ADMIN, password: str = PASSWORD, port: int = 0) -> str:
         return f"postgresql://{user}:{password}@127.0.0.1:{port or self.port}/{database}"

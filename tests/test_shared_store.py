@@ -397,6 +397,14 @@ def test_the_chunks_of_a_page_go_with_its_text_and_stay_where_it_is_in_conflict(
     assert store.count_chunks(SCOPE, {})[0] == 0
 
 
+def test_what_chunks_a_page_has_is_told(store):
+    put_notes(store)
+    number = page()["id"]
+    vectors = sum(part.vector is not None for part in NOTES)
+    found = store.describe_chunks([number, page("memory/b.md")["id"]])
+    assert found == {number: (len(NOTES), vectors, max(part.model for part in NOTES))}
+
+
 # --- addresses ---
 
 

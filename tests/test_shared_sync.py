@@ -158,6 +158,43 @@ def test_a_page_is_not_written_over_what_comes_meanwhile(boards):
     assert sorted(two.read(DAY).splitlines()) == ["- a", "- meanwhile"]
 
 
+def list_chunks(place):
+    """The numbers of all chunks about the pump, which are given when they are written."""
+    store = open_shared_store(place.url)
+    scope = SearchScope(agent_id("default"))
+    numbers = sorted(number for number, _ in store.match_chunks(scope, {"pump": 1.0}, 99))
+    vectors = store.describe_chunks([make_id("documents", agent_id("default"), "", "memory/a.md")])
+    store.close()
+    return numbers, [state.vectors for state in vectors.values()]
+
+
+@pytest.mark.parametrize("embeds", [False, True])
+def test_the_passages_of_a_page_are_written_by_one_board(boards, place, embeds):
+    """With a hundred boards of one agent, each note would be written a hundred times; vectors that are missing are added."""
+    one, *others = (boards(name) for name in ("shed", "kitchen", "attic"))
+    one.write("memory/a.md", "- the pump is blue\n")
+    one.run()
+    written = list_chunks(place)
+    assert written[1] == [0]
+    for board in others:
+        board.run()
+        if embeds:
+            embedder = StaticEmbedder(find_shipped("templates") / "embeddings")
+            memory = MemoryIndex(board.config.home, board.path(""), lambda table=embedder: table)
+            memory.refresh()
+            memory.close()
+        for _ in range(2):
+            board.run()
+    found = list_chunks(place)
+    assert found[1] == [int(embeds)]
+    assert (found[0] == written[0]) != embeds
+    assert len(found[0]) == 1
+    again = list_chunks(place)
+    for board in (one, *others):
+        assert board.run().is_empty
+    assert list_chunks(place) == again
+
+
 def test_per_person_files_of_an_agent_are_shared(boards):
     one, two = boards("shed"), boards("kitchen")
     insert = "INSERT INTO user_context_files (agent, person, name, text, at) VALUES (?, 'anna', 'USER.md', ?, ?)"
@@ -362,6 +399,29 @@ def test_an_answer_that_was_lost_doubles_nothing(boards, postgres, place):
         assert one.run().is_empty
     finally:
         proxy.close()
+
+
+def test_a_transaction_that_is_left_open_is_said_to_hold_everything_up(boards, postgres, place, clock):
+    """Somebody's, in any database of the server: what boards write is kept from the others until it ends."""
+    if place.kind == "sqlite":
+        pytest.skip("there is one writer at a time")
+    import psycopg
+
+    one, two = boards("shed"), boards("kitchen")
+    two.run()
+    with psycopg.connect(postgres.url()) as other:
+        other.execute("SELECT pg_current_xact_id()")
+        one.write("memory/a.md", "text\n")
+        one.run()
+        assert not two.run().problems
+        clock.seconds += 599
+        assert not two.run().problems
+        clock.seconds += 2
+        assert "transaction that was begun in the database more than ten minutes ago" in str(two.run().problems)
+        assert two.read("memory/a.md") is None
+        other.rollback()
+    assert not two.run().problems
+    assert two.read("memory/a.md") == "text\n"
 
 
 def test_an_hour_without_the_database(boards, postgres, place, clock):

@@ -31,6 +31,7 @@ from picoclaw.shared.store import (
     BoardState,
     Changes,
     Chunks,
+    ChunksState,
     SearchScope,
     check_claim,
     index_words,
@@ -98,17 +99,22 @@ class PostgresStore:
                         (board, f"{board} of {self._options['user']}"),
                     )
             connection.execute("UPDATE picoclaw.boards SET nonce = %s WHERE name = %s AND nonce = ''", (nonce, board))
-            state = _fetch(connection, "SELECT nonce, receipt, revoked FROM picoclaw.boards WHERE name = %s", board)
+            state = _fetch(
+                connection,
+                "SELECT nonce, receipt, revoked, pg_snapshot_xmin(now)::text, pg_snapshot_xmax(now)::text"
+                " FROM picoclaw.boards, pg_current_snapshot() AS now WHERE name = %s",
+                board,
+            )
             agents = _fetch(connection, "SELECT agent_id FROM picoclaw.board_agents WHERE board = %s", board)
         if not state:
             raise StoreError(
                 f"{self.address} knows no board {board!r} for this user: run `picoclaw store setup --board {board}` with"
                 " the administrator's address, and use the address that it prints"
             )
-        known, receipt, revoked = state[0]
+        known, receipt, revoked, oldest, newest = state[0]
         check_claim(board, known == nonce, revoked)
         self._board = board
-        return BoardState(receipt, tuple(agent for (agent,) in agents))
+        return BoardState(receipt, tuple(agent for (agent,) in agents), oldest if oldest != newest else "")
 
     # --- rows ---
 
@@ -220,6 +226,16 @@ class PostgresStore:
                 ready = select.select(handles, [], [], left)[0] if left > 0 else []
                 if connection.fileno() not in ready:
                     return False
+
+    def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
+        with self._connected() as connection:
+            found = _fetch(
+                connection,
+                "SELECT document_id, count(*), count(vector), max(model) FROM picoclaw.chunks"
+                " WHERE document_id = ANY (%s::uuid[]) GROUP BY document_id",
+                list(documents),
+            )
+        return {document: ChunksState(*state) for document, *state in found}
 
     def can_wait(self) -> bool:
         with self._connected() as connection:

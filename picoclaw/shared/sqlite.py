@@ -14,6 +14,7 @@ from picoclaw.shared.store import (
     BoardState,
     Changes,
     Chunks,
+    ChunksState,
     SearchScope,
     SharedChunk,
     check_claim,
@@ -249,6 +250,14 @@ class SqliteStore:
             if self._database.select_value("PRAGMA data_version") != before:
                 return True
         return False
+
+    def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
+        sql = (
+            "SELECT document_id, count(*), count(vector), max(model) FROM chunks"
+            " WHERE document_id IN (SELECT value FROM json_each(?)) GROUP BY document_id"
+        )
+        found = self._database.select(sql, json.dumps(list(documents)))
+        return {document: ChunksState(*state) for document, *state in found}
 
     def can_wait(self) -> bool:
         return True

@@ -29,6 +29,14 @@ class SharedChunk(NamedTuple):
     model: str = ""
 
 
+class ChunksState(NamedTuple):
+    """How many chunks a document has, how many of them have a vector, and whose these are."""
+
+    chunks: int = 0
+    vectors: int = 0
+    model: str = ""
+
+
 class SearchScope(NamedTuple):
     """Whose notes are searched: an agent's, and of them those of these people; '' are nobody's own."""
 
@@ -44,10 +52,14 @@ class Changes(NamedTuple):
 
 
 class BoardState(NamedTuple):
-    """What the store knows of a board: its `receipt` is the one of the last batch that it has put."""
+    """What the store knows of a board: its `receipt` is the one of the last batch that it has put.
+
+    `unended` names the oldest transaction that writes and has not ended, if there is one: what is later is not given yet.
+    """
 
     receipt: str
     agents: tuple[str, ...]
+    unended: str = ""
 
 
 class SharedStore(Protocol):
@@ -93,6 +105,9 @@ class SharedStore(Protocol):
 
         It also ends when the descriptor `wake` can be read.
         """
+
+    def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
+        """Say what chunks there are of some documents, by their ids; of those that have none, nothing."""
 
     def can_wait(self) -> bool:
         """Whether `wait` hears anything, and the server has connections enough that one may be held for it."""

@@ -18,7 +18,7 @@ from picoclaw.memory.notes import LASTING_FILE, get_lasting_file
 from picoclaw.records import NamedTuple
 from picoclaw.shared.home import DAY_NOTE, ERASED, GONE, LocalRow, SharedHome, SharedPage, merge_lines
 from picoclaw.shared.skill_sync import SkillSync
-from picoclaw.shared.store import SharedChunk, SharedStore
+from picoclaw.shared.store import ChunksState, SharedChunk, SharedStore
 from picoclaw.shared.tables import Row, complete_row, make_id
 
 PAGE_KINDS = ("documents", "user_context_files")
@@ -26,6 +26,11 @@ OWN_KINDS = ("agents", "sessions", "turns", "summaries", "ledger")
 _BATCH, _MAX_BATCH_CHARS = 100, 500_000
 _MAX_ROUNDS = 4
 _RESTORED = "the store is not as this board left it (restored from a backup?): everything was compared with it again"
+_UNENDED = (
+    "a transaction that was begun in the database more than ten minutes ago has not ended: until then no board is given what the"
+    " others write (there: SELECT pid, datname, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL)"
+)
+_LONG_S = 600.0
 _NOT_GIVEN = (
     "the store does not give this board the agents {}, so nothing of theirs is shared: as the administrator,"
     " `picoclaw store setup --board {}` again"
@@ -63,6 +68,7 @@ class StoreSync:
         self._lost: list[Row] = []
         self._count: dict[str, int] = {}
         self._problems: list[str] = []
+        self._unended = "", 0.0  # the oldest transaction of the store that had not ended, and when that was first seen
 
     def run(self, board: str = "") -> SyncReport:
         """Synchronise once; with a `board`, bring back the conversations and costs that it has there as well.
@@ -96,7 +102,8 @@ class StoreSync:
         if not (nonce := self._home.state("nonce")):
             nonce = uuid.uuid4().hex
             self._home.set_state("nonce", nonce)
-        receipt, agents = self._store.claim(self._home.board, nonce)
+        receipt, agents, unended = self._store.claim(self._home.board, nonce)
+        self._watch_unended(unended)
         if agents and (missing := self._home.restrict(agents)):
             self._problems.append(_NOT_GIVEN.format(", ".join(missing), self._home.board))
         known = self._home.state("receipt")
@@ -108,6 +115,14 @@ class StoreSync:
         elif receipt != known:  # it was written, and the answer was lost
             self._home.set_state("receipt", receipt)
         self._home.note_places()
+
+    def _watch_unended(self, unended: str) -> None:
+        """Say so when one transaction in the database has kept what is new there from everybody for long."""
+        now = self._now().timestamp()
+        if unended != self._unended[0]:
+            self._unended = unended, now
+        if unended and now - self._unended[1] >= _LONG_S:
+            self._problems.append(_UNENDED)
 
     def _recover(self, board: str) -> None:
         """Take back what a board has once pushed and this home has not: it is the older one, or a new one."""
@@ -219,13 +234,17 @@ class StoreSync:
             rows: dict[str, list[Row]] = {}
             chunks: dict[str, Sequence[SharedChunk]] = {}
             done = []
+            there = self._describe_chunks(some)
             for page, row, stamp in some:
                 parts, state = self._read_chunks(page, row)
+                if page.id in there and has_chunks(there[page.id], parts, is_taken_over=not page.chunks):
+                    self._adopt(page, complete_row(page.kind, row, self._home.board), stamp, state)
+                    continue
                 rows.setdefault(page.kind, []).append(row)
                 if page.kind == "documents":
                     chunks[page.id] = parts
                 done.append((page, complete_row(page.kind, row, self._home.board), stamp, state))
-            conflicts = self._put(rows, chunks)
+            conflicts = self._put(rows, chunks) if rows else {}
             for page, row, stamp, state in done:
                 if page.id not in conflicts:
                     self._add("pushed", row["digest"] != page.digest)
@@ -238,6 +257,11 @@ class StoreSync:
         self._keep_pages()
         return refused
 
+    def _describe_chunks(self, some: Iterable[tuple[SharedPage, Row, str]]) -> dict[str, ChunksState]:
+        """What the store has of the pages of which it has the text: chunks come with it from whoever wrote it."""
+        same = [page.id for page, row, _ in some if page.kind == "documents" and row["version"] == page.version]
+        return {number: ChunksState() for number in same} | self._store.describe_chunks(same) if same else {}
+
     def _find_changed(self) -> Iterator[tuple[SharedPage, Row, str]]:
         """Give each page that is not as the store has it, or whose vectors are new, with its row and its stamp."""
         seen = set()
@@ -246,7 +270,7 @@ class StoreSync:
             seen.add(page.id)
             known = self._pages.get(page.id, page)
             is_reindexed = page.kind == "documents" and page.place.name in changed
-            if known.stamp == stamp and not is_reindexed:
+            if known.stamp == stamp and not (is_reindexed and self._home.read_chunks(page)[1] != known.chunks):
                 continue
             try:
                 text = self._home.read_page(page)
@@ -363,6 +387,14 @@ class StoreSync:
         conflicts = self._store.put(rows, chunks, receipt)
         self._home.set_state("receipt", receipt)
         return conflicts
+
+
+def has_chunks(there: ChunksState, ours: Sequence[SharedChunk], *, is_taken_over: bool) -> bool:
+    """Whether the store needs our chunks of a page no more; of one that was taken over, vectors of any model do."""
+    mine = ChunksState(
+        len(ours), sum(one.vector is not None for one in ours), max((one.model for one in ours), default="")
+    )
+    return there == mine or (is_taken_over and there.chunks == mine.chunks and there.vectors >= mine.vectors)
 
 
 def split_batches(values: Iterable[_T], most: int) -> Iterator[list[_T]]:
