@@ -206,6 +206,31 @@ def test_the_daemons_thread_hears_of_others_and_outlives_the_store(tmp_path, boa
     assert "store" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_what_was_held_back_is_taken_over_soon_after(tmp_path, board, postgres):
+    """A note is told of when it is written, and given when every older transaction is over: nobody is told of that."""
+    import psycopg
+
+    url = postgres.empty_database()
+    worker = make_worker(board, url, Log())
+    other = Board(tmp_path / "kitchen", url, board.clock)
+    other.run()
+    worker.start()
+    try:
+        until(lambda: worker.status()["synced"])
+        with psycopg.connect(url) as slow:
+            slow.execute("SELECT pg_current_xact_id()")
+            other.write("memory/late.md", "- from the kitchen\n")
+            other.run()
+            synced = worker.status()["synced"]
+            until(lambda: worker.status()["synced"] > synced)
+            assert board.read("memory/late.md") is None
+            slow.rollback()
+        until(lambda: board.read("memory/late.md"), 10)
+    finally:
+        worker.stop()
+        other.stack.close()
+
+
 def test_the_thread_waits_longer_and_longer_and_says_so_once(board):
     log = Log()
     worker = make_worker(board, "postgresql://nobody@127.0.0.1:9/x", log)

@@ -92,10 +92,11 @@ class StoreWorker:
                         store = open_shared_store(self._config.store.url, self._config.store_password)
                         sync = StoreSync(home, store, self._now)
                     if home and store:
-                        self._report(sync.run())
+                        report = sync.run()
+                        self._report(report)
                         wait = 0.0
                         if store.can_wait():
-                            store.wait(home.agents, _INTERVAL_S, self._read)
+                            store.wait(home.agents, self._waits[3] if report.is_early else _INTERVAL_S, self._read)
                         else:
                             store.close()
                             select.select([self._read], [], [], _spread(self._waits[3]))

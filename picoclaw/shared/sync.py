@@ -42,7 +42,8 @@ _T = TypeVar("_T")
 class SyncReport(NamedTuple):
     """What one synchronisation has done; `conflicts` were changed on both sides.
 
-    `problems` are for the owner, as is what is in `news`: skills that wait for a yes.
+    `problems` are for the owner, as is what is in `news`: skills that wait for a yes. After one `is_early`, there may be
+    something in the store already that is not given yet, and that nobody is told of again.
     """
 
     pulled: int = 0
@@ -52,6 +53,7 @@ class SyncReport(NamedTuple):
     recovered: int = 0
     problems: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
+    is_early: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -95,7 +97,7 @@ class StoreSync:
         skills = SkillSync(self._home, self._store, self._put, self._now)
         self._add("pushed", skills.run())
         problems = tuple(dict.fromkeys([*self._problems, *self._home.problems, *skills.problems]))
-        return SyncReport(problems=problems, news=skills.list_news(), **self._count)
+        return SyncReport(problems=problems, news=skills.list_news(), is_early=bool(self._unended[0]), **self._count)
 
     def _begin(self) -> None:
         """Take the board's name up, and find out whether the store is the one that was written to last."""
