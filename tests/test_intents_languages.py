@@ -225,6 +225,7 @@ def test_a_sentence_is_understood_in_its_language(provider, language, text, expe
     assert found.startswith(expected) if isinstance(expected, str) else found == expected
 
 
+PAST_HUMIDITY = {"quantity": "humidity", "when": "since monday", "sensor": "greenhouse"}
 SET_LIGHT = {"action": "set", "name": "light", "level": "40"}
 
 
@@ -272,6 +273,16 @@ TALKS = [
         ["rappelle-moi à 7h le pain", "plutôt 8 heures et demie"],
         [("cron", {"action": "move", "job": 5, "at": "08:30 o'clock"})],
     ),
+    (
+        ["rappelle-moi à 7h le pain", "rappelle moi ça dans 10 min"],
+        [("cron", {"action": "snooze", "job": 5, "at_seconds": 600})],
+    ),
+    (
+        ["recuérdame a las 7 el pan", "media hora más tarde"],
+        [("cron", {"action": "snooze", "job": 5, "at_seconds": 1800})],
+    ),
+    (["la serre est humide ?", "le plus bas depuis lundi"], [("sensor_history", PAST_HUMIDITY)]),
+    (["notiere, dass der Knoblauch steckt", "und das is wie lang her"], "Das kann ich ohne Modell nicht."),
     (["lüfter 2 minuten an", "ne, 4 minuten"], on("fan", seconds=240)),
     (["schalte den Lüfter ein", "mach das rückgängig"], [("output", {"action": "set", "name": "fan", "level": "off"})]),
     (["schalte den Lüfter für 5 Minuten ein", "mach ihn aus", "rückgängig"], "Wie es vorher war, weiß ich nicht."),

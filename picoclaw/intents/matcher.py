@@ -251,7 +251,7 @@ class IntentMatcher:
             if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
         ]
         unknown = None
-        for fit in sorted(fits, key=rank_fit, reverse=True):
+        for fit in sorted(fits, key=lambda fit: (*rank_fit(fit), bool(fit.intent.after)), reverse=True):
             if fit.left and best is not None:
                 break
             match = self._planned(self._make_match(fit.intent, s, fit.found))
