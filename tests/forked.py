@@ -78,7 +78,8 @@ def run(request, streams):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
             errors = "backslashreplace" if number == 2 else "surrogateescape"  # as in the locale C.UTF-8
-            stream = open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+            lines = 1 if number == 2 else -1  # what is printed there appears at once
+            stream = open(number, mode, lines, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
         os.environ.clear()

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import matrix_server as mx
 import pytest
 import telegram_server as tg
+from forked import STARTER
 from matrix_server import ANN, BOB, ME, TOKEN, MatrixServer
 
 from picoclaw.channels.pairing import Pairing
@@ -25,8 +24,7 @@ def server():
 
 def picoclaw(home, *words, given="", **environment):
     kept = {"PATH": os.environ["PATH"], "HOME": str(home), "PICOCLAW_HOME": str(home)} | environment
-    words = [sys.executable, "-m", "picoclaw", *words]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=kept, input=given)
+    done = STARTER.run(words, kept, given, 60)
     assert TOKEN not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import telegram_server as tg
+from forked import STARTER
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.channels.pairing import Pairing
@@ -22,9 +21,7 @@ def server():
 
 def telegram(home, *words, **environment):
     kept = {"PATH": os.environ["PATH"], "HOME": str(home), "PICOCLAW_HOME": str(home)} | environment
-    done = subprocess.run(
-        [sys.executable, "-m", "picoclaw", "telegram", *words], capture_output=True, text=True, timeout=60, env=kept
-    )
+    done = STARTER.run(["telegram", *words], kept, "", 60)
     assert TOKEN not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
