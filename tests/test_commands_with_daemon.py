@@ -88,6 +88,14 @@ def test_a_stop_from_the_command_line_reaches_what_the_daemon_has_switched_on(da
     assert not [text for text in log if "error" in text.lower()], log
 
 
+def test_what_a_turn_could_not_do_is_in_the_log_of_the_daemon(daemon):
+    for text, code in (("how warm is it?", 0), ("cancel reminder 99", 1)):
+        assert picoclaw(daemon.home, "chat", "-m", text).returncode == code
+    said = [line["text"] for line in daemon.asked("status")["log"] if line["text"].startswith("terminal: ")]
+    assert len(said) == 1
+    assert "has no reminder 99" in said[0]
+
+
 def test_a_reminder_from_the_command_line_is_told_once_in_the_open_chat(daemon):
     with Person(daemon.home, "chat") as person:
         person.sees("> ")

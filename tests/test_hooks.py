@@ -446,10 +446,7 @@ def test_an_answer_goes_where_the_hook_says_or_to_the_chat_that_was_used_last(tm
         assert door.post("monitor", b'{"a": "to nobody"}', TOKEN)[0] == 202  # there is no bot, and no terminal
         until(lambda: "to nobody" in letters(folder))
         said = [one["text"].partition("\n[simulated")[0] for one in door.client.told("/api/state")["said"]]
-        assert [text.removeprefix("For chat 'terminal': ") for text in said] == [
-            "house: to the page",
-            "monitor: to nobody",
-        ]
+        assert said == ["house: to the page", "For chat 'terminal': monitor: to nobody"]
     assert told(folder) == []
 
 
