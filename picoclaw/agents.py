@@ -31,12 +31,22 @@ def agent_id(key: str) -> str:
 
 
 def list_agents(config: Config) -> dict[str, str]:
-    """The agents of a home by their keys, the default first, and what each is for."""
+    """The agents that the owner, or the member of these settings, may talk to: keys, the default first, and purposes."""
     own = config.default_agent
     tables = {own: config.agents.get(own, AgentConfig(description="this board's own agent")), **config.agents}
     return {
-        key: " - ".join(filter(None, (one.name, one.description))) or "no description" for key, one in tables.items()
+        key: " - ".join(filter(None, (one.name, one.description))) or "no description"
+        for key, one in tables.items()
+        if not config.person or one.is_open_to(config.person)
     }
+
+
+def check_open(config: Config, key: str, person: str) -> None:
+    """Raise ConfigError where a member, or a guest, who is '', may not talk to an agent."""
+    if key in config.agents and not config.agents[key].is_open_to(person):
+        raise ConfigError(
+            f"the agent {key} is not for {person or 'guests'}: people under [agents.{key}] says for whom it is"
+        )
 
 
 def check_agent(config: Config, key: str) -> str:

@@ -380,6 +380,10 @@ class App:
             f"member {self.people.find(asked.asked_by)}" if who == "member" else who if who in {"guest", "mcp"} else ""
         )
 
+    def find_person(self, who: str) -> str:
+        """Name the person whom a channel calls `who`, '' for nobody of the household. Raises StoreError."""
+        return self.people.find(who) if who and self.config.people else ""
+
     def explain_role_change(self, who: str, origin: Origin) -> str:
         """See describe_role_change; '' where nobody is named, at the board's own terminal."""
         if not who:
@@ -654,8 +658,10 @@ class App:
             return self
         if (person, agent) not in self.views:
             if agent:
-                from picoclaw.agents import prepare_agent, select_agent
+                from picoclaw.agents import check_open, prepare_agent, select_agent
 
+                if person:
+                    check_open(config, agent, person)
                 config = select_agent(config, agent)
                 prepare_agent(config)
                 known = self.open_view(person, "").describe_person()

@@ -31,7 +31,10 @@ class DelegationTarget(NamedTuple):
 
 
 def list_targets(config: Config, agent: str = "") -> list[DelegationTarget]:
-    """List the agents that an agent may delegate to, '' for that of these settings: its links, and whom it leads."""
+    """List the agents that an agent may delegate to, '' for that of these settings: its links, and whom it leads.
+
+    For a member of the household, those that they may talk to.
+    """
     own = agent or config.agent or config.default_agent
     keys = [*config.links.get(own, ())]
     roles: dict[str, str] = {}
@@ -39,6 +42,8 @@ def list_targets(config: Config, agent: str = "") -> list[DelegationTarget]:
         if team.lead == own:
             keys += [member for member in team.members if member != own]
             roles |= team.members
+    if person := config.person:
+        keys = [key for key in keys if key not in config.agents or config.agents[key].is_open_to(person)]
     return [_describe_target(config, key, roles.get(key, "")) for key in dict.fromkeys(keys)]
 
 

@@ -16,6 +16,8 @@ from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace
+from picoclaw.resources import find_shipped
+from picoclaw.teams import list_targets
 from picoclaw.workspace import prepare_home
 
 PEOPLE = {
@@ -505,6 +507,9 @@ def test_agents_are_added_changed_and_taken_out(shell, home):
     ("words", "wrong"),
     [
         (("add", "garden"), "is there already"),
+        (("add", "../x"), "'../x' cannot be a name in [agents.NAME]"),
+        (("add", "a b"), "'a b' cannot be a name in [agents.NAME]"),
+        (("add", ""), "'' cannot be a name"),
         (("add", "Garden"), "it would be the same as [agents.garden]"),
         (("add", "x", "--model", "big"), "there is no [models.big]"),
         (("add", "x", "--workspace", "near"), "must be a whole path"),
@@ -595,3 +600,118 @@ def test_a_yes_is_for_the_agent_that_has_asked(home, chosen):
     assert (home / "workspace/AGENTS.md").read_text() == before
     assert ("it is written" in said) == (chosen == "house")
     household.close()
+
+
+CLOSED = AGENTS | {"desk": AgentConfig("Desk", people=["bob"]), "house": AgentConfig(people=[], type="open")}
+
+
+@pytest.mark.parametrize(
+    ("number", "listed", "closed"),
+    [
+        (1, {"default", "garden", "desk", "house"}, set()),
+        (2, {"default", "garden", "desk"}, {"house"}),
+        (3, {"default", "garden"}, {"desk", "house"}),
+    ],
+)
+def test_whoever_may_not_talk_to_an_agent_is_not_told_of_it(home, number, listed, closed):
+    household = Household(home, agents=CLOSED)
+    household.ask(number, "good morning to you")
+    said = household.ask(number, "/agent").reply
+    assert {line[2:].partition(":")[0] for line in said.splitlines()} == listed
+    for agent in sorted(closed):
+        assert household.ask(number, f"/agent {agent}").notice.text.startswith(f"There is no agent '{agent}'")
+        household.app.stores.sessions.set_agent(f"telegram:{number}", agent, NOW)  # as one that was chosen before
+        before = len(household.server.requests)
+        turn = household.ask(number, "and what is new")
+        name = {2: "bob", 3: "cleo"}[number]
+        assert f"the agent {agent} is not for {name}: people under [agents.{agent}]" in turn.reply
+        assert len(household.server.requests) == before
+        with pytest.raises(ConfigError, match="is not for"):
+            household.app.find_view(f"telegram:{number}", agent)
+        assert f"{agent} is not for you" in household.ask(number, "/agent").reply
+        assert "default answers" in household.ask(number, "/agent default").reply
+    household.close()
+
+
+@pytest.mark.parametrize("origin", ["guest", "member"])
+@pytest.mark.parametrize("agent", ["desk", "house"])
+def test_a_guest_is_answered_by_no_agent_of_some(home, origin, agent):
+    """Also where the owner has chosen it for the chat, and whoever passes for a member without being one."""
+    household = Household(home, agents=CLOSED)
+    household.app.stores.sessions.set_agent("telegram:9", agent, NOW)
+    assert "is not for guests" in household.ask(9, "hello you", origin=origin).reply
+    assert not household.server.requests
+    household.close()
+
+
+def test_nobody_delegates_to_an_agent_that_is_not_for_them(home):
+    config = Config(home, people=PEOPLE, agents=CLOSED, links={"default": ["garden", "desk", "house"]})
+    app = App(config, SimBoard())
+    targets = {n: [t.key for t in list_targets(app.find_view(f"telegram:{n}").config)] for n in (1, 2, 3)}
+    app.close()
+    assert targets == {1: ["garden", "desk", "house"], 2: ["garden", "desk"], 3: ["garden"]}
+
+
+def test_a_new_chat_of_a_person_begins_with_their_agent(home):
+    people = PEOPLE | {"bob": PersonConfig("member", telegram=2, agent="garden")}
+    household = Household(home)
+    household.app.config = replace(household.app.config, people=people)
+    household.ask(2, "good morning to you")
+    assert household.sent()["model"] == "tiny"
+    assert household.app.find_agent("telegram:2") == "garden"
+    household.ask(2, "/agent default")
+    household.ask(2, "and who are you")
+    assert household.sent()["model"] == "m"  # what was chosen counts
+    household.ask(3, "good morning to you")
+    assert household.sent()["model"] == "m"
+    household.close()
+
+
+@pytest.mark.parametrize(
+    ("toml", "wrong"),
+    [
+        (
+            "[agents.x]\npeople = ['eve']\n[people.eva]\n",
+            "[agents.x]: people: there is no person 'eve'; known: eva",
+        ),
+        ("[agents.x]\npeople = ['eve']\n", "there is no [people.NAME] at all"),
+        ("[agents.x]\ndefault = true\npeople = []\n", "people: the default agent answers everybody"),
+        ("[agents.x]\n[people.bob]\nagent = 'y'\n", "[people.bob]: agent: there is no agent 'y'"),
+        ("[agents.x]\npeople = []\n[people.bob]\nagent = 'x'\n", "people under [agents.x] does not have bob"),
+        ("[agents.x]\n[people.bob]\nrole = 'guest'\nagent = 'x'\n", "a guest has the home's own agent"),
+    ],
+)
+def test_what_is_wrong_with_whose_an_agent_is_is_said(home, toml, wrong):
+    (home / "config.toml").write_text(toml)
+    with pytest.raises(ConfigError) as error:
+        load_config({"PICOCLAW_HOME": str(home)})
+    assert wrong in str(error.value)
+
+
+def test_the_example_in_the_settings_is_no_agent(shell, home):
+    text = (find_shipped("templates") / "config.toml").read_text()
+    assert "# [agents.garden]" in text
+    (home / "config.toml").write_text(text)
+    assert shell("agents", "add", "garden")[0] == 0
+    assert load_config().agents == {"garden": AgentConfig()}
+
+
+def test_whoever_removes_the_last_owner_is_told_who_is_the_owner_then(shell):
+    shell("people", "add", "ada", "--role", "owner")
+    shell("people", "add", "eve", "--role", "owner")
+    assert "the last owner" not in shell("people", "remove", "ada")[1]
+    assert "the last owner of [people]" in shell("people", "remove", "eve")[1]
+
+
+def test_agents_are_given_to_people_at_a_shell(shell, home):
+    shell("people", "add", "bob", "--telegram", "2")
+    assert shell("agents", "add", "garden", "--people", "bob")[0] == 0
+    assert "(predefined, for bob)" in shell("agents")[1]
+    assert shell("people", "add", "bob", "--agent", "garden")[0] == 0
+    code, said = shell("people", "remove", "bob")  # it would leave the agent with nobody of that name
+    assert (code, "people: there is no person 'bob'" in said) == (1, True)
+    assert "bob" in load_config().people
+    shell("people", "add", "bob", "--agent", "")
+    assert shell("agents", "edit", "garden", "--people", "")[0] == 0
+    assert "for the owner)" in shell("agents")[1]
+    assert shell("people", "remove", "bob")[0] == 0

@@ -316,15 +316,12 @@ def choose_model(chat: CommandContext, rest: str) -> CommandResult:
 
 def choose_agent(chat: CommandContext, rest: str) -> CommandResult:
     """List the agents and say which one answers here, or begin a conversation with another."""
-    config = chat.app.config
+    config = chat.app.find_view(chat.who).config if chat.origin == "member" else chat.app.config
     here = chat.stores.sessions.agent(chat.key) or config.default_agent
     if not rest:
         rows = [f"{'* ' if key == here else '  '}{key}: {what}" for key, what in list_agents(config).items()]
-        gone = (
-            ""
-            if here in list_agents(config)
-            else f"\n{here} is not in config.toml any more; /agent KEY goes on with another."
-        )
+        why = "is not for you" if here in config.agents else "is not in config.toml any more"
+        gone = "" if here in list_agents(config) else f"\n{here} {why}; /agent KEY goes on with another."
         return CommandResult("\n".join(rows) + gone)
     if rest not in list_agents(config):
         near = find_nearest(rest, list_agents(config))

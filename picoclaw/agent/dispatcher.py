@@ -118,7 +118,12 @@ class Dispatcher:
         A member who cannot be told by name is a guest: the home is not theirs. Raises ConfigError and StoreError where
         the agent is not to be had.
         """
-        agent = self.app.find_agent(inbound.session) if inbound.agent is None else inbound.agent
+        agent = self._find_agent(inbound) if inbound.agent is None else inbound.agent
+        if agent and is_other_person(inbound.origin):
+            from picoclaw.agents import check_open
+
+            is_member = inbound.origin == "member"
+            check_open(self.app.config, agent, self.app.find_view(inbound.who).config.person if is_member else "")
         if inbound.origin == "member":
             with suppress(StoreError, ConfigError):
                 view = self.app.find_view(inbound.who, agent)
@@ -126,6 +131,19 @@ class Dispatcher:
                     return view, inbound
             inbound = inbound._replace(origin="guest")
         return (self.app.find_view("", agent) if agent else self.app), inbound
+
+    def _find_agent(self, inbound: Inbound) -> str:
+        """The key of the agent that a conversation is held with; a person's new chat begins with the one of theirs."""
+        agent = self.app.find_agent(inbound.session)
+        own = {person.agent for person in self.app.config.people.values()} - {"", self.app.config.default_agent}
+        if agent or not own or not (is_owner(inbound.origin) or inbound.origin == "member"):
+            return agent
+        sessions, people = self.app.stores.sessions, self.app.config.people
+        known = people.get(self.app.find_person(inbound.who))
+        if not known or known.agent not in own or next(iter(sessions.listed(inbound.session)), None):
+            return agent
+        sessions.set_agent(inbound.session, known.agent, self.app.now())
+        return known.agent
 
     def _read_plain_answer(self, inbound: Inbound) -> str:
         """The command that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.

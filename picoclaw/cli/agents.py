@@ -53,6 +53,9 @@ def options(parser: Parser) -> None:
         words[word].add_argument(
             "--tools", metavar="LIST", help="its tools at most, such as sensor_*,output; '' for all"
         )
+        words[word].add_argument(
+            "--people", metavar="LIST", help="who may talk to it, such as ada,bob; * for all, '' for you"
+        )
         words[word].add_argument("--workspace", metavar="FOLDER", help="a folder of yours for it, outside the home")
         words[word].add_argument("--type", choices=("open", "predefined"), help="whether each person has all its pages")
         words[word].add_flag("--default", help="make it the home's own agent, which has the home's pages and settings")
@@ -93,6 +96,8 @@ def run(given: Options) -> int:
     for row in rows:
         kind = "the home's own" if row["default"] else row["type"]
         about = ", ".join(filter(None, (kind, row["model"] and f"model {row['model']}", " ".join(row["tools"]))))
+        if "*" not in row["people"]:
+            about += f", for {', '.join(row['people']) or 'the owner'}"
         print_wrapped(f"{row['key']}  {list_agents(config)[row['key']]} ({about}), in {row['workspace']}")
     if len(rows) == 1:
         print_wrapped("`picoclaw agents add KEY` adds another")
@@ -164,6 +169,7 @@ def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:
             "type": agent.type,
             "model": agent.model,
             "tools": agent.tools,
+            "people": agent.people,
             "workspace": str(own.agent_folder / "workspace"),
         }
 
@@ -192,6 +198,8 @@ def _change_agent(config: Config, given: Options) -> int:
         print_note(f"there is no [models.{values.pop('model')}] here, so that it has the model of [model]")
     if given.tools is not None:
         values["tools"] = [one for one in given.tools.replace(",", " ").split() if one]
+    if given.people is not None:
+        values["people"] = [one for one in given.people.replace(",", " ").split() if one]
     if given.default:
         values["default"] = True
     change_table(config.home, f"agents.{given.key}", values)

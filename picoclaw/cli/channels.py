@@ -130,6 +130,7 @@ def add_people_options(parser: Parser) -> None:
     words["add"].add_argument("--role", choices=get_args(Role), default="", help="default: member")
     words["add"].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
     words["add"].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
+    words["add"].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
     words["add"].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
 
 
@@ -144,10 +145,10 @@ def run_people(given: Options) -> int:
     config = load_config()
     if given.act == "add":
         prepare_home(config.home)
-        fields = {"telegram": given.telegram, "matrix": given.matrix, "time_zone": given.zone}
+        fields = {"telegram": given.telegram, "matrix": given.matrix, "time_zone": given.zone, "agent": given.agent}
         known = config.people.get(given.name)
         role = given.role or (known.role if known else "member")
-        values = {"role": role} | {key: value for key, value in fields.items() if value}
+        values = {"role": role} | {key: value for key, value in fields.items() if value or (value == "" and known)}
         change_table(config.home, f"people.{given.name}", values)
         print_wrapped(f"{given.name} is {_ROLE_WORDS[role]}")
         print_wrapped("A running service knows it after a restart: picoclaw restart")
@@ -166,6 +167,12 @@ def run_people(given: Options) -> int:
                 f"{given.name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}"
             )
             print_wrapped("A running service knows it after a restart: picoclaw restart")
+            left = [one for name, one in config.people.items() if name != given.name and one.role == "owner"]
+            if config.people[given.name].role == "owner" and not left:
+                print_wrapped(
+                    "That was the last owner of [people]. The owner is whom [telegram] or [matrix] names, else the first"
+                    " who was paired or is allowed there, and whoever is at the board's own terminal."
+                )
             for way in gone:
                 channel, _, user = way.partition(":")
                 print_wrapped(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")

@@ -54,6 +54,7 @@ from picoclaw.config.tables import (
     TelegramConfig,
     ToolsConfig,
     WebConfig,
+    check_agent_people,
     check_agents,
     check_links,
     check_model_order,
@@ -224,6 +225,7 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     check_people(people, owners, path)
     agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
     check_agents(agents, named, home, path)
+    check_agent_people(agents, people, path)
     teams: dict[str, TeamConfig] = _make_named_tables(TeamConfig, grouped, path, "teams")
     check_links(links, teams, agents, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")

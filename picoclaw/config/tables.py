@@ -310,6 +310,7 @@ class PersonConfig:
     telegram: Annotated[int, Span(0, 2**52), "their number at Telegram; 0: none, or paired"] = 0
     matrix: Annotated[str, "their name at Matrix, such as @ada:example.org"] = ""
     time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': what they have told"] = ""
+    agent: Annotated[str, "the agent that answers in a new chat of theirs; '': the home's own"] = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -359,6 +360,13 @@ class AgentConfig:
         "open: each person may change all of its pages for themselves; predefined: their USER.md alone",
     ] = "predefined"
     default: Annotated[bool, "whether it is the home's own agent, which answers where no other is chosen"] = False
+    people: Annotated[list[str], 'who may talk to it besides you: names of [people.NAME], or "*" for everybody'] = (
+        field(default_factory=lambda: ["*"])
+    )
+
+    def is_open_to(self, person: str) -> bool:
+        """Whether a member of the household may talk to it, or a guest, who is ''."""
+        return "*" in self.people or (bool(person) and person in self.people)
 
     @property
     def folder(self) -> Path:
@@ -389,6 +397,8 @@ def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], hom
         if key == DEFAULT_AGENT and defaults not in ([], [key]):
             raise ConfigError(f"{where}: {DEFAULT_AGENT} means the home's own agent, and that is {defaults[0]}")
         if agent.default or key == DEFAULT_AGENT:
+            if "*" not in agent.people:
+                raise ConfigError(f"{where}: people: the default agent answers everybody; name people at another one")
             if given := [name for name in ("model", "tools", "workspace") if getattr(agent, name)]:
                 raise ConfigError(
                     f"{where}: {given[0]}: the default agent is this home: its model is [model], its tools are those of"
@@ -422,6 +432,28 @@ def _check_agent_folder(key: str, agent: AgentConfig, home: Path, folders: dict[
         if folder.is_relative_to(other) or other.is_relative_to(folder):
             raise ConfigError(f"{where}: workspace: {folder} is that of [agents.{name}], or one lies in the other")
     folders[folder] = key
+
+
+def check_agent_people(agents: Mapping[str, AgentConfig], people: Mapping[str, PersonConfig], path: Path) -> None:
+    """Hold the agents against the people who may talk to them; raises ConfigError."""
+    for key, agent in agents.items():
+        for name in agent.people:
+            if name != "*" and name not in people:
+                near = find_nearest(name, people) if people else "; there is no [people.NAME] at all"
+                raise ConfigError(f"{path}: [agents.{key}]: people: there is no person {name!r}{near}")
+    default = find_default_agent(agents)
+    for name, person in people.items():
+        if person.agent in {"", default}:
+            continue
+        where = f"{path}: [people.{name}]: agent"
+        if person.agent not in agents:
+            raise ConfigError(
+                f"{where}: there is no agent {person.agent!r}{find_nearest(person.agent, {default: 0, **agents})}"
+            )
+        if person.role == "guest":
+            raise ConfigError(f"{where}: a guest has the home's own agent")
+        if person.role != "owner" and not agents[person.agent].is_open_to(name):
+            raise ConfigError(f"{where}: people under [agents.{person.agent}] does not have {name}")
 
 
 _MAX_ROLE_CHARS, _MAX_WORKFLOW_CHARS = 200, 1000

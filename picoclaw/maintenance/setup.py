@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -77,13 +78,15 @@ def write_settings(home: Path, wanted: InitialSettings) -> Iterator[str]:
 
 def change_table(home: Path, table: str, values: Mapping[str, Any] | None) -> None:
     """Set values of a table of config.toml, such as people.ada, or take the table out (None). Raises ConfigError."""
-    path = home / "config.toml"
+    path, (kind, dot, name) = home / "config.toml", table.partition(".")
+    if dot and not re.fullmatch(r"[A-Za-z0-9_-]+", name):  # the settings say what else is wrong with a name
+        raise ConfigError(f"{name!r} cannot be a name in [{kind}.NAME]: small letters, digits and _, such as ada_2")
     text = read_regular(path).decode(errors="replace")
     if values is None:
         text = remove_table(text, table)
     for key, value in (values or {}).items():
         text = set_value(text, table, key, value)
-    if values is not None and not values and f"[{table}]" not in text:
+    if values is not None and not values and not re.search(rf"(?m)^\s*\[{re.escape(table)}\]", text):
         text = add_table(text, table, {})
     _write_files({path: text.encode()})
 
