@@ -187,9 +187,10 @@ _FORGET_ABOUT = pattern(
     re.IGNORECASE,
 )
 _CALL_OFF = pattern(
-    r"\W*(?:please )?(?:bin|scrap|ditch|drop|kill|get rid of|call off|cancel) (?:the|that|my) (?P<what>\w+(?: \w+)?) (?:one|alarm|reminder)\b",
+    r"\W*(?:please )?(?:bin|scrap|ditch|drop|kill|get rid of|call off|cancel) (?:the|that|my) (?P<what>\w+(?: \w+)?) one\b",
     re.IGNORECASE,
 )
+"""An order that leaves out the word reminder, with which the matcher knows it."""
 _WOULD_YOU_MIND = pattern(r"^\W*(?:would|do|could) you mind (?P<verb>[a-z]+?)(?P<last>[a-z])ing\b", re.IGNORECASE)
 _BY_THE_WAY = pattern(r"(?:[,\s]+(?:for me|please|pls|thanks|ta|love|dear|mate|darling|pal|buddy))+\W*$", re.IGNORECASE)
 _SILENT_E = frozenset(["giv", "mak", "clos", "writ", "not", "remov", "chang", "measur", "tak", "sav", "delet"])
