@@ -190,6 +190,11 @@ def test_grants_come_with_the_yes_and_end_everywhere(boards, grantee):
     assert [grants(board) for board in (one, two, three)] == [set(), set(), set()]
     for board in (two, one, three):
         assert board.run().is_empty
+        board.sync._home.forget_store()  # as where the store or the home is one of yesterday
+    for board in (one, two, three):
+        board.run()
+    assert [grants(board) for board in (one, two, three)] == [set(), set(), set()]
+    assert [waiting(board) for board in (one, two, three)] == [[], [], []]
     grant(one, grantee, at="2026-11-26T09:00:00+00:00", pinned=pinned)
     one.run()
     two.run()

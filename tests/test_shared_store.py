@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shared_kit import AGENT, OTHER, StorePlace, page, session, spending, turn
 
-from picoclaw.errors import ConfigError, StoreError
+from picoclaw.errors import ConfigError, StoreError, StoreNewer
 from picoclaw.memory.index import MemoryRow
 from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
 from picoclaw.shared.tables import PULLED, TABLES, make_id
@@ -283,6 +283,21 @@ def test_two_boards_that_set_up_one_store_at_once(place):
         one.join()
     assert failed == []
     assert len(place.open().list_rows("turns", {"agent_id": AGENT})) == 6
+
+
+def test_a_store_that_is_newer_is_refused_and_left_as_it_is(place):
+    """A board that was not updated changes nothing in what a newer picoclaw has made."""
+    place.open().put({"turns": [turn()]})
+    if place.kind == "sqlite":
+        with contextlib.closing(apsw.Connection(place.url.removeprefix("sqlite:"))) as connection:
+            connection.execute("INSERT INTO migrations VALUES ('m999_later', '')")
+    else:
+        import psycopg
+
+        with psycopg.connect(place.url) as connection:
+            connection.execute("INSERT INTO picoclaw.migrations (name) VALUES ('m999_later')")
+    with pytest.raises(StoreNewer, match=r"newer picoclaw"):
+        place.open()
 
 
 # --- searches ---
