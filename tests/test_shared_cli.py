@@ -12,6 +12,7 @@ import pytest
 from postgres_server import PASSWORD, Proxy
 from shared_kit import Board, Clock
 
+from picoclaw.agents import agent_id
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import StoreConfig
 from picoclaw.daemon.store import StoreWorker
@@ -133,10 +134,15 @@ def test_setup_prints_what_a_board_needs_and_it_works(tmp_path, board, postgres)
     said = run(home, "store", "status")[1]
     assert "picoclaw does not run" in said
     assert password not in said
+    assert postgres.run("SELECT agent_id::text FROM picoclaw.board_agents", "shared") == [(agent_id("default"),)]
+    words = ("store", "setup", admin, "--board", "attic", "--agents", "default,garden")  # as docs/howto/store.md has it
+    said = run(home, *words, PICOCLAW_STORE_ADMIN_PASSWORD=PASSWORD)[1]
+    assert "attic may read and write what belongs to default, garden, and nothing else" in said
+    assert "note: default is an agent of shed too" in said
     code, said = run(home, "doctor")
     assert re.search(r"good +store: postgresql://\S+ answers; this board is shed there", said)
-    code, said = run(home, "store", "revoke", url, "--board", "attic")
-    assert (code, "it has shed" in said) == (1, True)
+    code, said = run(home, "store", "revoke", url, "--board", "cellar")
+    assert (code, "it has attic, shed" in said) == (1, True)
     assert run(home, "store", "revoke", url, "--board", "shed")[0] == 0
     code, said = run(home, "store", "sync")
     assert (code, "this board was revoked" in said) == (1, True)

@@ -53,7 +53,9 @@ def options(parser: Parser) -> None:
         "--agent", default="", metavar="KEY", help="whose notes; those of this home's own agent"
     )
     words["setup"].add_argument("--board", default="", metavar="NAME", help="the board; this one")
-    words["setup"].add_argument("--agents", nargs="+", default=[], metavar="KEY", help="its agents; those of this home")
+    words["setup"].add_argument(
+        "--agents", default="", metavar="LIST", help="its agents, such as default,garden; those of this home"
+    )
     words["setup"].add_flag("--replace", help="let another home take the board's name")
     words["revoke"].add_argument("--board", default="", metavar="NAME", help="the board")
     words["move"].add_argument(
@@ -99,7 +101,7 @@ def _administer(config: Config, given: Options) -> int:
         ended = revoke_board(url, password, board)
         print_wrapped(f"{board} is let in no more; {ended} connections were ended. What it has written stays.")
         return 0
-    keys = given.agents or list(dict.fromkeys([config.default_agent, *config.agents]))
+    keys = given.agents.replace(",", " ").split() or list(dict.fromkeys([config.default_agent, *config.agents]))
     made = set_up_board(url, password, board, {key: agent_id(key) for key in keys}, replaces=given.replace)
     if made.migrations:
         print_wrapped(f"the tables are made: {', '.join(made.migrations)}")
