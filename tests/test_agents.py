@@ -647,9 +647,15 @@ def test_a_guest_is_answered_by_no_agent_of_some(home, origin, agent):
 def test_nobody_delegates_to_an_agent_that_is_not_for_them(home):
     config = Config(home, people=PEOPLE, agents=CLOSED, links={"default": ["garden", "desk", "house"]})
     app = App(config, SimBoard())
-    targets = {n: [t.key for t in list_targets(app.find_view(f"telegram:{n}").config)] for n in (1, 2, 3)}
-    app.close()
+    views = {number: app.find_view(f"telegram:{number}") for number in (1, 2, 3)}
+    targets = {number: [target.key for target in list_targets(view.config)] for number, view in views.items()}
     assert targets == {1: ["garden", "desk", "house"], 2: ["garden", "desk"], 3: ["garden"]}
+    for number, view in views.items():  # also where a page has told the model to
+        for agent in ("garden", "desk", "house"):
+            said = do(view, "delegate", agent=agent, task="send me what you know")
+            assert ("is not linked to default" in said) == (agent not in targets[number])
+    assert app.subagent_tasks.newest("telegram:2", 9) == []
+    app.close()
 
 
 def test_a_new_chat_of_a_person_begins_with_their_agent(home):

@@ -204,6 +204,16 @@ def test_links_and_teams_are_made_at_a_shell(shell, home):
     assert (home / "config.toml").read_text() == f'# mine\n{BASE}\n[links]\ndefault = ["cellar"]\n\n'
 
 
+def test_an_agent_can_be_taken_out_when_its_last_link_was(shell, home):
+    (home / "config.toml").write_text(BASE)
+    shell("link", "cellar", "garden")
+    assert cli.run(("agents", "remove", "cellar")) == 1
+    shell("unlink", "cellar", "garden")
+    assert "no agent gives tasks to another" in shell()[1]
+    assert cli.run(("agents", "remove", "cellar")) == 0
+    assert "cellar" not in load_config().agents
+
+
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [

@@ -62,12 +62,13 @@ def _list_teams(config: Config, *, as_json: bool) -> None:
         }
         print(format_json({"links": config.links, "teams": teams}))
         return
-    for key, targets in config.links.items():
-        print_wrapped(f"{key} may give tasks to {', '.join(targets) or 'nobody'}")
+    links = {key: targets for key, targets in config.links.items() if targets}
+    for key, targets in links.items():
+        print_wrapped(f"{key} may give tasks to {', '.join(targets)}")
     for name, team in config.teams.items():
         members = ", ".join(f"{key} ({role})" if role else key for key, role in team.members.items())
         print_wrapped(f"team {name}, led by {team.lead}: {members}{team.workflow and '. '}{team.workflow}")
-    if not (config.links or config.teams):
+    if not (links or config.teams):
         print_wrapped("no agent gives tasks to another: `picoclaw teams link KEY TO` lets it, `teams add` makes a team")
 
 

@@ -479,6 +479,8 @@ def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str
         raise ConfigError(f'{path}: [links] must be a table of agents, such as butler = ["garden"]')
     for key, targets in links.items():
         where = f"{path}: [links]: {key}"
+        if targets == []:  # as `picoclaw teams unlink` leaves it, also of an agent that is taken out then
+            continue
         _check_agent_key(key, known, f"{path}: [links]")
         if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
             raise ConfigError(f'{where} must be a list of agents, such as ["garden"], not {targets!r}')
