@@ -745,6 +745,7 @@ ALWAYS_NOTED = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ALWAYS_NOTED)
 def test_a_required_sensor_whose_values_are_never_exact_counts(tmp_path, name):
     text, quantity = ALWAYS_NOTED[name]
