@@ -184,6 +184,7 @@ class Proxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.is_cut, self.delay = False, 0.0
         self.drop_answer_to = b""
+        self._is_mute = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -194,13 +195,13 @@ class Proxy:
         self.break_connections()
 
     def heal(self) -> None:
-        self.is_cut = False
+        self.is_cut = self._is_mute = False
 
     def break_connections(self) -> None:
-        for pair in self._pairs:
+        broken, self._pairs = self._pairs, []  # who notices it first may be back before the last is broken
+        for pair in broken:
             for one in pair:
                 _shut(one)
-        self._pairs.clear()
 
     def close(self) -> None:
         self.cut()
@@ -239,9 +240,12 @@ class Proxy:
             while data := source.recv(65536):
                 if self.delay:
                     time.sleep(self.delay)
-                target.sendall(data)
-                if is_request and self.drop_answer_to and self.drop_answer_to in data:
-                    self.drop_answer_to = b""
+                is_dropped = is_request and self.drop_answer_to and self.drop_answer_to in data
+                if is_dropped:
+                    self.drop_answer_to, self._is_mute = b"", True
+                if is_request or not self._is_mute:
+                    target.sendall(data)
+                if is_dropped:
                     time.sleep(0.3)  # it is done there, and nobody here is told
                     self.cut()
         _shut(source)
