@@ -25,7 +25,7 @@ _INTERVAL_S, _POLL_S = 300.0, 60.0
 """Seconds between two synchronisations without news: while the store tells of them, and while it cannot."""
 _SETTLE_S = 2.0
 """Seconds after a change in which more may follow."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 300.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 120.0
 _STOP_S = 5.0
 
 
