@@ -200,7 +200,7 @@ def make_tools(
         yield ToolGroup(("web_fetch",), make_web)
         if config.web.search != "off":
             yield ToolGroup(("web_search",), make_search)
-    yield ToolGroup(("sensor_history",), make_history)
+    yield ToolGroup(("sensor_history", "sensor_excursions"), make_history)
     if not is_member:
         yield ToolGroup(("rule",), make_rules)
     if not is_member and config.mqtt.host and config.mqtt.fleet:

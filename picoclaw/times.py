@@ -131,6 +131,15 @@ def _make_around(match: re.Match[str], now: datetime) -> TimeRange:
     return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
 
 
+def _make_around_of_day(match: re.Match[str], now: datetime) -> TimeRange:
+    """The minutes around a time of day, on some day."""
+    day = _match_range(match[1], now)
+    if day is None or day.seconds > 25 * 3600:
+        raise ValueError
+    at = day.begin.replace(hour=int(match[2]), minute=int(match[3]))
+    return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
+
+
 def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
     return _get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
 
@@ -151,9 +160,13 @@ def _make_ago(match: re.Match[str], now: datetime) -> TimeRange:
     if not length:
         raise ValueError
     if length < _UNITS["day"]:
-        moment = (now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo)
-        return TimeRange(moment - _AGO_TOLERANCE, moment + min(_AGO_TOLERANCE, timedelta(seconds=length)))
+        return _make_moment(timedelta(seconds=length), now)
     return _make_days(now.date() - timedelta(seconds=length), 1, now)
+
+
+def _make_moment(ago: timedelta, now: datetime) -> TimeRange:
+    moment = (now.astimezone(UTC) - ago).astimezone(now.tzinfo)
+    return TimeRange(moment - _AGO_TOLERANCE, moment + min(_AGO_TOLERANCE, ago))
 
 
 def _make_weekday(match: re.Match[str], now: datetime) -> TimeRange:
@@ -207,6 +220,7 @@ _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRang
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
     (pattern(r"yesterday"), _make_day(-1)),
+    (pattern(r"this time yesterday"), lambda _, now: _make_moment(timedelta(days=1), now)),
     (pattern(r"day before yesterday|day before"), _make_day(-2)),
     (pattern(r"last night"), _make_night),
     (pattern(r"(this|last|previous) (week|month|year)"), _make_month),
@@ -215,6 +229,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
     (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
+    (pattern(r"(\S.*?) at (\d{1,2}):(\d\d)"), _make_around_of_day),
     (pattern(r"since (.+)"), _make_since),
     (pattern(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
     (pattern(r"(?:last |past |previous )?(.+)"), _make_last),

@@ -76,6 +76,25 @@ def test_what_does_not_change_is_steady_and_a_moment_has_no_trend(history):
     assert "too little for a trend" in call(history, "sensor_history", quantity="humidity", when="last 2 minutes")
 
 
+@pytest.mark.parametrize(
+    ("side", "limit", "when", "said"),
+    [
+        (
+            "above",
+            20,
+            "last 24 hours",
+            "greenhouse temperature above 20.00 °C: 1 x, 13 h 59 min in all",
+        ),  # the first reading of an hour fails
+        ("below", 12, "last 24 hours", "greenhouse temperature below 12.00 °C: 1 x, 1 h in all"),
+        ("below", 12, "last 48 hours", "greenhouse temperature below 12.00 °C: 2 x, 3 h in all, the longest 2 h"),
+        ("above", 40, "last 24 hours", "greenhouse temperature above 40.00 °C: not once"),
+    ],
+)
+def test_how_often_and_how_long_a_value_was_beyond_a_limit(history, side, limit, when, said):
+    found = call(history, "sensor_excursions", quantity="temperature", side=side, limit=limit, when=when)
+    assert found.startswith(said), found
+
+
 def test_a_summary_has_extremes_with_their_times_mean_trend_and_units(history):
     said = call(history, "sensor_history", sensor="greenhouse", quantity="temperature")
     assert "min 11.00 °C at 12:01" in said
@@ -141,7 +160,9 @@ def test_what_cannot_be_told_is_said(history, arguments, says):
 
 
 def test_the_definition_is_short():
-    (definition,) = toolset(SensorHistory(lambda: None)).definitions()
+    definition = next(
+        one for one in toolset(SensorHistory(lambda: None)).definitions() if one["name"] == "sensor_history"
+    )
     assert len(json.dumps(definition)) <= 420
 
 

@@ -23,7 +23,7 @@ READS = {
     ("cron", "list"), ("cron", "get"), ("output", "list"), ("rule", "list"),
     ("i2c", "scan"), ("i2c", "detect"), ("i2c", "read"),
     *((name, "") for name in ("sensor_read", "sensor_list", "sensor_history", "board_status", "output_history")),
-    *((name, "") for name in ("list_dir", "read_file", "memory_search")),
+    *((name, "") for name in ("list_dir", "read_file", "memory_search", "sensor_excursions")),
 }  # fmt: skip
 
 
@@ -134,6 +134,10 @@ VALUES = {
     "until_only": "until 9 pm",
     "more_seconds": "10 minutes",
     "part_only": "in the evening",
+    "later_on": "at 18:30",
+    "bare_level": "40",
+    "amount": "8",
+    "old_value": "30",
 }
 
 
@@ -214,6 +218,7 @@ def test_every_intent_that_does_more_than_read_is_declared_so(tmp_path):
                 required = {"sensor_history": {}, "read_file": {"path": "x"}, "memory_search": {"query": "x"}}
                 given = {k: v for k, v in intent.get("arguments", {}).items() if k[0] != "_"} | required.get(tool, {})
                 given |= {"address": 0x76, "register": 1} if action == "read" else {}
+                given |= {"side": "above", "limit": 1.0} if tool == "sensor_excursions" else {}
                 assert app.toolset.effect(ToolCall("1", tool, given)) == "read", name
     finally:
         app.close()
@@ -284,7 +289,7 @@ OWN = [
     ("cancel reminder 3 tomorrow", LEFT),
     ("cancel reminder 3 if it rains", LEFT),
     ("cancel reminder 3 unless anna comes", LEFT),
-    ("cancel all reminders", SEVERAL),
+    ("cancel all reminders", ("cron", {"action": "list"})),
     ("cancel every reminder please", SEVERAL),
     ("cancel the third reminder", SEVERAL),
     ("cancel my reminder", ("cron", {"action": "list"})),

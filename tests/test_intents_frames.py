@@ -1,5 +1,6 @@
 """What a sentence names, in whatever order: frames, where no template says it; declared names; yes to a question."""
 
+import json
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -29,6 +30,11 @@ def history(**given):
     return [("sensor_history", given)]
 
 
+def planned(name, level="on", seconds=0, **when):
+    given = {"action": "set", "name": name, "level": level} | ({"seconds": seconds} if seconds else {})
+    return [("cron", {"action": "add", "kind": "tool", "message": f"output {json.dumps(given)}"} | when)]
+
+
 SAID = [
     # declared names by other words, several of them, a level and a time in any order
     ("for ten minutes put the grow light on at 30%", on("lamp", level="30", seconds=600)),
@@ -51,9 +57,73 @@ SAID = [
     ("Riega los tomates diez minutitos", on("pump", seconds=600)),
     ("allume la lampe", on("lamp")),
     ("quel a été le mini cette nuit", history(quantity="temperature", when="last night")),
+    # once, later; all of them; a bare number where a light is declared
+    ("fan on at half six tomorrow morning, 20 minutes", planned("fan", seconds=1200, at="tomorrow 06:30")),
+    ("turn the pump on in 10 minutes for 30 seconds", planned("pump", seconds=30, at_seconds=600)),
+    ("lights out at 11 pm", planned("lamp", "off", at="23:00")),
+    ("kill everything now", off("fan") + off("pump") + off("lamp")),
+    ("grow light 40", on("lamp", level="40")),
+    ("set the lamp to half", on("lamp", level="50")),
+    ("pump on for 5 minutes", on("pump", seconds=300)),
+    # a question by what it names
+    (
+        "how damp has the greenhouse been since monday then",
+        history(sensor="greenhouse", quantity="humidity", when="since monday"),
+    ),
+    ("hottest it's been this week n when", history(quantity="temperature", when="this week")),
+    (
+        "was the greenhouse warmer than outside all day yesterday",
+        [
+            ("sensor_history", {"quantity": "temperature", "sensor": name, "when": "yesterday"})
+            for name in ("greenhouse", "outside")
+        ],
+    ),
+    (
+        "how long was the greenhouse above 25 yesterday",
+        [
+            (
+                "sensor_excursions",
+                {
+                    "sensor": "greenhouse",
+                    "quantity": "temperature",
+                    "side": "above",
+                    "limit": "25",
+                    "when": "yesterday",
+                },
+            )
+        ],
+    ),
+    (
+        "temperature outside at noon yesterday",
+        history(sensor="outside", quantity="temperature", when="yesterday at 12:00"),
+    ),
+    (
+        "is it colder out than this time yesterday",
+        history(sensor="outside", quantity="temperature", when="last 1 hour", compare="this time yesterday"),
+    ),
+    (
+        "tell me when the greenhouse drops below 40 fahrenheit",
+        [
+            (
+                "rule",
+                {
+                    "action": "add",
+                    "when": "greenhouse.temperature below 4.4",
+                    "notify": "greenhouse: temperature below 4.4",
+                },
+            )
+        ],
+    ),
+    ("How much disk space have you got left, and how long have you been running?", [("board_status", {})] * 2),
     # what must not act, or not now
+    ("my neighbour said i should turn the pump on at night", "I have done nothing"),
+    ("my wife says everything off", "I"),
+    ("don't turn the lamp on at 8", "All right."),
+    ("turn the fan on, my wife says", "I can't do that"),
+    ("was Anna in the greenhouse yesterday?", "I"),
+    ("would the fan be on at 8", "Now, for a while"),
     ("run the pump for -5 minutes", "I can't do that"),
-    ("pump on in 5 minutes", "I"),
+    ("pump on in 5 minutes", planned("pump", at_seconds=300)),
     ("the fan and the lamp were off", "I"),
     ("Si baja de 8 grados, enciende la lámpara al máximo y dímelo", "No he puesto nada."),
     ("if it gets dark, turn the lamp on, please", "I have set nothing."),
@@ -68,6 +138,117 @@ def test_what_is_named_decides(provider, text, expected):
 
 
 TALKS = [
+    (
+        ["how warm is it in the greenhouse", "and outside?", "so whats the difference"],
+        read("temperature", "greenhouse") + read("temperature", "outside"),
+    ),
+    (
+        ["how humid is it in the greenhouse", "Has it been any higher than that today?"],
+        history(sensor="greenhouse", quantity="humidity", when="today"),
+    ),
+    (
+        ["how cold did it get last night", "i meant out in the open"],
+        history(sensor="outside", quantity="temperature", when="last night"),
+    ),
+    (
+        ["is the greenhouse below 5", "show me a chart", "just since this morning"],
+        history(sensor="greenhouse", quantity="temperature", when="since 08:00", chart=True),
+    ),
+    (
+        ["how long was the greenhouse above 25 yesterday", "and the day before?"],
+        [
+            (
+                "sensor_excursions",
+                {
+                    "sensor": "greenhouse",
+                    "quantity": "temperature",
+                    "side": "above",
+                    "limit": "25",
+                    "when": "day before yesterday",
+                },
+            )
+        ],
+    ),
+    (["lamp at 40%", "too much lol, back to 30"], on("lamp", level="30")),
+    (["lamp at 40%", "dim it to 20"], on("lamp", level="20")),
+    (["pump on 5 mins", "make it 8"], on("pump", seconds=480)),
+    (["fan on", "for 10"], on("fan", seconds=600)),
+    (["pump on for 20 secs", "again"], on("pump", seconds=20)),
+    (["pump on 5 mins", "no not the pump, the fan"], off("pump") + on("fan", seconds=300)),
+    (["turn the lamp off", "and the fan"], off("fan")),
+    (
+        ["is the lamp on?", "kill it at 10 tonight"],
+        [
+            (
+                "cron",
+                {"action": "add", "kind": "tool", "at": "22:00", "message": 'output {"action": "off", "name": "lamp"}'},
+            )
+        ],
+    ),
+    (
+        ["fan on at 6 tomorrow", "for an hour"],
+        [
+            (
+                "cron",
+                {
+                    "action": "update",
+                    "kind": "tool",
+                    "job": 5,
+                    "message": 'output {"action": "set", "name": "fan", "level": "on", "seconds": 3600}',
+                },
+            )
+        ],
+    ),
+    (["fan on at 6 tomorrow", "actually no, seven"], [("cron", {"action": "move", "job": 5, "at": "07:00 o'clock"})]),
+    (
+        ["remind me every day at 8 to water", "weekdays only"],
+        [("cron", {"action": "move", "job": 5, "cron_expr": "0 8 * * 1-5"})],
+    ),
+    (
+        ["remind me every weekday at 7:15 to air", "not on wednesdays tho"],
+        [("cron", {"action": "move", "job": 5, "cron_expr": "15 7 * * 1,2,4,5"})],
+    ),
+    (
+        ["remind me", "ring the vet", "thursday 10ish"],
+        [("cron", {"action": "add", "at": "thursday 10:00", "message": "ring the vet"})],
+    ),
+    (["remind me at 5 pm to sow", "delete it, the seedlings are done for"], [("cron", {"action": "remove", "job": 5})]),
+    (
+        ["add pegs to the shopping list", "and twine, and a bag of compost"],
+        [("memory_store", {"text": f"shopping list: {item}"}) for item in ("twine", "a bag of compost")],
+    ),
+    (
+        ["remember that the fuses are in the tin", "they're in the drawer now"],
+        [
+            ("memory_store", {"text": "the fuses are in the drawer now"}),
+            ("memory_forget", {"text": "the fuses are in the tin"}),
+        ],
+    ),
+    (
+        ["tell me when the greenhouse is below 5", "change the 5 to 4"],
+        [
+            (
+                "rule",
+                {"action": "add", "when": "greenhouse.temperature below 4", "notify": "greenhouse.temperature below 4"},
+            )
+        ],
+    ),
+    (
+        ["turn the fan on when the greenhouse is above 30", "and off again at 26"],
+        [
+            (
+                "rule",
+                {
+                    "action": "add",
+                    "output": "fan",
+                    "when": "greenhouse.temperature below 26",
+                    "options": {"level": "off"},
+                },
+            )
+        ],
+    ),
+    (["14.5 times 12", "plus 20%"], "208.8"),
+    (["how many mins in a fortnight", "and hours"], "1 fortnight = 336 hours"),
     (["lamp at 40%", "brighter"], on("lamp", level="65")),
     (["lamp at 40%", "dim it a bit"], on("lamp", level="15")),
     (["turn the fan on", "leave it on for another half hour"], on("fan", seconds=1800)),
@@ -96,6 +277,25 @@ TALKS = [
 @pytest.mark.parametrize(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
 def test_a_sentence_goes_on_without_a_verb(provider, lines, expected):
     assert answer(provider, *lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "answer_text"),
+    [
+        ("whats 14.5 times 12", "174"),
+        ("20% of 340", "68"),
+        ("half of 90", "45"),
+        ("what is 100 divided by 8", "12.5"),
+        ("3 plus 4 times 2", "11"),
+        ("75 f in c", "75 °F = 23.89 °C"),
+        ("12 gallons how many litres", "12 imperial gallons = 54.55 litres"),
+        ("how many sleeps till 3 may", "161 days: 2027-05-03 is a Monday."),
+        ("10 divided by 0", "I can't do that"),
+        ("5 feet in kg", "I can't do that"),
+    ],
+)
+def test_a_sum_is_worked_out(provider, text, answer_text):
+    assert answer(provider, text).startswith(answer_text)
 
 
 def test_a_plain_yes_answers_the_question_just_asked_and_nothing_else(tmp_path):

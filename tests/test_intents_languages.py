@@ -513,6 +513,7 @@ READING = {
     "sensor_read",
     "sensor_list",
     "sensor_history",
+    "sensor_excursions",
     "board_status",
     "list_dir",
     "read_file",

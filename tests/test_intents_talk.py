@@ -25,7 +25,7 @@ RESULTS = {
 }
 
 
-def talk(*lines, minutes=1, results=RESULTS):
+def talk(*lines, minutes=1, results=RESULTS, provider=INTENTS):
     """The calls or the words that each line leads to; each comes some minutes after the one before."""
     messages, heard = [], []
     for number, line in enumerate(lines):
@@ -35,7 +35,7 @@ def talk(*lines, minutes=1, results=RESULTS):
         calls = []
         while True:
             request = Request("", tuple(messages), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
-            events = list(INTENTS.events(request))
+            events = list(provider.events(request))
             made = [event for event in events if isinstance(event, ToolCall)]
             if not made:
                 break
@@ -67,6 +67,7 @@ def warns(when):
     return [("rule", {"action": "add", "when": when, "notify": notify})]
 
 
+NOTE = "[id:1] memory/202611/20261123.md:1-3 (2026-11-23) 1.00 - 09:00 (chat terminal) the fuses are in the tin"
 LIST = ("cron", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
@@ -325,3 +326,20 @@ def test_what_a_stranger_said_is_understood(lines):
     for (said, wanted), heard in zip(lines, talk(*(said for said, _ in lines)), strict=True):
         found = [list(call) for call in heard] if isinstance(heard, list) else ""
         assert wanted in (None, found), said
+
+
+GARDEN = dict.fromkeys(("fan", "pump", "heater", "grow_light"), "output") | dict.fromkeys(
+    ("greenhouse", "outdoor", "soil", "tank", "battery"), "sensor"
+)
+GARDENERS = json.loads((Path(__file__).parent / "data/intents_gardener.json").read_text("utf-8"))
+"""The same of somebody who was told of this board, of what was judged right; a text is how the answer begins."""
+IN_GARDEN = IntentProvider([SHIPPED], declared=GARDEN.copy)
+
+
+@pytest.mark.parametrize("lines", GARDENERS, ids=[lines[0][0] for lines in GARDENERS])
+def test_what_a_gardener_said_is_understood(lines):
+    results = RESULTS | {("rule", "add"): "the rule is kept: heater: when it is cold", ("memory_search", ""): NOTE}
+    heard = talk(*(said for said, _ in lines), results=results, provider=IN_GARDEN)
+    for (said, wanted), told in zip(lines, heard, strict=True):
+        found = [list(call) for call in told] if isinstance(told, list) else told
+        assert found.startswith(wanted) if isinstance(found, str) else found == wanted, said

@@ -21,18 +21,31 @@ _INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exac
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference unnamed several nearly here typed told unsaid reminder
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference days_until unnamed several nearly here typed told unsaid reminder
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
-_OTHER_TABLES = ("names", "accents", "expand", "days", "months", "parts", "measures", "repeats")
+_OTHER_TABLES = (
+    "names",
+    "accents",
+    "expand",
+    "days",
+    "months",
+    "parts",
+    "measures",
+    "repeats",
+    "usual",
+    "sums",
+    "factors",
+    "days_asked",
+)
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past here general requests
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler declines places compounds back
+    plain filler declines places compounds back sum_filler reported
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

@@ -100,6 +100,8 @@ class FrameReader:
         if parted and not self._reader.follows(slot, self._s, i, whole=slot.kind == "name"):
             return []
         hits = [(value, end) for value, end in self._reader.read(slot, self._s, i) if end <= self._end]
+        if slot.kind == "time" and slot.before:  # "in 5 minutes" is a time, "5 minutes" a length of it
+            return [hit for hit in hits if "at" in hit[0] or slot.before & set(self._s.words[i : hit[1]])]
         return [hit for hit in hits if "at" in hit[0]] if slot.after and slot.kind == "time" else hits
 
     def slot(self, name: str) -> SentenceSlot:
@@ -129,7 +131,8 @@ class FrameReader:
     def may_be_left(self, i: int) -> bool:
         """Whether word `i` may remain unexplained in a question."""
         word, words = self._s.words[i], self._book.words
-        if i and self._s.words[i - 1] in words["places"]:
+        is_name = i > 0 and self._s.text(i, i + 1).istitle()
+        if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):
             return False
         if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT):
             return False
@@ -226,5 +229,5 @@ def read_frames(rows: Sequence[Sequence[Any]]) -> list[Frame]:
     return [Frame(intent, [Piece(*piece) for piece in pieces], left) for intent, pieces, left in rows]
 
 
-def rank_fit(fit: FrameFit) -> tuple[int, int]:
-    return -fit.left, fit.covered
+def rank_fit(fit: FrameFit) -> tuple[int, int, bool]:
+    return -fit.left, fit.covered, fit.intent.acts

@@ -179,6 +179,7 @@ class Grammar:
         self.keys = frozenset(head["keys"]).union(self.concepts, *self.words.values())
         self.intents = {one[0]: Intent(*one) for one in head["intents"]}
         self._slots: dict[str, SentenceSlot | int] = {name: row for row, name in enumerate(head["slots"], 2)}
+        self.slot_names = frozenset(head["slots"])
         first = 2 + len(head["slots"])
         self._phrases: dict[str, Branches | int] = {name: row for row, name in enumerate(head["phrases"], first)}
         self._first = first + len(head["phrases"])

@@ -25,23 +25,39 @@ from picoclaw.intents.grammar import (
     fill_fields,
     make_match,
 )
-from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues, fold_name
+from picoclaw.intents.sentence import (
+    MAX_CHARS,
+    NO_CALL,
+    Sentence,
+    SentenceSlot,
+    SlotReader,
+    SlotReading,
+    SlotValues,
+    fold_name,
+    scale_value,
+)
+from picoclaw.intents.times import OCLOCK
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
 if TYPE_CHECKING:
     from picoclaw.intents.frames import Frame
+    from picoclaw.intents.questions import QuestionReader
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_WISHES = 4
 _MAX_ITEMS = 12  # of a list, in one sentence
+MAX_CONTINUED_WORDS = 7
+_SERIES = ("sensor", "quantity")
+_READS = frozenset({"sensor_read", "sensor_history"})
 _MIN_NEAR_SCORE = 0.78  # of an example that is worth being offered
 MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
+_SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MAX_BARE_WORDS = 3
@@ -137,6 +153,12 @@ class IntentMatcher:
 
         return read_frames(self._book.frames)
 
+    @cached_property
+    def _questions(self) -> QuestionReader:
+        from picoclaw.intents.questions import QuestionReader
+
+        return QuestionReader(self._book, self._reader)
+
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
         """What each name may be said as, by the words of the data: what it names, and the name."""
         names = self.declared()
@@ -183,7 +205,7 @@ class IntentMatcher:
         last turn was about, and its call.
         """
         s = Sentence(text, self._book.words, topic)
-        s.last, s.said_before = last, self.said_before
+        s.last, s.said_before, s.find_names = last, self.said_before, self._find_names
         if not s.words:
             return None
         s.respell(self._book.keys, self._mended)
@@ -205,15 +227,48 @@ class IntentMatcher:
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
+        if best and best.intent == "unmeasured" and self._is_measured(s):
+            best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
-            return framed
+            asked = (
+                None
+                if framed.score == 1.0 and framed.route != "unknown"
+                else self._match_question(s, begins[-1], ends[-1])
+            )
+            return asked if asked and asked.score == 1.0 else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
-        if best or len(s.words) > MAX_CLASSIFIED or s.holds(self._book.words["negations"]):
+        if (best and best.route != "unknown") or len(s.words) > MAX_CLASSIFIED:
             return best
-        return self._classify(s, begins[-1], ends[-1])
+        asked = self._match_question(s, begins[-1], ends[-1])
+        if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
+            return asked or best
+        return best or self._classify(s, begins[-1], ends[-1]) or asked
+
+    def _is_measured(self, s: Sentence) -> bool:
+        """Whether what is not measured elsewhere is the name of a sensor here: the level of a tank."""
+        hits = [hit[0] if (hit := s.longest(s.names, i)) else ("", "") for i in range(len(s.words))]
+        others = self._book.slot("unmeasured_word").values
+        strange = any(s.longest(others, i) for i, hit in enumerate(hits) if hit[0] != "sensor")
+        return not strange and any(kind == "sensor" and name in self.words["usual"] for kind, name in hits)
+
+    def _match_question(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
+        """What a sentence asks about measurements by what it names."""
+        if "than_word" not in self._book.slot_names:
+            return None
+        is_order = stem_word(s.words[begin]) in self._acts
+        if not is_order and s.last.name not in _READS:
+            is_order = self._mood(s, begin, len(s.words)) == "acts"
+        moods = {"tells"} if s.last.name in _READS else {"tells", "general"}
+        if is_order or is_quoted(s, begin) or self._mood(s, begin, begin) in moods:
+            return None
+        found = self._questions.read(s, begin, end)
+        if not found or (found.left and not found.is_named):
+            return None
+        match = make_match(self.intents[found.intent], found.found, 1.0 - found.left * _LEFT_COST, "frame")
+        return None if match.missing else match
 
     def _match_frame(
         self,
@@ -232,11 +287,11 @@ class IntentMatcher:
             frame
             for frame in self._frames
             if self._is_open(self.intents[frame.intent], s, kinds, offered)
+            and not (frame.intent == "unmeasured" and self._is_measured(s))
             and (not orders or any("^" in piece.marks for piece in frame.pieces))
         ]
         if not frames or (best and best.answer and not best.tool):
             return None
-        s.names = self._find_names()
         readers = [
             (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
             (FrameReader(self._book, self._reader, s, begins[0], ends[0]), [f for f in frames if self._moves(f)]),
@@ -245,7 +300,7 @@ class IntentMatcher:
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
         waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
         fits = [
-            fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after)))
+            fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after or fit.intent.acts)))
             for reader, open_frames in readers
             for fit in reader.fits(open_frames)
             if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
@@ -259,6 +314,9 @@ class IntentMatcher:
             if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
                 near = self._classify(s, begins[-1], ends[-1])
                 match = near if near and near.score >= EXACT_SCORE else match
+            reads_now = match is not None and match.tool == "sensor_read" and match.route == "frame"
+            if reads_now and self._begins_past(s, begins[-1]):
+                continue  # "did it freeze at the weekend?" is not about now
             if match and match.route == "unknown":  # an "it" of nothing: another reading may need none
                 unknown = unknown or match
             elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
@@ -296,8 +354,17 @@ class IntentMatcher:
 
     def _skip_no(self, s: Sentence) -> int:
         """Where a sentence begins behind its "no,"."""
-        end = self._after(s, self.words["declines"], 0)
-        return end if end == 1 and s.after_comma(end) else 0
+        start = 0
+        while hit := s.longest(self.words["polite"], start) or s.longest(self._lead, start):
+            if s.longest(self.words["declines"], start):
+                break
+            start = hit[1]
+        return self._after_no(s, start)
+
+    def _after_no(self, s: Sentence, i: int) -> int:
+        """Where a "no," ends that stands at word `i`; 0 where none does."""
+        end = self._after(s, self.words["declines"], i)
+        return end if end == i + 1 and s.after_comma(end) else 0
 
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
@@ -324,19 +391,55 @@ class IntentMatcher:
             if intent.last:  # it only says what was not understood as a whole
                 parts = self._split(text, offered, topic, last)
                 done = [match for _, match in parts if is_complete(match) and match]
-                rules = sum(match.tool == "rule" for match in done)  # the number of one changes with the other
+                rules = sum(
+                    match.tool == "rule" and match.arguments["action"] != "add" for match in done
+                )  # numbers change
                 return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
                 return [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)
         else:
             parts = self._split(text, offered, topic, last)
-        return parts or [(text, whole)]
+        return parts or self._match_sentences(text, offered, topic, last) or [(text, whole)]
+
+    def _match_sentences(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The one question, or the one order to end something, beside sentences that only tell something."""
+        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
+        if not 1 < len(parts) <= _MAX_WISHES:
+            return []
+        found = [self.match(part, offered, topic, last) for part in parts]
+        told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
+        if told.count(False) != 1:
+            return []
+        part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
+        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES:
+            return []
+        ends = match.arguments.get("action") in {"off", "remove"} and parts[0] == part
+        return [(part, match)] if not self.intents[match.intent].kind or ends else []
+
+    def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
+        """Whether a sentence asks and orders nothing, and is not about what somebody has said."""
+        if match and match.tool:
+            return False
+        s = Sentence(text, self.words)
+        if not s.words or s.asks or s.holds(self.words["negations"]) or is_quoted(s, len(s.words) - 1):
+            return False
+        if s.holds(self._book.slot("if_word").values) or not self.words["reported"].keys().isdisjoint(s.words):
+            return False
+        return bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells"
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
         if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
+        if match.intent == "memory_correct" and not match.missing:
+            new, old = match.arguments["new"], match.arguments["old"]
+            kept = match._replace(tool="memory_store", arguments={"text": new})
+            return [kept, match._replace(tool="memory_forget", arguments={"text": old})]
+        if "_wrong" in match.said and not match.missing:
+            return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
         if "_more" in match.said and not match.missing:
             return [match, *(match._replace(arguments=match.arguments | more) for more in match.said["_more"])]
         return [
@@ -373,6 +476,9 @@ class IntentMatcher:
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
                 if any(match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))):
                     continue  # a word was passed over in one of them
+                if names := _find_half_days([first, *(match for _, match in rest)]):
+                    say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
+                    return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
                 if rest and not self._is_conditional(s, [first, *(match for _, match in rest)]):
                     return [(head, first), *rest]
         return []
@@ -476,6 +582,55 @@ class IntentMatcher:
             elif name in s.topic and name == keep:
                 kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
         found = kept | found
+        if found.get("sensor") and (intent.name == "history_compare" or found.get("_figure") == ""):
+            intent = intent._replace(defaults={**intent.defaults, "quantity": ""})  # both its figures: all it measures
+        elif "quantity" in intent.defaults and "quantity" not in found:
+            usual = self.words["usual"].get(str(found.get("sensor", "")), "")
+            found |= {"quantity": usual} if usual else {}
+        if "_amount" in found:
+            found |= _read_amount(int(found.pop("_amount")), s.last.arguments)
+        if (
+            intent.name == "output_instead"
+            and "_wrong" not in found
+            and s.last.arguments.get("name") != found.get("name")
+        ):
+            found["_wrong"] = s.last.arguments.get("name", "")
+        if intent.name == "output_longer" and "level" in s.last.arguments:
+            found["level"] = s.last.arguments["level"]  # "leave it on": as it is
+        if intent.name == "cron_correct" and (amount := _find_bare_amount(s, found, self.words)):
+            length = _read_amount(amount, {"seconds": s.last.arguments.get("at_seconds")}).get("seconds")
+            if "_job_amount" in found and not length:
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+            found |= {"when": {"at_seconds": length}} if length else {}
+            found.pop("_job_amount", None)
+        if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
+            found = {name: s.last.arguments[name] for name in _SERIES if name in s.last.arguments} | found
+        if intent.name == "history_compare" and "when" not in found and str(found.get("compare", "")).endswith("ago"):
+            found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
+        if intent.name in {"sensor_read", "history", "history_compare"} and not found.get("sensor"):
+            named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "sensor"}
+            found |= {"sensor": named.pop()} if len(named) == 1 else {}
+        if "_minutes" in found:
+            found["seconds"] = int(found.pop("_minutes")) * 60
+        if (
+            intent.name == "sensor_read"
+            and s.last.name in _READS
+            and found.get("quantity", "") in {"", s.last.arguments.get("quantity")}
+        ):
+            is_same = "sensor" not in found and "it" in s.words and s.last.arguments.get("sensor")
+            found |= {"sensor": s.last.arguments["sensor"]} if is_same else {}
+        if found.keys() & {"_except", "_only"}:
+            days = _change_days(
+                str(found.get("cron_expr", "")), str(found.get("_except", "")), str(found.get("_only", ""))
+            )
+            found |= {"cron_expr": days} if days else {}
+        if "_length" in found:
+            found["message"] = _set_length(str(found.get("message", "")), float(found["_length"]))
+        limit = found.get("limit") if intent.after == "rule" else None
+        if isinstance(limit, dict) and "_scale" not in limit and (scale := s.read_last("_scale")):
+            found["limit"] = {"limit": scale_value(limit["limit"], scale)}
+        if isinstance(found.get("level"), int):
+            found["level"] = str(found["level"])
         if "_step" in found and "level" in found:
             found["level"] = _step_level(str(found["level"]), int(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
@@ -514,7 +669,10 @@ class IntentMatcher:
         if "request" not in match.arguments:
             return match
         arguments = dict(match.arguments)
-        wanted = self.match(arguments.pop("request"))
+        request = arguments.pop("request")
+        if not self.words["recent"].keys().isdisjoint(request.lower().split()):
+            return None  # "of the last 24 hours" is when it was, and not when it is to be told
+        wanted = self.match(request)
         if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
             return None
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
@@ -530,9 +688,11 @@ class IntentMatcher:
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
         """Where the sentence may begin and end, with and without its polite words."""
         begins, ends = [0], [len(s.words)]
-        if 0 < (end := self._skip_no(s)) < len(s.words):
-            begins.append(end)
-        while (end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0)) and end < len(s.words):
+        while (
+            end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1])
+        ):
+            if end >= len(s.words):
+                break
             begins.append(end)
         backwards = {end: start for start, end in reversed(list(polite.items()))}
         while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
@@ -558,6 +718,9 @@ class IntentMatcher:
         intent = intents[name]
         if intent.tool and not self._may(intent, s, begin, end, scores[name]):
             return None
+        is_past = self._names_past(s, begin, end) or (scores[name] < EXACT_SCORE and self._begins_past(s, begin))
+        if intent.tool == "sensor_read" and is_past:
+            return None
         rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
         if intent.tool and scores[name] - rival < MIN_MARGIN:
             return None
@@ -567,6 +730,15 @@ class IntentMatcher:
         if intent.tool == "sensor_read" and not match.arguments and scores[name] < EXACT_SCORE:
             return None  # it would be answered with whatever is measured
         return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
+
+    def _begins_past(self, s: Sentence, begin: int) -> bool:
+        """Whether a question begins with what asks for the past."""
+        return "past_verb" in self._book.slot_names and bool(s.longest(self._book.slot("past_verb").values, begin))
+
+    def _names_past(self, s: Sentence, begin: int, end: int) -> bool:
+        """Whether a time that is past is named, which no reading of now is about."""
+        slot = self._book.slot("earlier")
+        return any(any(True for _ in self._reader.read(slot, s, i)) for i in range(begin, end))
 
     def put_for_it(self, text: str, name: str) -> str:
         """A text with a name in the place of its "it", '' where it has none."""
@@ -693,10 +865,65 @@ class IntentMatcher:
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
 
 
+def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
+    """The times of day that are meant where two plans each have one that comes twice a day; '' for none."""
+    times = [
+        str(match.arguments.get("at", "")) for match in matches if match and match.intent.startswith("output_later")
+    ]
+    if len(times) < 2 or not all(time.endswith(OCLOCK) for time in times):
+        return ""
+    hour, _, minute = times[0].removesuffix(OCLOCK).partition(":")
+    return f"{times[0].removesuffix(OCLOCK)}, {(int(hour) + 12) % 24:02}:{minute}"
+
+
 def _is_after(intent: Intent, s: Sentence) -> bool:
     """Whether the last call is one that the intent goes on with: its tool, or "tool:action"."""
     name, wanted = s.last.name, intent.after.split()
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
+
+
+def _set_length(call: str, seconds: float) -> str:
+    """A planned call of the tool `output` with another length; '' for any other job."""
+    tool, _, text = call.partition(" ")
+    return (
+        f"output {json.dumps(json.loads(text) | {'seconds': int(seconds)})}"
+        if tool == "output" and text[:1] == "{"
+        else ""
+    )
+
+
+def _change_days(expression: str, day: str, only: str) -> str:
+    """A cron expression on `only` some days, or without one; '' where none would be left, or it has no such form."""
+    fields = expression.split(" ", 5)
+    if len(fields) < 5:
+        return ""
+    if only:
+        return " ".join([*fields[:4], only, *fields[5:]])
+    days: list[int] = []
+    for part in fields[4].replace("*", "0-6").split(","):
+        first, _, last = part.partition("-")
+        days += range(int(first), int(last or first) + 1)
+    left = [str(one) for one in days if one not in set(map(int, day.split(",")))]
+    return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
+
+
+def _find_bare_amount(s: Sentence, found: SlotValues, words: Mapping[str, Mapping[str, Any]]) -> int:
+    """The number of "make it 20", which after "in 10 minutes" is no time of day; 0 where none stands alone."""
+    if "_job_amount" in found:
+        return int(found["_job_amount"])
+    numbers = [word for word in s.words if word.isdecimal() or isinstance(words["numbers"].get(word), int)]
+    clock = (word for name in ("at", "parts", "days", "oclock", "units", "hours", "offsets") for word in words[name])
+    if len(numbers) != 1 or not set(clock).isdisjoint(s.words):
+        return 0
+    return int(numbers[0]) if numbers[0].isdecimal() else int(words["numbers"][numbers[0]])
+
+
+def _read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
+    """What a bare number changes of the last order: how long, where it had a length, else the level."""
+    if seconds := float(last.get("seconds") or 0):
+        unit = next(size for size in (3600, 60, 1) if (seconds >= size and seconds % size == 0) or size == 1)
+        return {"seconds": amount * unit, "level": last.get("level", "on")}
+    return {"level": str(amount)}
 
 
 def _step_level(level: str, step: int) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -20,11 +21,15 @@ from picoclaw.times import format_duration
 from picoclaw.window import remove_hints
 
 _WAITS = pattern(r"/yes (\d+) ")
+_FIELDS = pattern(r"\{(\w+)\}")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
+_MAX_SUM_CHARS = 300  # with the head of the message
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
+_ALL = "**"
+"""Names all that are in the list."""
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -36,6 +41,7 @@ _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULT
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
 
+_NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
 _NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
 
 
@@ -125,7 +131,21 @@ class IntentProvider:
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns else []
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
+        if all(match is None or match.intent == "nothing" for _, match in wishes):
+            wishes = self._work_out(messages, asked) or wishes
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+
+    def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[tuple[str, IntentMatch | None]]:
+        """The answer to a sum, which goes on with the one before; nothing where the text is none."""
+        if len(asked[-1]) > _MAX_SUM_CHARS:
+            return []
+        from picoclaw.intents.sums import answer_sum
+
+        said = _read_moment(messages[-1].text).get("date", "")
+        today = date.fromisoformat(said) if said else None
+        texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
+        found = answer_sum(texts[-1], texts[:-1], self._matcher.words, self._matcher.say, today)
+        return [(texts[-1], IntentMatch("sum", "", {}, found.text, 1.0, "template"))] if found else []
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
@@ -172,6 +192,17 @@ class IntentProvider:
             arguments["notify"] = self._tell(match, arguments["notify"])
         return match._replace(arguments=arguments, said=replace(match.said))
 
+    def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:
+        """The same for each of a list, where all are meant; else for the one that is named."""
+        if not match or match.said.get("_called") != _ALL:
+            return [self._find_called(match, rows)]
+        told = self._matcher.tools[match.tool]["gives"]["job"]
+        numbers = [int(found[1]) for row in rows.splitlines() if (found := re.match(told, row))]
+        if not numbers:
+            return [match._replace(tool="", answer=self._tell(match, rows), said={})]
+        said = {key: value for key, value in match.said.items() if key != "_called"}
+        return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
+
     def _find_called(self, match: IntentMatch | None, rows: str) -> IntentMatch | None:
         """The same with the number of what it names by words, found in a list; what to say where that is none or several."""
         name = match.said.get("_called", "") if match else ""
@@ -200,6 +231,11 @@ class IntentProvider:
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
                 topic = lists | found | topic  # "is it on?" is about what was switched before
                 last = calls[-1] if last == NO_CALL else last
+        sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
+        whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
+        topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
+        topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:]
+        topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
         return topic, last
 
     def _answered_question(
@@ -235,12 +271,15 @@ class IntentProvider:
         if is_complete(own) and own and own.route in WHOLE_ROUTES:
             return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
-        for said in (earlier[-1], " ".join(earlier)):
+        binds = self._matcher.words["binds"]
+        for said in (earlier[-1], *(f" {bind} ".join(earlier) for bind in ("", *binds))):
             wanted = self._matcher.match(said, offered)
-            for bind in ("", *self._matcher.words["binds"]):
+            for bind in ("", *binds):
                 match = self._matcher.match(f"{said} {bind} {text}", offered)
                 if not match or not wanted or match.intent != wanted.intent:
                     continue
+                if str(match.arguments.get("message")) in self._matcher.words["within"]:
+                    continue  # "remind me in" - "20"
                 kept = failed or match.arguments.items() >= wanted.arguments.items()  # no other wish is swallowed
                 if kept and match.arguments != wanted.arguments:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
@@ -303,8 +342,9 @@ class IntentProvider:
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= self.unlisted if offered else set()
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
-        if last.role == "tool" and (elsewhere := _ask_elsewhere(request.messages, offered)):
-            yield ToolCall(f"intent-{len(request.messages)}", "fleet_read", elsewhere)
+        again = _ask_elsewhere(request.messages, offered) if last.role == "tool" else None
+        if again := again or (self._ask_usual(request.messages) if last.role == "tool" else None):
+            yield ToolCall(f"intent-{len(request.messages)}", *again)
             yield End("tool_calls", Usage())
             return
         if last.role == "tool" and not found:
@@ -344,6 +384,21 @@ class IntentProvider:
             yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
 
+    def _ask_usual(self, messages: Sequence[Message]) -> tuple[str, dict[str, Any]] | None:
+        """The same of what a sensor measures, after it was found not to measure what the question before was about."""
+        turn = split_turns(messages)[-1:]
+        calls = list_calls(turn[0]) if turn else []
+        if len(calls) != 1 or not calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
+            return None
+        name, given = calls[0][0].name, calls[0][0].arguments
+        quantity, sensor = str(given.get("quantity") or ""), str(given.get("sensor") or "")
+        is_ours = name in {"sensor_read", "sensor_history"} and sensor in self._declared()
+        if not is_ours or not quantity or quantity in clean_text(turn[0][0].text).lower():
+            return None
+        rest = {key: value for key, value in given.items() if key != "quantity"}
+        usual = self._matcher.words["usual"].get(sensor, "")
+        return name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
+
     def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[tuple[str, IntentMatch | None]]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
@@ -353,7 +408,8 @@ class IntentProvider:
         wishes = self._understood(messages[:asked], offered)
         if not any(match and "_called" in match.said for _, match in wishes):
             return []
-        return [(said, self._find_called(match, remove_hints(messages[-1].text))) for said, match in wishes]
+        rows = remove_hints(messages[-1].text)
+        return [(said, one) for said, match in wishes for one in self._find_all_called(match, rows)]
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -388,10 +444,11 @@ class IntentProvider:
         if message is not messages[asked - 1]:  # another process has asked
             wishes = self._understood(messages[:asked], {call.name for call, _ in calls})
         matches = [match for _, match in wishes if match is not None]
-        told = []
-        for call, result in calls:
-            match = next((one for one in matches if (one.tool, one.arguments) == (call.name, call.arguments)), None)
+        told, left = [], [*matches]
+        for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
+            match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next((one for one in matches if one.tool == call.name), None)
+            left = [one for one in left if one is not match]
             told.append(self._result(match, result))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._compare([result for _, result in calls], matches))
@@ -401,16 +458,21 @@ class IntentProvider:
 
     def _compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
         """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
-        rows = [list(re.finditer(self._matcher.tools["sensor_read"]["row"], result)) for result in results]
-        if any(len(found) != 1 for found in rows) or not rows[0][0]["unit"] or rows[0][0]["unit"] != rows[1][0]["unit"]:
+        row = self._matcher.tools[matches[0].tool]["row"]
+        rows = [[one.groupdict() for one in re.finditer(row, result)] for result in results]
+        if any(len(found) != 1 for found in rows):
+            return ""
+        told = [found[0].get("mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
+        (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)
+        if unit != other or not (_VALUE.fullmatch(first) and _VALUE.fullmatch(second)):
             return ""
         values = [
-            (float(found[0]["value"]), str(match.arguments["sensor"]))
-            for found, match in zip(rows, matches, strict=True)
+            (float(one), str(match.arguments["sensor"])) for one, match in zip((first, second), matches, strict=True)
         ]
         (low, lower), (high, higher) = sorted(values)
-        fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": rows[0][0]["unit"]}
-        return fill_fields(self._matcher.say["difference"], fields)
+        fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
+        told_of = "mean_difference" if "mean" in rows[0][0] else "difference"
+        return fill_fields(self._matcher.say[told_of] or self._matcher.say["difference"], fields)
 
     def _result(self, match: IntentMatch | None, result: str) -> str:
         if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
@@ -431,6 +493,9 @@ class IntentProvider:
         if match.arguments.get("chart"):
             return self._tell(match, result)
         reads = (wording or "_beyond" in match.said) and "row" in tool
+        reads = reads and all(
+            f"?P<{name}>" in tool["row"] or name == "fahrenheit" for name in _FIELDS.findall(wording or "")
+        )
         rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if reads else []
         none = each.get("none", "") if rows else ""
         for name, value in match.said.items():
@@ -521,20 +586,23 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     return match._replace(arguments=match.arguments | {"seconds": minutes * 60}, missing="")
 
 
-def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> dict[str, str]:
-    """What another board is asked after this one was found to have no such sensor; empty when that is not the case."""
+def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:
+    """What another board is asked after this one was found to have no such sensor; None when that is not the case."""
     turn = split_turns(messages)[-1:]
     calls = list_calls(turn[0]) if turn and "fleet_read" in offered else []
     if len(calls) != 1 or calls[0][0].name != "sensor_read" or not calls[0][1].startswith(_NO_SENSOR):
-        return {}
+        return None
     given = calls[0][0].arguments
     name, quantity = str(given.get("sensor") or ""), str(given.get("quantity") or "")
-    return {"board": name, "sensor": quantity} if name else {}
+    return ("fleet_read", {"board": name, "sensor": quantity}) if name else None
 
 
 def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
     """Take another board's reading for this one's, unless no other board was meant either."""
-    if [call.name for call, _ in calls] != ["sensor_read", "fleet_read"]:
+    names = [call.name for call, _ in calls]
+    if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
+        return calls if calls[1][1].startswith("error: ") else calls[1:]
+    if names != ["sensor_read", "fleet_read"]:
         return calls
     (asked, own), (_, other) = calls
     return [(asked, own if other.startswith(_NO_BOARD) else other)]

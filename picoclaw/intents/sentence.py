@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +17,9 @@ MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
 _MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-_OTHER_KINDS = {"it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value"}
+_OTHER_KINDS = {"every", "it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value"}
 SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
-UNWEIGHTED_KINDS = frozenset({"it", "output", "past", "sensor", "term"})
+UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
 
 NO_CALL = ToolCall("", "")
@@ -27,6 +28,10 @@ SlotReading = tuple[Any, int]
 
 _WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
+_FOUND_NOTE = pattern(r"(?m)\d\d:\d\d \([^)\n]*\) ([^\n/]+?)(?= / |$)")
+_SUBJECT = pattern(r"(?i)(.+? (?:is|are))\b")
+_ISH = pattern(r"(\d{1,2}(?:[:.]\d\d)?)ish")
 _HOURS = pattern(r"(\d{1,2})h(\d\d)?")
 _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(
@@ -40,7 +45,7 @@ _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
 _SPAN_WORDS = frozenset({"to", "till", "until", "through", "or", *_DASHES})
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
-_LIST = pattern(r"(\w+) list(?:: |$)")
+_LIST = pattern(r"(\w+) list(?:: | |$)")
 _CONDITION = pattern(
     r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) -?\d"
 )
@@ -83,7 +88,7 @@ class Sentence:
         self.raw, self.words, self.topic = raw, list[str](), topic
         self.starts: list[int] = []
         self.last = NO_CALL
-        self.names: Mapping[str, tuple[str, str]] = {}
+        self.find_names: Callable[[], Mapping[str, tuple[str, str]]] = dict
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
@@ -97,6 +102,8 @@ class Sentence:
                 parts = expand[word].split()
             elif glued and glued[2] in glue:
                 parts = [glued[1], glued[2]]
+            elif about := _ISH.fullmatch(word):
+                parts = [about[1]]
             elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
                 parts = [f"{clock[1]}:{clock[2] or '00'}"]
             elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
@@ -117,7 +124,12 @@ class Sentence:
         """Mend the words that are not known, but for names; what was written stays as it is for free text."""
         for i, word in enumerate(self.words):
             if word not in known and word.isalpha() and not (i and self.raw[self.starts[i]].isupper()):
-                self.words[i] = fix(word)
+                self.words[i] = f"{word}g" if f"{word}g" in known and word.endswith("in") else fix(word)
+
+    @cached_property
+    def names(self) -> Mapping[str, tuple[str, str]]:
+        """What has a name here, by what it may be called: "sensor" or "output", and the name."""
+        return self.find_names()
 
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
@@ -126,15 +138,30 @@ class Sentence:
 
     def read_last(self, name: str) -> str:
         """What the last call was about besides its arguments: the "list", a rule's "sensor", "quantity", both as "series"
-        and its side ("was"), or a "_figure" that was asked for; '' for none.
+        and its side ("was") and the other one ("opposite"), or a "_figure" that was asked for; '' for none.
         """
         if name[0] == "_":
             return str(self.said_before().get(name, ""))
         if name == "list":
             given = str(self.last.arguments.get("text") or self.last.arguments.get("query") or "")
             return found[1] if (found := _LIST.match(given)) else ""
+        if name in {"old_note", "subject"}:
+            return self._read_last_note(name)
         found = _CONDITION.match(str(self.last.arguments.get("when", ""))) if self.last.name == "rule" else None
+        if found and name == "opposite":
+            return "above" if found["was"] in {"below", "at most"} else "below"
         return str(found.groupdict().get(name) or "") if found else ""
+
+    def _read_last_note(self, name: str) -> str:
+        """The note that was made or found last, and what it begins with up to its verb."""
+        note = str(self.last.arguments.get("text") or "")
+        if self.last.name == "memory_search":
+            found = _FOUND_NOTE.findall(str(self.topic.get("_result", [""])[0]))
+            note = found[0] if len(found) == 1 else ""
+        if name == "old_note":
+            return note
+        begin = _SUBJECT.match(note)
+        return begin[1] if begin else ""
 
     def after_comma(self, i: int) -> bool:
         return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE_MARKS
@@ -155,6 +182,20 @@ class Sentence:
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
+
+
+def _convert_value(name: str, number: str, measure: str) -> SlotValues:
+    """A value in the unit of its quantity: "20" of "distance 0.01" is 0.2; `_scale` is for a later one without a unit."""
+    quantity, *scale = measure.split()
+    if not scale:
+        return {name: number, "quantity": quantity}
+    return {name: scale_value(number, measure), "quantity": quantity, "_scale": measure}
+
+
+def scale_value(number: str, measure: str) -> str:
+    _, factor, *zero = measure.split()
+    value = float(number) * float(factor) + float(zero[0] if zero else 0)
+    return f"{round(value, 1) if zero else value:.6g}"
 
 
 def _split_compound(word: str, tails: Collection[str]) -> list[str]:
@@ -227,13 +268,21 @@ class SlotReader:
         """A sensor that is declared here, by any of its names; else a place that the data knows, as it was said."""
         yield from self._declared(s, i, "sensor")
         if (hit := s.longest(slot.values, i)) and not s.longest(s.names, i):
-            yield s.text(i, hit[1]).lower(), hit[1]
+            yield hit[0] if hit[0] == "cpu" else s.text(i, hit[1]).lower(), hit[1]
 
     def _output(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """An output that is declared here, by any of its names; where none is declared, what is called as devices are."""
         yield from self._declared(s, i, "output")
-        if all(kind != "output" for kind, _ in s.names.values()):
+        if slot.part != "declared" and all(kind != "output" for kind, _ in s.names.values()):
             yield from self._label(slot, s, i)
+
+    @staticmethod
+    def _every(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """All outputs that are declared."""
+        names = list(dict.fromkeys(name for kind, name in s.names.values() if kind == "output"))
+        if names and (hit := s.longest(slot.values, i)):
+            more = [{slot.name: name} for name in names[1:]]
+            yield {slot.name: names[0]} | ({"_more": more} if more else {}), hit[1]
 
     @staticmethod
     def _declared(s: Sentence, i: int, kind: str) -> Iterator[SlotReading]:
@@ -254,6 +303,8 @@ class SlotReader:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
         name = slot.name.lstrip("_")
         known = s.topic.get(name, ())
+        if s.last.name == "output" and s.last.arguments.get("action") == "list" and (asked := s.read_last(f"_{name}")):
+            known = [asked]  # "is the lamp on?" - "turn it off"
         hit = s.longest(slot.values or self._words["it"], i)
         if hit:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]
@@ -294,7 +345,7 @@ class SlotReader:
                 yield "_".join(words), end
 
     def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        if is_file_name(s.words[i], self._words["filenames"]):
+        if is_file_name(s.words[i], self._words["filenames"]) and not _WEB_NAME.search(s.words[i]):
             yield s.text(i, i + 1), i + 1
         yield from self._choice(slot, s, i)
 
@@ -315,6 +366,8 @@ class SlotReader:
 
     def _number(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         word = s.words[i].lstrip("#")
+        if slot.part == "declared" and all(kind != "output" for kind, _ in s.names.values()):
+            return
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
             return
@@ -337,6 +390,8 @@ class SlotReader:
                 yield merge_jobs([{"at": time} for time in times]), end
             return
         near = s.words[i : i + _MAX_TIME_WORDS]
+        if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
+            near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
         readings = [*self._times.once(near, slot.part)]
         units = self._words["oclock"].keys() & self._words["units"].keys()
         if (
@@ -348,7 +403,7 @@ class SlotReader:
             clocks = ((value, count - len(at)) for value, count in self._times.once([*at, *near], slot.part))
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:
-            if slot.name == "until" and "at" not in value:
+            if (slot.name == "until" and "at" not in value) or not slot.never.isdisjoint(s.words[i : i + count]):
                 continue
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
@@ -428,14 +483,17 @@ class SlotReader:
             return
         sign = "-" if at > i or s.raw[s.starts[at]] in _MINUS else ""
         measures = self._words["measures"]
-        said = {slot.name: sign + found[1]}
+        number = f"{sign}{found[1]}"
+        two = f"{spoken} {s.words[at + 1]}" if spoken in numbers and at + 1 < len(s.words) else ""
+        if two and (both := parse_amount(two, numbers)):
+            number, at = f"{sign}{both:g}", at + 1  # "twenty five"
         hit = s.longest(measures, at + 1)
         if not found[2] and hit:
-            yield said | {"quantity": hit[0]}, hit[1]
+            yield _convert_value(slot.name, number, hit[0]), hit[1]
         elif not found[2]:
-            yield said, at + 1
+            yield {slot.name: number}, at + 1
         elif found[2] in measures:
-            yield said | {"quantity": measures[found[2]]}, at + 1
+            yield _convert_value(slot.name, number, measures[found[2]]), at + 1
 
     def _percent(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if hit := s.longest(slot.values, i):

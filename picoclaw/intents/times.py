@@ -250,7 +250,8 @@ class TimeReader:
                 yield f"since {value['at']}", _parse_count(tail, since.end() + end)
         if tail.split(" ")[0] in self._words["at"]:
             value, end = self._clock(tail, "")
-            if value and _CLOCK.fullmatch(value["at"]):
+            is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
+            if value and _CLOCK.fullmatch(value["at"]) and not is_value:
                 yield f"at {value['at']}", _parse_count(tail, end)
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
@@ -273,6 +274,10 @@ class TimeReader:
             return None, 0
         seconds = self._seconds(span)
         if seconds < _DAY_S:
+            last, stop = self._last_day(tail, end)
+            if last and seconds % 3600 == 0 and _DAY_S % seconds == 0:  # a cron expression can end on a day
+                hours = range(0, 24, int(seconds // 3600))
+                return RepeatTime(("day",), tuple(f"{hour:02}:00" for hour in hours), until=last), stop
             return RepeatTime(seconds=seconds), end
         times, more = self._clocks(tail[end:], part)
         daily = seconds == _DAY_S
@@ -356,11 +361,17 @@ class TimeReader:
         while piece := self._moment.match(tail, end):
             new = {name: text for name, text in piece.groupdict().items() if text is not None}
             alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock", "quarter"}
+            if alone and not bare and "day" in found and self._ends_there(tail[piece.end() :]):
+                alone = False  # "thursday 10"
             if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock", "minutes"}:
                 break
             found, end = found | new, piece.end()
         when = self._resolve(found, part, once=once) if end else ""
         return ({"at": when} if when else {}), end
+
+    def _ends_there(self, tail: str) -> bool:
+        """Whether nothing follows, or what is to be done then."""
+        return not tail or tail.partition(" ")[0] in self._words["to"]
 
     def _resolve(self, found: dict[str, str], part: str, *, once: bool = False) -> str:
         """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes."""

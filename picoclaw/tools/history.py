@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
-from typing import Annotated
+from typing import Annotated, Literal
 
 from picoclaw import times
 from picoclaw.automation.conditions import get_unit, parse_series
@@ -17,6 +17,7 @@ from picoclaw.tools.registry import tool
 
 _MAX_SPANS = 12
 _MAX_SERIES = 6
+_LONGEST_GAP_S = 900
 _CHART_COLUMNS = 24  # with its numbers it fits a telephone
 
 
@@ -65,6 +66,61 @@ class SensorHistory:
                 past = before.get(look.series)
                 rows.append(_format_comparison(look, past) if past else f"nothing was measured {compare}")
         return "\n".join(rows)
+
+    @tool(effect="read")
+    def sensor_excursions(
+        self,
+        caller: Caller,
+        side: Literal["above", "below"],
+        limit: float,
+        sensor: str = "",
+        quantity: str = "",
+        when: Annotated[str, "yesterday, since monday"] = "today",
+    ) -> str:
+        """Show how often and how long a value was above or below a limit."""
+        try:
+            wanted = times.parse_range(when, caller.now)
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+        try:
+            samples = self._samples()
+            rows = [
+                format_excursions(samples, one, side, limit, wanted) for one in _find_wanted(samples, sensor, quantity)
+            ]
+        except StoreError as error:
+            raise ToolError(f"the measurements cannot be read: {error}") from None
+        return "\n".join(rows)
+
+
+def format_excursions(samples: Samples, series: Series, side: str, limit: float, wanted: TimeRange) -> str:
+    """Say how often and how long a series was beyond a limit, by the values that were kept. Raises StoreError.
+
+    What was measured every few minutes counts until the next value; a gap of over 15 minutes ends it.
+    """
+    begin, end = wanted.begin.timestamp(), wanted.end.timestamp()
+    spans = [span for span in samples.spans(series, begin, end, 60.0) if span.good]
+    what = f"{series.sensor} {series.quantity}"
+    if not spans:
+        return f"{what}: nothing was measured"
+    found: list[list[float]] = []
+    is_beyond = False
+    for span, following in zip(spans, [*(one.at for one in spans[1:]), end], strict=True):
+        until = min(following, span.at + _LONGEST_GAP_S)
+        beyond = span.high > limit if side == "above" else span.low < limit
+        if beyond and is_beyond and found[-1][1] >= span.at:
+            found[-1][1] = until
+        elif beyond:
+            found.append([span.at, until])
+        is_beyond = beyond
+    said = f"{what} {side} {_format_value(limit, series)}"
+    if not found:
+        return f"{said}: not once"
+    spent = [last - first for first, last in found]
+    longest = found[spent.index(max(spent))]
+    moments = " to ".join(format_time(at, wanted) for at in longest)
+    total = format_duration(max(1, round(sum(spent))), exact=True)
+    most = f", the longest {format_duration(max(1, round(max(spent))), exact=True)}" if len(found) > 1 else ""
+    return f"{said}: {len(found)} x, {total} in all{most} ({moments})"
 
 
 def _find_wanted(samples: Samples, sensor: str, quantity: str) -> list[Series]:

@@ -44,6 +44,7 @@ ON_REQUEST = frozenset(
         "memory_get",
         "process",
         "output_history",
+        "sensor_excursions",
     }
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""

@@ -1,0 +1,264 @@
+"""Reads a question about measurements by what it names, in any order: quantity, place, time, figure, limit.
+
+Templates and frames come first; this is for what none of them says whole. What a short question leaves out ("and
+yesterday?", "avg too", "what's the difference") is taken from the question before it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from picoclaw.intents.frames import FrameReader
+from picoclaw.intents.grammar import Grammar
+from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
+from picoclaw.records import NamedTuple
+from picoclaw.times import WEEKDAYS
+
+_MAX_LEFT = 2
+"""Words that say nothing to this module, and may stand in a question all the same."""
+_MAX_SHORT_WORDS = 7
+_DAYS = frozenset({"today", "yesterday", "day before yesterday", *WEEKDAYS})
+_READS = ("sensor_read", "sensor_history", "sensor_excursions")
+_PARTS = (
+    *("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity", "trend_word", "chart_word"),
+    *(
+        "than_word",
+        "compare_word",
+        "when_word",
+        "how_long_word",
+        "how_often",
+        "how_much",
+        "fahrenheit",
+        "higher_word",
+        "lower_word",
+        "frost_word",
+        "now_word",
+    ),
+    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement"),
+)
+
+
+class Question(NamedTuple):
+    """What a question means: an intent and its slots; `left` words said nothing."""
+
+    intent: str
+    found: SlotValues
+    left: int
+    is_named: bool
+
+
+class _Parts:
+    """What a question names."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Any]] = {}
+        self.left = 0
+
+    def add(self, part: str, value: Any) -> None:
+        held = self.values.setdefault(part, [])
+        if value not in held:
+            held.append(value)
+
+    def first(self, *parts: str) -> Any:
+        return next((self.values[part][0] for part in parts if part in self.values), "")
+
+    def has(self, *parts: str) -> bool:
+        return not self.values.keys().isdisjoint(parts)
+
+
+class QuestionReader:
+    """Reads questions with the slots of one language."""
+
+    def __init__(self, book: Grammar, reader: SlotReader) -> None:
+        self._book, self._reader = book, reader
+
+    @cached_property
+    def _usual(self) -> Mapping[str, str]:
+        """What is asked of a place where no quantity is said."""
+        return self._book.words["usual"]
+
+    def read(self, s: Sentence, begin: int, end: int) -> Question | None:
+        """What the words from `begin` up to `end` ask; None where they are no such question."""
+        if (parts := self._find_parts(s, begin, end)) is None or parts.has("own_output", "no_measurement"):
+            return None
+        named = parts.has("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity")
+        if not named and not parts.has(
+            "trend_word",
+            "chart_word",
+            "compare_word",
+            "when_word",
+            "now_word",
+            "how_long_word",
+            "how_often",
+            "how_much",
+        ):
+            return None
+        before = self._read_state(s, end - begin)
+        if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
+            return None
+        if not before and not s.asks and parts.values.keys() <= {"spot", "past_verb"} and not parts.left:
+            return None  # a name alone may be the answer to a question
+        found = self._decide(parts, before, s)
+        return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
+
+    def _find_parts(self, s: Sentence, begin: int, end: int) -> _Parts | None:
+        walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
+        while i < end:
+            part, value, stop = self._read_at(walk, s, i)
+            if stop > i:
+                if part == "past" and before == "than_word":
+                    parts.add("than_past", value)
+                parts.add(part, value)
+                before = part
+                i = stop
+            elif walk.filler[i]:
+                before = "" if s.longest(self._book.words["it"], i) else before  # "than that today"
+                i = walk.filler[i][0]
+            elif walk.may_be_left(i) and parts.left < _MAX_LEFT:
+                parts.left, i = parts.left + 1, i + 1
+            else:
+                return None
+        return parts
+
+    def _read_at(self, walk: FrameReader, s: Sentence, i: int) -> tuple[str, Any, int]:
+        """The longest part that begins at word `i`; of two as long the one that says more."""
+        best: tuple[str, Any, int] = "", "", i
+        for part in _PARTS:
+            for value, stop in self._hits(walk, s, part, i):
+                if stop > best[2]:
+                    best = part, value, stop
+        return best
+
+    def _hits(self, walk: FrameReader, s: Sentence, part: str, i: int) -> Iterator[SlotReading]:
+        if part == "there" and not s.topic.get("sensor"):
+            return
+        for value, stop in walk.read(part, i):
+            if part == "beyond":
+                for limit, last in walk.read("value", stop):
+                    yield {"beyond": value, **limit}, last
+            else:
+                yield value, stop
+
+    def _read_state(self, s: Sentence, size: int) -> dict[str, Any]:
+        """What the last question was about, where this one goes on with it."""
+        goes_on = size <= _MAX_SHORT_WORDS or any(s.longest(self._book.words["it"], i) for i in range(len(s.words)))
+        if s.last.name not in _READS or not goes_on:
+            return {}
+        given, said = s.last.arguments, s.said_before()
+        before = {name: said[name] for name in ("_figure", "_beyond", "_limit", "_other") if name in said}
+        before |= {name: value for name, value in given.items() if value} | {"_tool": s.last.name}
+        if "limit" in before:
+            before |= {"_beyond": before["side"], "_limit": before["limit"]}
+        return before
+
+    def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> Question | None:
+        found: SlotValues = {}
+        sensors = [str(one) for one in parts.values.get("spot", ())]
+        quantity = self._find_quantity(parts, sensors, before)
+        if quantity is None:
+            return None
+        found |= {"quantity": quantity} if quantity else {}
+        if sensors or before.get("sensor"):
+            found["sensor"] = sensors[0] if sensors else before["sensor"]
+        times = _join_times([str(one) for one in parts.values.get("past", ())], str(before.get("when", "")))
+        when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
+        figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
+        limit = parts.first("beyond")
+
+        def ask(intent: str, **more: Any) -> Question:
+            return Question(intent, found | {name: value for name, value in more.items() if value != ""}, 0, False)
+
+        if parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
+            return self._compare(parts, sensors, times, before, s, ask)
+        if limit or (parts.has("how_long_word", "how_often") and "_limit" in before):
+            limits = limit or {"beyond": before["_beyond"], "limit": before["_limit"]}
+            usual = self._usual.get(str(found.get("sensor", "")), "temperature")
+            found.setdefault("quantity", limits.get("quantity", usual))
+            limits = {name: value for name, value in limits.items() if name != "quantity"}
+            if parts.has("how_long_word", "how_often"):
+                return ask("history_excursions", when=when or "today", **limits)
+            return ask("history_limit" if times or parts.has("past_verb") else "sensor_limit", when=when, **limits)
+        if parts.has("chart_word") or (before.get("chart") and not figure):
+            found.setdefault("quantity", "temperature") if not found.get("sensor") else None
+            return ask("history_chart", when=when)
+        if parts.has("trend_word") or (parts.has("more", "quantity") and parts.has("getting") and not figure):
+            return ask("history_trend", when=when)
+        figure = figure or ("" if parts.has("now_word") else str(before.get("_figure", "")))
+        if before.get("_tool") == "sensor_excursions" and times:
+            return ask(
+                "history_excursions", when=when, beyond=before.get("_beyond", ""), limit=before.get("_limit", "")
+            )
+        is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
+        if (figure or when or parts.has("when_word")) and not is_now:
+            kept = {"_figure": figure} if figure else {}
+            return ask("history", when=when or ("today" if figure else ""), **kept)
+        if parts.has("past_verb") and not before:
+            return None  # "was it warm?": of what time is not said
+        if parts.has("fahrenheit"):
+            return ask("sensor_fahrenheit")
+        if parts.has("frost_word") and not parts.has("noun", "quantity"):
+            return ask("sensor_frost")
+        if len(sensors) > 1:
+            found[""] = {"_more": [{"sensor": one} for one in sensors[1:]]}
+        return ask("sensor_read")
+
+    def _find_quantity(self, parts: _Parts, sensors: Sequence[str], before: Mapping[str, Any]) -> str | None:
+        """The quantity, '' for all of them; None where several are named."""
+        said = {
+            str(one)
+            for part in ("noun", "quantity", "more", "hottest", "coldest")
+            for one in parts.values.get(part, ())
+        }
+        if said:
+            return said.pop() if len(said) == 1 else None
+        usual = self._usual.get(sensors[0], "") if sensors else ""
+        kept = str(before.get("quantity", ""))
+        if kept and kept != self._usual.get(str(before.get("sensor", "")), ""):
+            return kept
+        return usual or kept
+
+    @staticmethod
+    def _compare(
+        parts: _Parts,
+        sensors: Sequence[str],
+        times: Sequence[str],
+        before: Mapping[str, Any],
+        s: Sentence,
+        ask: Callable[..., Question],
+    ) -> Question | None:
+        """Two places now or in some time, or two times."""
+        known = [str(one) for one in s.topic.get("_sensors", ())]
+        if len(sensors) == 1 and before.get("sensor") not in {None, sensors[0]} and not times:
+            sensors = [str(before["sensor"]), *sensors]
+        if not sensors and not times and len(known) > 1:
+            sensors = known[-2:]
+        whens = [str(one) for one in s.topic.get("_whens", ())]
+        if parts.has("compare_word") and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
+            return ask("history_compare", when=whens[-2], compare=whens[-1])
+        if len(sensors) > 1:
+            when = times[0] if times else str(before.get("when", ""))
+            return ask(
+                "history_sensors" if when else "compare_sensors", sensor=sensors[0], _other=sensors[1], when=when
+            )
+        if len(times) > 1:
+            return ask("history_compare", when=times[0], compare=times[1])
+        if times and before and parts.has("higher_word", "lower_word") and not parts.has("more", "than_past"):
+            return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
+        if times:
+            is_moment = times[0].endswith("ago") or times[0].startswith("this time")
+            return ask("history_compare", when="last 1 hour" if is_moment else "today", compare=times[0])
+        if parts.has("how_much", "figure") and "_other" in before:
+            return ask("history_sensors", sensor=before["sensor"], _other=before["_other"], when=before["when"])
+        return None
+
+
+def _join_times(times: list[str], before: str) -> list[str]:
+    """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before."""
+    clocks = [time for time in times if time.startswith("at ")]
+    days = [time for time in times if time in _DAYS]
+    if len(clocks) == len(days) == 1 and len(times) == 2:
+        return [f"{days[0]} {clocks[0]}"]
+    _, has_clock, clock = before.rpartition("at ")
+    if days == times and len(days) == 1 and has_clock:
+        return [f"{days[0]} at {clock}"]
+    return times
