@@ -141,7 +141,7 @@ SAID = {
         ("erinnere mich am 24. Dezember um 9 ans Gießen", remind("Gießen", at="24 december 09:00")),
         ("lass den Ventilator eine Viertelstunde laufen", on("fan", seconds=900)),
         ("wird es heute Nacht frieren?", "Vorhersagen kann ich nicht."),
-        ("wie warm war es gestern um 15 Uhr", "Das kann ich ohne Modell nicht."),
+        ("wie warm war es gestern um 15 Uhr", [("sensor_history", PAST | {"when": "yesterday at 15:00"})]),
         ("warum schaltest du den Lüfter ein, wenn es warm ist?", "Warum etwas so ist, weiß ich nicht."),
         ("war es gestern draußen unter 10 Grad?", [("sensor_history", PAST | {"sensor": "outside"})]),
         ("wer hat den Schlüssel", [("memory_search", {"query": "Schlüssel"})]),

@@ -141,7 +141,7 @@ class QuestionReader:
 
     def _read_state(self, s: Sentence, size: int) -> dict[str, Any]:
         """What the last question was about, where this one goes on with it."""
-        goes_on = size <= _MAX_SHORT_WORDS or any(s.longest(self._book.words["it"], i) for i in range(len(s.words)))
+        goes_on = size <= _MAX_SHORT_WORDS or s.holds(self._book.slot("reference_word").values)
         if s.last.name not in _READS or not goes_on:
             return {}
         given, said = s.last.arguments, s.said_before()
