@@ -634,7 +634,7 @@ class IntentMatcher:
         if "_step" in found and "level" in found:
             found["level"] = _step_level(str(found["level"]), int(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
-        items = self._list_items(found.get("_item", ""))
+        items = self._list_items(found["_item"]) if "_item" in found else []
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
