@@ -38,7 +38,7 @@ _PARTS = (
 )
 
 
-class Question(NamedTuple):
+class SensorQuestion(NamedTuple):
     """What a question means: an intent and its slots; `left` words said nothing."""
 
     intent: str
@@ -77,7 +77,7 @@ class QuestionReader:
         """What is asked of a place where no quantity is said."""
         return self._book.words["usual"]
 
-    def read(self, s: Sentence, begin: int, end: int) -> Question | None:
+    def read(self, s: Sentence, begin: int, end: int) -> SensorQuestion | None:
         """What the words from `begin` up to `end` ask; None where they are no such question."""
         if (parts := self._find_parts(s, begin, end)) is None or parts.has("own_output", "no_measurement"):
             return None
@@ -151,7 +151,7 @@ class QuestionReader:
             before |= {"_beyond": before["side"], "_limit": before["limit"]}
         return before
 
-    def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> Question | None:
+    def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> SensorQuestion | None:
         found: SlotValues = {}
         sensors = [str(one) for one in parts.values.get("spot", ())]
         quantity = self._find_quantity(parts, sensors, before)
@@ -165,8 +165,10 @@ class QuestionReader:
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
         limit = parts.first("beyond")
 
-        def ask(intent: str, **more: Any) -> Question:
-            return Question(intent, found | {name: value for name, value in more.items() if value != ""}, 0, False)
+        def ask(intent: str, **more: Any) -> SensorQuestion:
+            return SensorQuestion(
+                intent, found | {name: value for name, value in more.items() if value != ""}, 0, False
+            )
 
         if parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
             return self._compare(parts, sensors, times, before, s, ask)
@@ -224,8 +226,8 @@ class QuestionReader:
         times: Sequence[str],
         before: Mapping[str, Any],
         s: Sentence,
-        ask: Callable[..., Question],
-    ) -> Question | None:
+        ask: Callable[..., SensorQuestion],
+    ) -> SensorQuestion | None:
         """Two places now or in some time, or two times."""
         known = [str(one) for one in s.topic.get("_sensors", ())]
         if len(sensors) == 1 and before.get("sensor") not in {None, sensors[0]} and not times:
