@@ -394,6 +394,7 @@ class Boards:
         return next((row["level"] for row in rows if row["name"] == "pump"), 0)
 
 
+@pytest.mark.alone
 @needs_mosquitto
 def test_boards_read_and_stop_each_other(tmp_path, broker):
     with (
