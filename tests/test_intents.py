@@ -1,6 +1,7 @@
 """The default provider: what sentences mean without a model, and what it says when they mean nothing to it."""
 
 import gc
+import inspect
 import json
 import random
 import time
@@ -623,7 +624,7 @@ GREET = '[intents.greet]\nanswer = "Ahoy."\ntemplates = "ahoy {}"\n'
 def open_home(home):
     (home / "intents").mkdir(exist_ok=True)
     read = []
-    grammar = load_grammar(
+    grammar = inspect.unwrap(load_grammar)(
         list_intent_files(home), home / "intents.cache", lambda files: read.append(files) or read_intent_tables(files)
     )
     return IntentMatcher(grammar), len(read)
