@@ -70,7 +70,17 @@ TOOL_DROP_ORDER = (
         "memory_forget",
     ),
     *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c"),
-    *("sensor_history", "memory_search", "memory_store", "skill_search", "read_file", "cron", "exec", "gpio"),
+    *(
+        "sensor_excursions",
+        "sensor_history",
+        "memory_search",
+        "memory_store",
+        "skill_search",
+        "read_file",
+        "cron",
+        "exec",
+        "gpio",
+    ),
     *("fleet_read", "board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),
 )
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""

@@ -50,7 +50,7 @@ def chat(tmp_path):
         yield chat
 
 
-LONG = "x" * 6000
+LONG = "x" * 20_000  # more than the pages of a new database that are free
 
 
 @pytest.mark.parametrize("how", ["read-only", "full"])

@@ -42,6 +42,7 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "sensor_read": [{"quantity": "temperature"}],
     "board_status": [{}],
     "sensor_history": [{"sensor": "bme280", "when": "today"}],
+    "sensor_excursions": [{"side": "above", "limit": 25, "sensor": "bme280"}],
     "sensor_add": [{"name": "shed", "part": "sht31", "address": 0x44}],
     "rule": [
         {"action": "set", "name": "frost", "when": "bme280.temperature below 3 C", "notify": "It is cold."},
