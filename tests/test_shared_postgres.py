@@ -570,6 +570,9 @@ def test_a_server_that_is_full_is_said_to_be_full(postgres_class):
 def test_a_wait_that_is_cut_ends(url, postgres):
     proxy = Proxy(postgres.port)
     with contextlib.closing(open_shared_store(url.replace(str(postgres.port), str(proxy.port)))) as store:
+        begun = time.monotonic()
+        assert not store.wait([AGENT], 60)  # it begins to listen, and who waits has to look once more
+        assert time.monotonic() - begun < 20
         timer = threading.Timer(0.3, proxy.cut)
         timer.start()
         begun = time.monotonic()

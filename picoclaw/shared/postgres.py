@@ -218,6 +218,7 @@ class PostgresStore:
             for agent in set(agents) - self._listening:
                 connection.execute(f'LISTEN "picoclaw {agent}"')
                 self._listening.add(agent)
+                until = 0.0  # nobody has told of what was put since the last look: whoever waits looks once more
             while True:
                 if any(notice.payload != self._board for notice in connection.notifies(timeout=0)):
                     return True

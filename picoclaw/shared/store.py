@@ -103,7 +103,8 @@ class SharedStore(Protocol):
     def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:
         """Wait until another connection has put rows of PULLED of these agents, or the time is over; tells which it was.
 
-        It also ends when the descriptor `wake` can be read.
+        It also ends when the descriptor `wake` can be read, and at once where it has only now begun to listen: what was put
+        since the last look was told to nobody.
         """
 
     def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
