@@ -221,7 +221,7 @@ def test_nothing_is_missed_while_several_write(place):
 
 
 def test_a_change_wakes_who_waits(place):
-    waiting, writing = place.open("a", "1"), place.open("b", "2")
+    writing, waiting = place.open("b", "2"), place.open("a", "1")
     assert not waiting.wait([AGENT], 0.1)
     timer = threading.Timer(0.3, lambda: writing.put({"documents": [page()]}))
     begun = time.monotonic()
@@ -231,6 +231,27 @@ def test_a_change_wakes_who_waits(place):
     finally:
         timer.join()
     assert time.monotonic() - begun < 5
+
+
+def test_what_is_put_between_a_look_and_the_wait_is_not_missed(place):
+    waiting, writing = place.open("a", "1"), place.open("b", "2")
+    seen, cursor = [], ""
+    for number in range(3):  # the first wait of a connection, and later ones
+        found = waiting.changes("documents", AGENT, cursor)
+        seen, cursor = [*seen, *(row["path"] for row in found.rows)], found.cursor
+        writing.put({"documents": [page(f"memory/{number}.md")]})
+        begun = time.monotonic()
+        waiting.wait([AGENT], 60)
+        assert time.monotonic() - begun < 30
+    assert seen == ["memory/0.md", "memory/1.md"]
+    assert [row["path"] for row in waiting.changes("documents", AGENT, cursor).rows] == ["memory/2.md"]
+
+
+def test_what_a_board_puts_itself_does_not_wake_it(place):
+    store = place.open("a", "1")
+    store.wait([AGENT], 0)
+    store.put({"documents": [page()]})
+    assert not store.wait([AGENT], 0.3)
 
 
 def test_costs_and_conversations_wake_nobody(postgres):

@@ -142,6 +142,7 @@ class SqliteStore:
         self._database = Database(path, _MIGRATIONS)
         self.address = f"sqlite:{path}"
         self._board = ""
+        self._seen = self._data_version()
 
     def claim(self, board: str, nonce: str) -> BoardState:
         with self._database.transaction() as connection:
@@ -242,14 +243,21 @@ class SqliteStore:
         return Changes(rows, f"{found[-1][0]} {rows[-1]['id']}" if found else after)
 
     def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:  # noqa: ARG002 - no such channels
-        """Look at SQLite's own counter from time to time; it says nothing of which agents it was."""
-        until, before = time.monotonic() + seconds, self._database.select_value("PRAGMA data_version")
-        while (left := until - time.monotonic()) > 0:
-            if select.select([wake] if wake >= 0 else [], [], [], min(_POLL_S, left))[0]:
+        """Look at SQLite's own counter from time to time; it says nothing of which agents it was.
+
+        What was written since the last wait, or since the file was opened, ends this one at once.
+        """
+        until = time.monotonic() + seconds
+        while (version := self._data_version()) == self._seen:
+            left = until - time.monotonic()
+            if left <= 0 or select.select([wake] if wake >= 0 else [], [], [], min(_POLL_S, left))[0]:
                 return False
-            if self._database.select_value("PRAGMA data_version") != before:
-                return True
-        return False
+        self._seen = version
+        return True
+
+    def _data_version(self) -> int:
+        """A number that changes when another connection has written. https://sqlite.org/pragma.html#pragma_data_version"""
+        return int(self._database.select_value("PRAGMA data_version"))
 
     def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
         sql = (

@@ -103,8 +103,8 @@ class SharedStore(Protocol):
     def wait(self, agents: Iterable[str], seconds: float, wake: int = -1) -> bool:
         """Wait until another connection has put rows of PULLED of these agents, or the time is over; tells which it was.
 
-        It also ends when the descriptor `wake` can be read, and at once where it has only now begun to listen: what was put
-        since the last look was told to nobody.
+        It also ends when the descriptor `wake` can be read, and at once after something that was put since the last wait, or
+        where it has only now begun to listen: nothing is missed between a look and the wait behind it.
         """
 
     def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
