@@ -17,7 +17,7 @@ from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.tables import HEARTBEAT_LIMITS
+from picoclaw.config.tables import UNATTENDED_LIMITS
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import TASK_SESSIONS, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
@@ -501,8 +501,8 @@ class App:
 
     @cached_property
     def light_agent(self) -> Agent:
-        """The loop for a heartbeat: tight limits, and no matcher, which would take a line of the list for a wish."""
-        limits = replace(HEARTBEAT_LIMITS, result_chars=self.config.limits.result_chars)
+        """The loop for heartbeats and webhooks: tight limits, and no matcher, which would take a line for an order."""
+        limits = replace(UNATTENDED_LIMITS, result_chars=self.config.limits.result_chars)
         return replace(self.agent, provider=self.models, limits=limits, window=self.config.model.context_tokens)
 
     @cached_property

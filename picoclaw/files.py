@@ -86,7 +86,7 @@ def explain_os_error(error: OSError) -> str:
 
 
 def check_reserve(what: str, folder: Path) -> None:
-    """Raise NearlyFull where the disk of a folder has too little room for this one of RESERVES."""
+    """Raise DiskNearlyFull where the disk of a folder has too little room for this one of RESERVES."""
     least, share = RESERVES[what]
     with contextlib.suppress(FileNotFoundError):
         disk = os.statvfs(folder)

@@ -66,7 +66,7 @@ class Occurrence(NamedTuple):
 
 
 class DueOccurrences(NamedTuple):
-    """What has come due: the last slot, and how many others before it, `_MOST_COUNTED` standing for more."""
+    """What has come due: the last slot, and how many others before it, `_MAX_COUNTED` standing for more."""
 
     last: Occurrence
     others: int

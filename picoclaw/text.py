@@ -98,7 +98,7 @@ def list_query_terms(query: str) -> list[str]:
 
 
 def reduce_to_vocabulary(text: str) -> str:
-    """Shorten a text to each of its words once, in their order and without the little ones: `words` finds the same."""
+    """Shorten a text to each of its words once, in their order and without stop words: `list_terms` finds the same."""
     return " ".join(dict.fromkeys(word for word in _split_words(fold_case(text)) if word not in STOP_WORDS))
 
 
@@ -155,7 +155,7 @@ _UNPRINTABLE = pattern(
 
 
 def format_json(value: object, *, indent: int | None = None) -> str:
-    """Write JSON for a terminal or a file, with an escape for whatever `printable` makes visible."""
+    """Write JSON for a terminal or a file, with an escape for whatever `escape_unprintable` makes visible."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 

@@ -370,6 +370,13 @@ def test_a_long_silence_is_not_tried_again():
     assert bench.waits == []
 
 
+def test_the_wait_that_a_server_asks_for_is_no_silence_of_its():
+    slow = Unavailable("slow", retry_after=12)
+    bench = Bench(first([slow], [slow], says("ok")), link("lan", says("lan")))
+    assert text_of(bench.ask()) == "ok"
+    assert bench.waits == [12, 12]
+
+
 def test_nobody_waits_past_the_deadline():
     bench = Bench(first([BUSY]), link("lan", says("lan")))
     list(bench.chain.events(bench.request(seconds=0.4)))

@@ -23,7 +23,7 @@ from picoclaw.automation.heartbeat import (
     decide_heartbeat,
     is_quiet,
 )
-from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
+from picoclaw.config.tables import UNATTENDED_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, DeviceMissing, StoreError
 from picoclaw.messages import Message, Notice, ToolCall, ToolRun, Turn, Usage
 from picoclaw.store.conversations import History
@@ -838,7 +838,7 @@ def test_one_that_is_cut_off_is_paid_for_and_asked_again_later(life, tmp_path):
     assert done.returncode == -9
     one = life("- look")
     today = one.beats.today(NOON)
-    assert (today.last.outcome, today.tokens, today.failures) == ("running", HEARTBEAT_LIMITS.tokens, 1)
+    assert (today.last.outcome, today.tokens, today.failures) == ("running", UNATTENDED_LIMITS.tokens, 1)
     assert one.told() == []
     while (wait := one.step()) and not one.asked:
         one.later(wait)

@@ -15,7 +15,7 @@ from picoclaw.app import SIMULATED_MARK, App
 from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.config import Config
-from picoclaw.config.tables import HEARTBEAT_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
+from picoclaw.config.tables import UNATTENDED_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
 from picoclaw.daemon.background import _open_own_heartbeat, build_heartbeat, run_heartbeats
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop
@@ -177,7 +177,7 @@ def test_a_refused_request_tells_nobody_and_acts_on_nothing(home, model, capsys)
 def test_it_ends_at_its_own_limits(home, model, capsys):
     server = model(*[reply("", call("sensor_read", {"sensor": f"s{n}"})) for n in range(20)], reply("Enough."))
     run(capsys)
-    assert len(server.requests) == HEARTBEAT_LIMITS.steps + 1
+    assert len(server.requests) == UNATTENDED_LIMITS.steps + 1
 
 
 def test_an_unreadable_list_is_named(home, model, capsys):

@@ -1,6 +1,7 @@
 """Architecture that tests hold: who may import whom, what may be caught, what a start may import."""
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -11,6 +12,28 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = sorted((ROOT / "picoclaw").rglob("*.py"))
 HARDWARE = sorted((ROOT / "tools/hw").glob("*.py"))
 CODE = PACKAGE + HARDWARE
+NAME = re.compile(r"`([A-Za-z_]\w*)(?:\(\))?`|\b([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b")
+OUTSIDE_NAMES = {
+    "BeiDou",
+    "CommonMark",
+    "DeepSeek",
+    "DuckDuckGo",
+    "GN",
+    "InvenSense",
+    "MemoryMax",
+    "MiniMax",
+    "OpenClaw",
+    "OpenMetrics",
+    "OpenRouter",
+    "PrivateTmp",
+    "ProtectClock",
+    "RetryInfo",
+    "grow_light",
+    "line17",
+    "lineN",
+    "modes",
+}
+"""Names of others, and examples, in docstrings."""
 
 FLOORS = [
     {"records", "text"},
@@ -155,6 +178,32 @@ def test_a_second_start_parses_no_skill(tmp_path, monkeypatch):
 
 def test_every_module_says_what_it_knows():
     assert all(ast.get_docstring(tree_of(path)) for path in CODE)
+
+
+def test_docstrings_name_what_is_there():
+    """What stands in backticks, and what is written LikeAClass, is a name in the code."""
+    names = set(dir(builtins)) | OUTSIDE_NAMES
+    docstrings = []
+    for path in CODE:
+        names.update(path.with_suffix("").parts)
+        for node in ast.walk(tree_of(path)):
+            for field in ("id", "attr", "arg", "name", "asname"):
+                names.update(str(getattr(node, field, "")).split("."))
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and (node.value.count(" ") < 4 or "CREATE TABLE" in node.value)
+            ):
+                names.update(re.findall(r"\w+", node.value))
+            elif (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                docstrings.append((f"{name_of(path)}:{node.lineno}", node.value.value))
+    words = [(at, word) for at, text in docstrings for found in NAME.finditer(text) for word in found.groups() if word]
+    assert len(words) > 2000
+    assert [(at, word) for at, word in words if word not in names] == []
 
 
 def test_no_class_name_is_used_twice():

@@ -79,7 +79,7 @@ def test_text_both_ways_with_pairing(tmp_path, server, pico):
         code = people.offer()
         room = make_room(ann, pico, is_direct=True)
         ann.say(room, code)
-        ann.wait(room, is_text("Paired. What you write here goes to this board; /help lists the commands."))
+        ann.wait(room, is_text("Paired. What you write here goes to this board."))
         event = ann.say(room, "how warm is it?")
         ann.wait(room, is_text("answer to how warm is it?."))
         (came,) = board.posted

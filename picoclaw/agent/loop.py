@@ -134,7 +134,7 @@ class Agent:
 class _TurnRun:
     """One turn in the making: its conversation, its calls, and what it has used of its limits.
 
-    `said` and `wanted` are the text and the calls of the newest answer, as far as it has come.
+    `said` is the text of the newest answer, as far as it has come.
     """
 
     def __init__(

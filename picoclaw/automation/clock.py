@@ -1,4 +1,4 @@
-"""Clocks that leases hang on. Sources: clock_gettime(2), timerfd_create(2), proc_sys_kernel(5) on boot_id."""
+"""The clock since the boot, which leases use, and whether the date can be trusted. Sources: clock_gettime(2), timerfd_create(2), proc_sys_kernel(5) on boot_id."""
 
 import os
 import time

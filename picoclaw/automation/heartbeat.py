@@ -18,7 +18,7 @@ from picoclaw.automation.checklist import (
     join_under_headings,
     list_item_files,
 )
-from picoclaw.config.tables import HEARTBEAT_LIMITS, HeartbeatConfig
+from picoclaw.config.tables import UNATTENDED_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.records import NamedTuple, dataclass, field
@@ -277,7 +277,7 @@ _DEFAULT_TOKENS = 4000  # tokens of a request whose server does not count
 _SET_BACK_S = 120.0
 _REPORT_AFTER = 3
 _RETRY_SOON_S = 1.0
-_LONGEST_S = HEARTBEAT_LIMITS.seconds + 60.0  # with its last word
+_LONGEST_S = UNATTENDED_LIMITS.seconds + 60.0  # with its last word
 
 
 class HeartbeatTime(NamedTuple):
@@ -393,7 +393,7 @@ class Heartbeat:
 
     def beat(self, looked: HeartbeatCheck, now: HeartbeatTime, *, told: bool = False) -> HeartbeatRecord | None:
         """Ask the model; None if another process has done so meanwhile. `told`: a person reads the answer."""
-        tokens = max(1, min(HEARTBEAT_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
+        tokens = max(1, min(UNATTENDED_LIMITS.tokens, self.config.tokens_a_day - looked.today.tokens))
         begun = self.beats.begin(now.wall, now.boot, now.mono, tokens, looked.today.number)
         if begun is None:
             return None

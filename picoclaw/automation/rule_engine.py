@@ -239,7 +239,7 @@ _DELIVERY = pattern(r"\btold by (?:letter|message) ([0-9]{1,18}(?:, [0-9]{1,18})
 class RuleActions(NamedTuple):
     """The actions of rules. Each raises PicoclawError on failure.
 
-    `tell(text)` reaches the owner and may return how, see `told_by`,
+    `tell(text)` reaches the owner and may return how, in the form of `format_delivery`,
     `switch(output, level, seconds)` asks the output supervisor, `ask(text, rule)` the model.
     """
 

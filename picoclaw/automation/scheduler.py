@@ -97,7 +97,7 @@ class SchedulerThread:
 
 # Steps through the jobs of a home: decides what is due, has it done, has it told, and says when to look again.
 #
-# It looks at clocks that are handed in and sleeps nowhere; `picoclaw/automation/scheduler.py` is what sleeps.
+# It looks at clocks that are handed in and never sleeps; SchedulerThread above does.
 
 SPREAD_S = 5.0
 RETRY_S = 30.0

@@ -105,7 +105,7 @@ class Channel(Protocol):
         """Show at once how a call stands that needs a yes: asked about, or ended. Called in any thread; raises nothing.
 
         The question itself comes as a message that names it. Whoever is the owner, and presses a button or types a yes,
-        has `answer_to` posted, as if they had typed the command; the daemon does the rest.
+        has `make_answer_command` posted, as if they had typed the command; the daemon does the rest.
         """
 
     def answered(self, arrived: InboxMessage, turn: Turn, reply: str) -> bool:

@@ -41,7 +41,7 @@ from picoclaw.store.inbox import InboxMessage
 from picoclaw.times import format_duration
 
 FETCH_WAITS, SHORT_WAIT_S = 6, 5.0
-PAIRED = "Paired. What you write here goes to this board; /help lists the commands."
+PAIRED = "Paired. What you write here goes to this board."
 QUOTED_CHARS = 300
 _LATE_S = 600
 _MAX_QUESTIONS, _MAX_STRANGERS = 100, 20

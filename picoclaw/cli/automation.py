@@ -70,7 +70,11 @@ def add_cron_options(parser: Parser) -> None:
 def _add_job_options(word: Parser) -> None:
     word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
     word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
-    word.add_argument("--command", metavar="CMD", help="a command instead of a text; it can only look")
+    word.add_argument(
+        "--command",
+        metavar="CMD",
+        help="a shell command instead of a text; it may only read, unless --write or --network",
+    )
     word.add_flag("--write", help="the command may change files of the workspace")
     word.add_flag("--network", help="the command may use the network")
     word.add_argument(

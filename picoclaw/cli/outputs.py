@@ -218,7 +218,7 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, Options], int]]] = {
     "list": ("what is declared, and how it is (the default)", _list_outputs),
     "safe": ("bring everything to its safe level; exit code 0 only if all of it is", _switch_all_safe),
     "resume": ("end a stop", _end_stop),
-    "set": ("switch one on for some seconds", _set_output),
+    "set": ("switch one on or off, or to a level, for a time", _set_output),
     "off": ("bring one to its safe level", _switch_off),
     "arm": ("let a new or changed declaration drive its output", _arm_output),
     "disarm": ("take that back", _disarm_output),

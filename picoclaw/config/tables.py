@@ -98,8 +98,8 @@ class LimitsConfig:
     result_chars: Annotated[int, Span(200, 1_000_000), "longest tool result shown to the model"] = 16_000
 
 
-HEARTBEAT_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
-"""Of one heartbeat."""
+UNATTENDED_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
+"""Of one turn that nobody waits for: a heartbeat or a webhook."""
 
 
 @dataclass(frozen=True)
@@ -410,7 +410,7 @@ def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], hom
             raise ConfigError(f"{where}: model: there is no [models.{agent.model}]{known}")
         for tool in agent.tools:
             if not _TOOL_PATTERN.fullmatch(tool):
-                raise ConfigError(f"{where}: tools: {tool!r} is no tool's name; `picoclaw tool` lists them")
+                raise ConfigError(f"{where}: tools: {tool!r} is no tool's name; `picoclaw tools` lists them")
         _check_agent_folder(key, agent, home, folders, where)
 
 

@@ -32,7 +32,7 @@ ASK_TIMEOUT_S = 90.0
 
 
 class FleetHost(Protocol):
-    """What the board does for others; `describe` gives sensors, outputs, health, version."""
+    """What the board does for others; `describe_board` gives sensors, outputs, health, version."""
 
     def describe_board(self) -> dict[str, Any]: ...
 

@@ -40,7 +40,7 @@ class ReadOnlyI2CBus:
         self._bus = bus
 
     def transfer(self, address: int, segments: Sequence[I2CRead | I2CWrite]) -> list[bytes]:
-        """See I2CBus.transfer; raises NotAsked for anything that is more than reading a register."""
+        """See I2CBus.transfer; raises IdentificationSkipped for anything that is more than reading a register."""
         match list(segments):
             case [I2CWrite(data), I2CRead()] if len(data) == 1:
                 return self._bus.transfer(address, segments)

@@ -89,7 +89,7 @@ def _is_option(value: object) -> bool:
 
 
 def list_modules(where: Sequence[Path]) -> list[str]:
-    """List the names that `load` would find."""
+    """List the names that `load_module` would find."""
     return sorted({name for folder in where for name in _list_files(folder)})
 
 

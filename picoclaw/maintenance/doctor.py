@@ -330,7 +330,7 @@ def _explain_unresolved_host(host: str, seconds: float) -> str:
     return said[-1]
 
 
-# The ways in: the daemon and what it says of itself, the Telegram bot, and who the page is open to.
+# Connections: the daemon, channels, page, webhooks, MCP, MQTT and the shared store.
 
 _STATUS_TIMEOUT_S = 5.0
 _TELEGRAM_TIMEOUT_S = 10.0

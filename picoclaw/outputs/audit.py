@@ -43,7 +43,7 @@ def write_record(home: Path, act: str, history: Mapping[str, Sequence[OnPeriod]]
 def append_records(
     home: Path, made: Sequence[Mapping[str, Any]], history: Mapping[str, Sequence[OnPeriod]] | None = None
 ) -> None:
-    """Append records that `record` made, all or none, with one sync; otherwise as `write`."""
+    """Append records from `make_record`, all or none, with one sync; otherwise as `write_record`."""
     with hash_chain.open_chain_end(home / AUDIT_FILE) as end:
         acts = [*([make_record("torn", why=end.torn)] if end.torn else []), *made]
         if history is not None and end.size > MAX_SIZE:

@@ -1,6 +1,6 @@
 """Brings everything to its safe level: by asking the supervisor, by ending one that hangs, or alone. Imports little.
 
-`look_after` does that for what a supervisor has left on, in a thread of whoever has to notice it. Source: pidfd_open(2).
+`watch_outputs` does that for what a supervisor has left on, in a thread of whoever has to notice it. Source: pidfd_open(2).
 """
 
 import contextlib

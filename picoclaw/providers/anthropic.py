@@ -47,8 +47,8 @@ def build_messages_body(
 ) -> dict[str, Any]:
     """Build the JSON body; what stays the same comes first, then the messages, and last what ends a turn.
 
-    `model` is used where the request names none; `images` when it is shown pictures, `without` are what `optional`
-    names and this server has refused. What comes before the messages is marked to be cached: a turn with a tool asks
+    `model` is used where the request names none; `images` when it is shown pictures; `without` are the optional parts
+    that this server has refused. What comes before the messages is marked to be cached: a turn with a tool asks
     twice.
     """
     name = request.model or model

@@ -99,17 +99,15 @@ class RetryBudget:
         self._failures = 0
         self._seconds = 0.0
 
-    def wait(
-        self, error: Unavailable, attempt: int, retries: int, began: float, failed: float, request: Request
-    ) -> bool:
+    def wait(self, error: Unavailable, attempt: int, retries: int, since: float, request: Request) -> bool:
         """Wait before the next try; False when there should be none.
 
-        `attempt` counts the tries since `began`; the newest one took from `failed` until now. A server that was silent
-        for long is not waited for again.
+        `attempt` counts the earlier tries; this one took from `since` until now. A server that was silent for long is
+        not asked again.
         """
         now = self.clock()
         self._failures += 1
-        self._seconds += now - failed
+        self._seconds += now - since
         action, wait = decide_retry(error, attempt)
         if (
             action != "retry"
@@ -117,7 +115,7 @@ class RetryBudget:
             or self._failures > MAX_RETRIES
             or self._seconds + wait > MAX_RETRY_S
             or now + wait > request.deadline
-            or now - began > _MAX_FAILED_REQUEST_S
+            or now - since > _MAX_FAILED_REQUEST_S
         ):
             return False
         self._seconds += wait
@@ -132,7 +130,7 @@ def ask_with_retries(link: "ModelLink", request: Request, budget: RetryBudget) -
     the name of another model, and, where the request was made for another window, with less of it.
     """
     request = fit_window(request, link.window, link.answer) if link.window else request
-    began, attempt, halved = budget.clock(), 0, not link.window
+    attempt, halved = 0, not link.window
     while True:
         since, begun = budget.clock(), False
         try:
@@ -147,7 +145,7 @@ def ask_with_retries(link: "ModelLink", request: Request, budget: RetryBudget) -
             elif isinstance(error, Refused | CircuitOpen):
                 if request.model and not isinstance(error, KeyRefused | NoCredit):
                     less = request._replace(model="")
-            elif budget.wait(error, attempt, 0 if begun else link.retries, began, since, request):
+            elif budget.wait(error, attempt, 0 if begun else link.retries, since, request):
                 attempt += 1
                 continue
             if less is None and error.is_unexplained and not halved and is_long(request):

@@ -256,7 +256,7 @@ _CALL_ELEMENT = pattern(
     r"(?P<given>(?:\s+[a-z_]+=(?=(?P<value>(?P<quote>[\"']).*?(?P=quote)(?=\s+[a-z_]+=[\"']|\s*/?>)))(?P=value))*)\s*(?P<closed>/?)>",
     re.DOTALL | re.MULTILINE,
 )
-"""`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`; `_elements` finds them in linear time."""
+"""`<tool name="exec" arguments="{}"/>`, and `<exec command="ls"/>`; `_find_elements` finds them in linear time."""
 
 _ELEMENT_HEAD = pattern(
     r"(?:^|(?<=>))[ \t]*(?:(?P<outer><[a-z_]+>)\s*)?<[a-z_]+(?=\s+[a-z_]+=[\"']|\s*/?>)", re.MULTILINE

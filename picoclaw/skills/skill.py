@@ -119,7 +119,7 @@ def extract_body(text: str, folder: Path) -> str:
 
 
 def describe_left_out(text: str) -> str:
-    """Say what `body` leaves out because a person would not see it; '' for nothing."""
+    """Say what `extract_body` leaves out because a person would not see it; '' for nothing."""
     return ", ".join(describe_hidden(split_skill(text)[1]))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from picoclaw.agent import workflow
-from picoclaw.config.tables import HEARTBEAT_LIMITS, SubagentsConfig
+from picoclaw.config.tables import UNATTENDED_LIMITS, SubagentsConfig
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Stop, is_other_person
 from picoclaw.schema import Span
@@ -176,7 +176,7 @@ class SubagentTools:
             return workflow.get_remaining(asker.limits, asker.used._replace(tokens=asker.used.tokens + given))
         if caller.origin != HEARTBEAT:
             return TaskUsage(settings.steps, settings.seconds, settings.tokens)
-        left = HEARTBEAT_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
+        left = UNATTENDED_LIMITS.tokens - tasks.of_heartbeats(caller.now.timestamp())
         share = min(settings.tokens, left // (number + 1))  # something stays for the next that it asks for
         if share < _MIN_TOKENS:
             raise ToolError("the sub-agents of this heartbeat may take no more tokens")

@@ -135,7 +135,7 @@ class RequestHandler:
     def request(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
         """Answer one request; None when a sample or the disk has to come first: ask again when it may have come.
 
-        `asked_at` is when the request came; WRITE_S after that there is an answer in any case.
+        `asked_at` is when the request came; WRITE_TIMEOUT_S after that there is an answer in any case.
         """
         self._reload()
         self._heed_button()
