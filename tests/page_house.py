@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from picoclaw.channels.dashboard.backend import ChatEntry, Figure, ListRow, OutputState, OutputStates, SensorValue
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.login import make_code
-from picoclaw.errors import HardwareError, StoreError
+from picoclaw.errors import ConfigError, HardwareError, StoreError
 
 
 class PaperHouse:
@@ -94,6 +94,12 @@ class PaperHouse:
         if path != "memory/2026-11-20.md":
             raise StoreError(f"there is no note {path!r} any more")
         return "# 2026-11-20\n- the pump's fuse is 5 A"
+
+    def list_household(self):
+        return [("people", "People", "person", [], [("bob", "member", None)])]
+
+    def change_household(self, kind, act, key, values, who):
+        raise ConfigError(f"nobody is called {key!r}")
 
     def figures(self):
         return [Figure("ok", "1 while all is well", {}, float(self.well))]

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from datetime import UTC
 
 import pytest
 from browser import Browser
@@ -10,8 +11,12 @@ from page_house import PaperHouse
 from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.login import make_code
+from picoclaw.config import load_config
+from picoclaw.config.tables import AgentConfig, PersonConfig
+from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.messages import Notice, ToolCall, Turn, Usage
 from picoclaw.store.approvals import Approval
+from picoclaw.workspace import prepare_home
 
 pytestmark = [
     pytest.mark.alone,
@@ -217,6 +222,62 @@ def test_another_agent_is_chosen(board):
     assert "answers in the chat" in browser.js("document.querySelector('#agents li').textContent")
     browser.click("[aria-label='Talk to garden']")
     until(lambda: board.texts() == ["/agent garden"])
+
+
+def test_people_and_agents_are_added_changed_and_removed_with_the_keyboard(board, tmp_path, monkeypatch):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "home"))
+    prepare_home(tmp_path / "home")
+    real = DaemonBackend(load_config(), None, lambda: UTC, "", dict)
+    board.house.list_household, board.house.change_household = real.list_household, real.change_household
+    browser, focused = board.browser, "document.activeElement.dataset.key"
+
+    def press(key):
+        browser.js(f"document.querySelector('[data-key=\"{key}\"]').focus()")
+        browser.press("Enter", 13)
+
+    def fills(name, **values):
+        browser.until(
+            f"document.querySelector('#entry').open && document.querySelector('#entry-title').textContent == '{name}'"
+        )
+        for label, value in values.items():
+            found = f"[...document.querySelectorAll('#entry label')].find(one => one.textContent.startsWith('{label}')).lastChild"
+            browser.js(f"{found}.value = {value!r}")
+        browser.js("document.querySelector('#entry-form button').focus()")
+        browser.press("Enter", 13)
+
+    browser.screen(390, 844, "light")
+    browser.click("[data-go=plans]")
+    browser.click("#household summary")
+    browser.until("document.querySelector('[data-key=\"Add person\"]')")
+    press("Add person")
+    fills("Add person", its="Bob")
+    browser.until("document.querySelector('#entry-said').textContent.includes('a name is small letters')")
+    assert browser.js("document.querySelector('#entry').open")
+    fills("Add person", its="bob", role="guest")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('bob is a guest')")
+    assert browser.js(f"{focused} == 'Add person' && !document.querySelector('#entry').open")
+    press("Edit person bob")
+    browser.until("document.querySelector('#entry').open")
+    assert browser.js("document.querySelector('#entry input').disabled")
+    fills("Edit person bob", role="member", time="Asia/Tokyo")
+    browser.until(
+        f"{focused} == 'Edit person bob' && document.querySelector('#household').textContent.includes('bob member')"
+    )
+    assert load_config().people == {"bob": PersonConfig(time_zone="Asia/Tokyo")}
+    press("Add agent")
+    fills("Add agent", its="garden", people="bob")
+    browser.until("document.querySelector('[data-key=\"Edit agent garden\"]')")
+    assert load_config().agents == {"garden": AgentConfig(people=["bob"])}
+    browser.js("window.confirm = () => true")
+    press("Remove person bob")
+    browser.until("document.querySelector('#household-said.bad')?.textContent.includes('there is no person')")
+    press("Remove agent garden")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('garden is taken out')")
+    assert browser.js(f"{focused} == 'Add agent'")
+    press("Remove person bob")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('bob is forgotten')")
+    assert load_config().people == {}
+    real.close()
 
 
 def test_the_page_opens_without_the_board_and_says_so(board):

@@ -31,13 +31,14 @@ READS = [
     "/api/board",
     "/api/notes",
     "/api/note",
+    "/api/household",
     "/api/plans",
     "/api/day",
     "/api/history",
     "/api/csv",
     "/api/events",
 ]
-WRITES = ["/api/say", "/api/answer", "/api/stop", "/api/off", "/api/resume", "/api/logout"]
+WRITES = ["/api/say", "/api/answer", "/api/stop", "/api/off", "/api/resume", "/api/logout", "/api/change_household"]
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "a" * 4000, "picoclaw", '"', "é"])

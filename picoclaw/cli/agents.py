@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.agents import AGENT_PAGES, agent_id, check_agent, list_agents, prepare_agent, select_agent
+from picoclaw.agents import AGENT_PAGES, agent_id, list_agents, select_agent
 from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import (
     add_board_option,
@@ -22,14 +23,11 @@ from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.text import format_json
-from picoclaw.tools.registry import is_allowed
 from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.shared.agents import SharedAgent
     from picoclaw.shared.store import SharedStore
-
-_RESTART = "A running service knows it after a restart: picoclaw restart"
 
 
 def options(parser: Parser) -> None:
@@ -80,7 +78,10 @@ def run(given: Options) -> int:
         case "add" | "edit":
             return _change_agent(load_config(), given)
         case "remove":
-            return _remove_agent(load_config(), given.key)
+            from picoclaw.maintenance.household import remove_agent
+
+            print_wrapped(*remove_agent(load_config(), given.key))
+            return 0
         case "summon":
             from picoclaw.cli import summon
 
@@ -93,12 +94,10 @@ def run(given: Options) -> int:
     if given.json:
         print(format_json(rows))
         return 0
+    from picoclaw.maintenance.household import describe_agent
+
     for row in rows:
-        kind = "the home's own" if row["default"] else row["type"]
-        about = ", ".join(filter(None, (kind, row["model"] and f"model {row['model']}", " ".join(row["tools"]))))
-        if "*" not in row["people"]:
-            about += f", for {', '.join(row['people']) or 'the owner'}"
-        print_wrapped(f"{row['key']}  {list_agents(config)[row['key']]} ({about}), in {row['workspace']}")
+        print_wrapped(f"{row['key']}  {describe_agent(config, row['key'])}, in {row['workspace']}")
     if len(rows) == 1:
         print_wrapped("`picoclaw agents add KEY` adds another")
     if config.store.url:
@@ -175,80 +174,37 @@ def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _change_agent(config: Config, given: Options) -> int:
-    from picoclaw.maintenance.setup import change_table
-    from picoclaw.workspace import prepare_home
+    from picoclaw.maintenance import household
 
-    is_known = given.key in config.agents
-    if is_known == (given.act == "add"):
-        why = (
-            "is there already; `picoclaw agents edit` changes it" if is_known else "is not there; `agents add` adds it"
-        )
-        raise ConfigError(f"[agents.{given.key}] {why}")
+    is_new = given.act == "add"
+    household.check_agent_key(config, given.key, is_new=is_new)
     stored = None
-    if given.act == "add" and given.from_store and given.key == config.default_agent:
-        raise ConfigError(f"{given.key} is the home's own agent: `picoclaw store move from` brings its pages")
-    if given.act == "add" and given.from_store and (stored := _find_stored(config, given)) is None:
-        print_wrapped("Nothing was written.")
-        return 1
-    prepare_home(config.home)
+    if is_new and given.from_store:
+        if given.key == config.default_agent:
+            raise ConfigError(f"{given.key} is the home's own agent: `picoclaw store move from` brings its pages")
+        if (stored := _find_stored(config, given)) is None:
+            print_wrapped("Nothing was written.")
+            return 1
     names = ("name", "description", "model", "workspace", "type")
     values: dict[str, Any] = dict(stored.table) if stored else {}
     values |= {name: value for name in names if (value := getattr(given, name)) is not None}
     if values.get("model") and values["model"] not in config.models and given.model is None:
         print_note(f"there is no [models.{values.pop('model')}] here, so that it has the model of [model]")
-    if given.tools is not None:
-        values["tools"] = [one for one in given.tools.replace(",", " ").split() if one]
-    if given.people is not None:
-        values["people"] = [one for one in given.people.replace(",", " ").split() if one]
+    values |= {
+        name: household.split_names(text) for name in ("tools", "people") if (text := getattr(given, name)) is not None
+    }
     if given.default:
         values["default"] = True
-    change_table(config.home, f"agents.{given.key}", values)
-    config = load_config()
-    if check_agent(config, given.key):
-        chosen = select_agent(config, given.key)
-        if stored:
-            _write_stored(chosen, stored)
-        prepare_agent(chosen)
-        print_wrapped(f"{given.key} is ready; its pages are in {chosen.agent_folder / 'workspace'}")
-        print_wrapped(f"`picoclaw chat --agent {given.key}`, or /agent {given.key} in a chat, talks to it")
-        _check_tools(given, chosen.agents[given.key].tools)
-    else:
-        print_wrapped(f"{given.key} is the home's own agent")
-    print_wrapped(_RESTART)
-    return 0
-
-
-def _write_stored(config: Config, stored: "SharedAgent") -> None:
-    from picoclaw.shared.home import write_agent_pages
-
-    count = write_agent_pages(config.agent_folder / "workspace", stored.pages)
+    pages = stored.pages if stored else None
     print_wrapped(
-        f"{count} of its pages were taken over; notes and people's pages come with the next `picoclaw store sync`"
+        *household.save_agent(config, given.key, values, partial(_list_tools, given), is_new=is_new, pages=pages)
     )
-
-
-def _check_tools(given: Options, tools: list[str]) -> None:
-    """Say which of an agent's tools are none of this board."""
-    if tools:
-        with open_app(given) as app:
-            known = app.toolset.names
-        for one in tools:
-            if not any(is_allowed(name, [one]) for name in known):
-                print_note(f"no tool of this board is called {one}; `picoclaw tools` lists them")
-
-
-def _remove_agent(config: Config, key: str) -> int:
-    from picoclaw.maintenance.setup import change_table
-
-    if key not in config.agents:
-        check_agent(config, key)
-        raise ConfigError(f"{key} is the home's own agent, which is always there")
-    folder = None if key == config.default_agent else select_agent(config, key).agent_folder
-    change_table(config.home, f"agents.{key}", None)
-    kept = f"; its pages and notes are kept in {folder}" if folder and folder.exists() else ""
-    print_wrapped(f"{key} is taken out{kept}")
-    print_wrapped("Conversations with it say so, and go on with another by /agent.", _RESTART)
     return 0
+
+
+def _list_tools(given: Options) -> list[str]:
+    with open_app(given) as app:
+        return list(app.toolset.names)
 
 
 def _handle_pages(given: Options) -> int:

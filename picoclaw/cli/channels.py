@@ -22,11 +22,6 @@ _NO_BOT_TEXT = (
     "no Telegram bot is set up: ask @BotFather in Telegram for one, give its token to `picoclaw init`,"
     " then start or restart picoclaw"
 )
-_ROLE_WORDS = {
-    "owner": "an owner: may do what you may, and say yes",
-    "member": "a member: reads the sensors, has own notes and reminders, switches what an output allows to members",
-    "guest": "a guest: reads the sensors and has own reminders",
-}
 _PAGE_OFF = "the page is off; `picoclaw init --page network` opens it to your network, --page local to this machine"
 
 
@@ -121,68 +116,48 @@ def add_people_options(parser: Parser) -> None:
     purposes = {
         "list": "list the people, what each may do, and where they write from (the default)",
         "add": "add a person, or change one",
+        "edit": "change a person",
         "remove": "forget a person; their notes are kept",
     }
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
-    for word in ("add", "remove"):
+    for word in ("add", "edit", "remove"):
         words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as ada")
-    words["add"].add_argument("--role", choices=get_args(Role), default="", help="default: member")
-    words["add"].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
-    words["add"].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
-    words["add"].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
-    words["add"].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
+    for word in ("add", "edit"):
+        words[word].add_argument("--role", choices=get_args(Role), default="", help="default: member")
+        words[word].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
+        words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
+        words[word].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
+        words[word].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
 
 
 def run_people(given: Options) -> int:
     """Do it."""
-    from picoclaw.maintenance.setup import change_table
+    from picoclaw.maintenance import household
     from picoclaw.people import People
-    from picoclaw.records import replace
     from picoclaw.store.database import Database
-    from picoclaw.workspace import prepare_home
 
     config = load_config()
-    if given.act == "add":
-        prepare_home(config.home)
-        fields = {"telegram": given.telegram, "matrix": given.matrix, "time_zone": given.zone, "agent": given.agent}
-        known = config.people.get(given.name)
-        role = given.role or (known.role if known else "member")
-        values = {"role": role} | {key: value for key, value in fields.items() if value or (value == "" and known)}
-        change_table(config.home, f"people.{given.name}", values)
-        print_wrapped(f"{given.name} is {_ROLE_WORDS[role]}")
-        print_wrapped("A running service knows it after a restart: picoclaw restart")
-        if not (given.telegram or given.matrix):
-            print_wrapped(f"Then `picoclaw telegram pair --as {given.name}`, or `matrix pair`, prints a code for them.")
+    if given.act in {"add", "edit"}:
+        options = {"role": given.role or None, "telegram": given.telegram, "matrix": given.matrix}
+        options |= {"time_zone": given.zone, "agent": given.agent}
+        values = {key: value for key, value in options.items() if value is not None}
+        is_new = None if given.act == "add" else False
+        print_wrapped(*household.save_person(config, given.name, values, is_new=is_new))
         return 0
     if given.act == "remove":
-        check_person(config, given.name)
-        change_table(config.home, f"people.{given.name}", None)
+        household.find_person(config, given.name)
     with closing(Database(config.home / "state.db")) as database:
-        people = People(config.people, database)
         if given.act == "remove":
-            gone = people.unpair(given.name)
-            folder = replace(config, person=given.name).folder
-            print_wrapped(
-                f"{given.name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}"
-            )
-            print_wrapped("A running service knows it after a restart: picoclaw restart")
-            left = [one for name, one in config.people.items() if name != given.name and one.role == "owner"]
-            if config.people[given.name].role == "owner" and not left:
-                print_wrapped(
-                    "That was the last owner of [people]. The owner is whom [telegram] or [matrix] names, else the first"
-                    " who was paired or is allowed there, and whoever is at the board's own terminal."
-                )
-            for way in gone:
-                channel, _, user = way.partition(":")
-                print_wrapped(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
+            print_wrapped(*household.remove_person(config, database, given.name))
             return 0
-        listed = {name: (person.role, people.list_ways(name)) for name, person in config.people.items()}
+        people = People(config.people, database)
+        listed = {name: (person, people.list_ways(name)) for name, person in config.people.items()}
     if given.json:
-        print(format_json([{"name": name, "role": role, "ways": ways} for name, (role, ways) in listed.items()]))
+        print(format_json([{"name": name, "role": one.role, "ways": ways} for name, (one, ways) in listed.items()]))
         return 0
-    for name, (role, ways) in listed.items():
-        print_wrapped(f"{name}  {role}, {', '.join(ways) or f'not paired yet: `picoclaw telegram pair --as {name}`'}")
+    for name, (person, ways) in listed.items():
+        print_wrapped(f"{name}  {household.describe_person(name, person, ways)}")
     if not listed:
         print_wrapped("nobody but you, the owner: `picoclaw people add NAME` adds a person")
     return 0
@@ -291,7 +266,9 @@ def _pair(config: Config, pairing: "Pairing", how: str, error: str, person: str)
     print_wrapped(f"{how} within {CODE_MINUTES} minutes, while `picoclaw run` is running:\n\n    {shown}\n")
     what = "may talk to this board as a guest" if owner else "is the owner: may use this board as you do, and say yes"
     if person:
-        what = f"is {person}, {_ROLE_WORDS[config.people[person].role]}"
+        from picoclaw.maintenance.household import ROLE_WORDS
+
+        what = f"is {person}, {ROLE_WORDS[config.people[person].role]}"
     print(f"Whoever sends it {what}. Five wrong tries, or a new code, end it.")
     return 0
 

@@ -14,17 +14,16 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, format_count, open_app, print_lines, print_safe, require_terminal
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
-from picoclaw.schema import find_nearest
-from picoclaw.skills.library import (
-    BUILT_IN,
-    SKILL_FILE,
-    SkillLibrary,
-    compute_version,
-    pin_skill,
-    read_skill,
-    read_skill_files,
-    unpin_skill,
+from picoclaw.maintenance.household import (
+    describe_grant,
+    find_grantee,
+    find_skill,
+    grant_skill,
+    name_grantee,
+    revoke_skill,
 )
+from picoclaw.schema import find_nearest
+from picoclaw.skills.library import BUILT_IN, SKILL_FILE, SkillLibrary, read_skill, read_skill_files
 from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
 from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.text import escape_unprintable, format_json, truncate
@@ -115,7 +114,7 @@ def _format_broken(broken: BrokenSkill) -> str:
 
 
 def _show_skill(app: App, given: Options) -> int:
-    library, skill = app.library, _find_skill(app, given.name)
+    library, skill = app.library, find_skill(app.library, given.name)
     text = library.read_body(skill.name)
     missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
@@ -155,16 +154,6 @@ def _search_skills(app: App, given: Options) -> int:
 # --- who may use what ---
 
 
-def _find_skill(app: App, name: str) -> Skill:
-    library = app.library
-    if name not in library.skills:
-        for broken in library.broken:
-            if broken.folder.name == name:
-                raise SkillError(_to_line(f"{broken.folder}: {broken.problem}"))
-        raise SkillError(f"there is no skill {name!r}{find_nearest(name, library.skills)}")
-    return library.skills[name]
-
-
 def _read_grants(app: App) -> dict[str, list[SkillGrant]]:
     """The grants by skill; none in a home without a database."""
     found: dict[str, list[SkillGrant]] = {}
@@ -184,47 +173,13 @@ def _name_visibility(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> st
 
 def _describe_grants(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> Iterator[str]:
     for grant in grants.get(skill.name, []):
-        granted = f"granted to {grant.grantee.replace(':', ' ')} by {grant.granted_by} at {grant.granted_at}"
-        yield f"{_name_visibility(skill, grants)}: {granted}{_describe_pin(skill, grant)}"
-
-
-def _describe_pin(skill: Skill, grant: SkillGrant) -> str:
-    if not grant.pinned:
-        return ""
-    try:
-        present = compute_version(skill.folder)
-    except (SkillError, OSError):
-        present = ""
-    same = "the present one" if present == grant.pinned else "it has changed since: grant it again to hand that on"
-    return f", version {grant.pinned}, {same}"
-
-
-def _read_grantee(app: App, given: Options) -> str:
-    """Whom --person or --agent names; '' for nobody. Raises SkillError."""
-    config = app.config
-    if given.person and given.agent:
-        raise SkillError("name a person or an agent, one at a time")
-    if given.person:
-        if given.person not in config.people:
-            known = find_nearest(given.person, config.people) if config.people else ": `picoclaw people add NAME`"
-            raise SkillError(f"there is no [people.{given.person}]{known}")
-        return f"{PERSON}{given.person}"
-    if given.agent:
-        agents = {config.default_agent: None, **dict.fromkeys(config.agents)}
-        if given.agent not in agents:
-            raise SkillError(f"there is no agent {given.agent!r}{find_nearest(given.agent, agents)}")
-        return f"{AGENT}{given.agent}"
-    return ""
+        yield f"{_name_visibility(skill, grants)}: {describe_grant(grant, skill)}"
 
 
 def _grant_skill(app: App, given: Options) -> int:
-    grantee = _read_grantee(app, given)
+    grantee = find_grantee(app.config, given.person, given.agent)
     if not grantee:
         raise SkillError("say to whom: --person NAME or --agent KEY; `picoclaw skills publish` is for everyone")
-    role = app.config.people[given.person].role if given.person else "member"
-    if role != "member":
-        all_ = "has every skill" if role == "owner" else "is a guest; guests have the built-in skills alone"
-        raise SkillError(f"{given.person} {all_}")
     return _keep_grant(app, given.name, grantee)
 
 
@@ -233,22 +188,10 @@ def _publish_skill(app: App, given: Options) -> int:
 
 
 def _keep_grant(app: App, name: str, grantee: str) -> int:
-    skill, home = _find_skill(app, name), app.config.home
-    if not home.is_dir():
-        raise SkillError(f"{home} does not exist; `picoclaw init` makes it")
-    if skill.tier == BUILT_IN:
-        raise SkillError(f"{name} came with picoclaw: everybody of the household has it")
-    pinned = ""
-    if grantee.startswith(AGENT):
-        try:
-            pinned = pin_skill(skill, home, grantee.removeprefix(AGENT))
-        except OSError as error:
-            raise SkillError(f"{name} cannot be copied for the agent: {explain_os_error(error)}") from None
-    now = app.now().isoformat(timespec="seconds")
-    SkillGrants(app.stores.database).grant(SkillGrant(name, grantee, pinned, _name_user(), now))
-    who = {EVERYONE: "every member of the household"}.get(grantee, grantee.replace(":", " "))
-    which = f" in version {pinned}, until you grant another one" if pinned else ", as it is from now on"
-    print_lines([f"{who} may use {name}{which}, from the next message on"])
+    skill, config = find_skill(app.library, name), app.config
+    if not config.home.is_dir():
+        raise SkillError(f"{config.home} does not exist; `picoclaw init` makes it")
+    print_lines(grant_skill(config, app.stores.database, skill, grantee, _name_user(), app.now()))
     return 0
 
 
@@ -266,27 +209,14 @@ def _revoke_skill(app: App, given: Options) -> int:
     named += [EVERYONE] if given.everyone else []
     if len(named) > 1:
         raise SkillError("name one at a time: --person, --agent or --everyone; without them all grants are taken back")
-    grantee = named[0] if named else ""
-    grants = _read_grants(app)
-    gone = SkillGrants(app.stores.database).revoke(given.name, grantee) if given.name in grants else []
-    if not gone:
-        if given.name not in grants:
-            _find_skill(app, given.name)
-        raise SkillError(f"{given.name} is not granted to {grantee.replace(':', ' ') or 'anybody'}")
-    for grant in gone:
-        if grant.grantee.startswith(AGENT):
-            try:
-                unpin_skill(app.config.home, grant.grantee.removeprefix(AGENT), grant.skill)
-            except OSError as error:
-                print_lines([f"the agent's copy is left, and unused: {explain_os_error(error)}"])
-    print_lines([f"{given.name} is no longer granted to {', '.join(_name_grantees(gone))}, from the next message on"])
-    if left := [grant for grant in grants[given.name] if grant not in gone]:
-        print_lines([f"it still is to {', '.join(_name_grantees(left))}"])
+    grantee, is_known = named[0] if named else "", given.name in _read_grants(app)
+    lines = revoke_skill(app.config, app.stores.database, given.name, grantee) if is_known else []
+    if not lines:
+        if not is_known:
+            find_skill(app.library, given.name)
+        raise SkillError(f"{given.name} is not granted to {name_grantee(grantee) or 'anybody'}")
+    print_lines(lines)
     return 0
-
-
-def _name_grantees(grants: Sequence[SkillGrant]) -> list[str]:
-    return [grant.grantee.replace(":", " ") for grant in grants]
 
 
 # --- what other boards have sent; nothing of it is imported without a store ---
@@ -317,7 +247,7 @@ def _describe_arrived(one: "ArrivedSkill", library: SkillLibrary) -> Iterator[st
     if one.is_new and (present := library.skills.get(one.name)):
         yield f"    there is another {one.name} here ({present.tier}), which stays as it is until then"
     if not one.is_new:
-        yield f"    the skill is here; granted there to {', '.join(_name_grantees(one.grants))}"
+        yield f"    the skill is here; granted there to {', '.join(name_grantee(grant.grantee) for grant in one.grants)}"
     yield f"    picoclaw skills agree {one.name} --from {one.board}, or decline"
 
 
@@ -342,9 +272,7 @@ def _agree_skill(app: App, given: Options) -> int:
     for grant in one.grants:
         kept = one.content.pinned.get(grant.pinned)
         which = f", version {grant.pinned}" if grant.pinned else ""
-        print_lines(
-            [f"granted to {grant.grantee.replace(':', ' ')} by {grant.granted_by} at {grant.granted_at}{which}"]
-        )
+        print_lines([f"granted to {name_grantee(grant.grantee)} by {grant.granted_by} at {grant.granted_at}{which}"])
         if kept and grant.pinned != one.version:
             print_lines(line for file in kept for line in _show_file(*file))
     if (present := app.library.skills.get(one.name)) and one.is_new:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from picoclaw.cli.arguments import Options, Parser, UsageError
+from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import print_wrapped
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError
@@ -42,15 +42,18 @@ def options(parser: Parser) -> None:
 def run(given: Options) -> int:
     """Do it."""
     config = load_config()
+    if given.act in {"", "list", None}:
+        _list_teams(config, as_json=given.json)
+        return 0
+    from picoclaw.maintenance import household
+
     match given.act:
-        case "add" | "edit" | "remove":
-            _change_team(config, given)
+        case "remove":
+            print_wrapped(*household.remove_team(config, given.name))
         case "link" | "unlink":
-            _change_links(config, given.agent, given.targets, is_linked=given.act == "link")
+            print_wrapped(*household.link_agents(config, given.agent, given.targets, is_linked=given.act == "link"))
         case _:
-            _list_teams(config, as_json=given.json)
-            return 0
-    print_wrapped("A running service knows it after a restart: picoclaw restart")
+            print_wrapped(*_save_team(config, given))
     return 0
 
 
@@ -65,56 +68,22 @@ def _list_teams(config: Config, *, as_json: bool) -> None:
     links = {key: targets for key, targets in config.links.items() if targets}
     for key, targets in links.items():
         print_wrapped(f"{key} may give tasks to {', '.join(targets)}")
+    from picoclaw.maintenance.household import describe_team
+
     for name, team in config.teams.items():
-        members = ", ".join(f"{key} ({role})" if role else key for key, role in team.members.items())
-        print_wrapped(f"team {name}, led by {team.lead}: {members}{team.workflow and '. '}{team.workflow}")
+        print_wrapped(f"team {name}, {describe_team(team)}")
     if not (links or config.teams):
         print_wrapped("no agent gives tasks to another: `picoclaw teams link KEY TO` lets it, `teams add` makes a team")
 
 
-def _change_team(config: Config, given: Options) -> None:
-    from picoclaw.maintenance.setup import change_table
+def _save_team(config: Config, given: Options) -> list[str]:
+    from picoclaw.maintenance import household
 
-    known = config.teams.get(given.name)
-    if given.act == "add" and known:
-        raise ConfigError(f"[teams.{given.name}] is there already; `picoclaw teams edit` changes it")
-    if given.act == "add" and not (given.name.isidentifier() and given.name.islower()):
-        raise ConfigError(f"[teams.{given.name}]: a name is small letters, digits and _, such as house")
-    if given.act != "add" and not known:
-        near = find_nearest(given.name, config.teams) if config.teams else "; there is no team at all"
-        raise ConfigError(f"there is no team {given.name!r}{near}")
-    if given.act == "remove":
-        change_table(config.home, f"teams.{given.name}", None)
-        print_wrapped(f"the team {given.name} is taken out; its agents are kept")
-        return
-    members = dict(known.members) if known else {}
+    is_new = given.act == "add"
+    members = {} if is_new else dict(household.find_team(config, given.name).members)
     for key in getattr(given, "without", None) or ():
         if members.pop(key, None) is None:
             raise ConfigError(f"{key!r} is no member of {given.name}{find_nearest(key, members)}")
-    for one in given.member:
-        key, _, role = one.partition("=")
-        members[key.strip()] = role.strip()
-    values: dict[str, Any] = {"members": members}
+    values: dict[str, Any] = {"members": members | household.parse_roles(given.member)}
     values |= {name: value for name in ("lead", "workflow") if (value := getattr(given, name)) is not None}
-    if given.act == "add" and "lead" not in values:
-        raise UsageError("a team needs a lead: --lead KEY, who is one of its members")
-    change_table(config.home, f"teams.{given.name}", values)
-    team = load_config().teams[given.name]
-    print_wrapped(f"{team.lead} leads the team {given.name}: {', '.join(team.members)}")
-
-
-def _change_links(config: Config, agent: str, targets: list[str], *, is_linked: bool) -> None:
-    from picoclaw.maintenance.setup import change_table
-
-    kept = list(config.links.get(agent, ()))
-    for target in targets:
-        if is_linked and target not in kept:
-            kept.append(target)
-        elif not is_linked and target in kept:
-            kept.remove(target)
-        elif not is_linked:
-            led = [name for name, team in config.teams.items() if team.lead == agent and target in team.members]
-            why = f"; it leads the team {led[0]}, which lets it give tasks there" if led else ""
-            raise ConfigError(f"{agent} has no link to {target!r}{why}")
-    change_table(config.home, "links", {agent: kept})
-    print_wrapped(f"{agent} may give tasks to {', '.join(kept) or 'nobody'}")
+    return household.save_team(config, given.name, values, is_new=is_new)

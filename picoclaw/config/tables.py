@@ -330,6 +330,8 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
                 parse_zone(person.time_zone)
             except ValueError as error:
                 raise ConfigError(f"{where}: time_zone: {error}") from None
+        if person.matrix and not _MATRIX_USER.fullmatch(person.matrix):
+            raise ConfigError(f"{where}: matrix: {person.matrix!r} is not a Matrix user: write it as @name:example.org")
         for way in person.ways:
             if (other := by_way.setdefault(way, name)) != name:
                 raise ConfigError(f"{where}: {way} is {other} already; a person has one table")

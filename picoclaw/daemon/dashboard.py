@@ -3,11 +3,12 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cached_property
 from socket import gethostname
+from typing import TYPE_CHECKING
 
 from picoclaw.automation import rules
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
@@ -36,6 +37,7 @@ from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
+from picoclaw.security.audit import AuditLog
 from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History, find_agent
@@ -47,6 +49,9 @@ from picoclaw.store.sessions import Sessions, strip_context_header
 from picoclaw.tools import cron, history
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import find_outputs_file
+
+if TYPE_CHECKING:
+    from picoclaw.maintenance.household import Household, TableForm
 
 DASHBOARD_USER = "owner on the page"
 _READINGS_MAX_AGE_S = 5.0
@@ -70,7 +75,8 @@ _FIGURES = {
 class DaemonBackend:
     """The board, the outputs and the stores, with connections of its own: the server's threads come in at any time.
 
-    `zone` is the owner's, `mark` what is said with simulated values, and `status()` how the daemon is.
+    `zone` is the owner's, `mark` what is said with simulated values, and `status()` how the daemon is. `list_tools()` names
+    the board's tools.
     """
 
     def __init__(
@@ -80,9 +86,11 @@ class DaemonBackend:
         zone: Callable[[], tzinfo | None],
         mark: str,
         status: Callable[[], StatusDict],
+        list_tools: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.name, self.mark = gethostname(), mark
         self._config, self._wiring, self._zone, self._status = config, wiring, zone, status
+        self._list_tools = list_tools
         self._stores, self._bus = threading.Lock(), threading.Lock()
         self._readings: list[SensorValue] = []
         self._read_at = -_READINGS_MAX_AGE_S
@@ -246,6 +254,24 @@ class DaemonBackend:
         if found is None:
             raise StoreError(f"there is no note {path!r} any more")
         return blank_comments(found.text)
+
+    def list_household(self) -> list["TableForm"]:
+        with self._stores:
+            return self._open_household().list_forms()
+
+    def change_household(self, kind: str, act: str, key: str, values: Mapping[str, str], who: str) -> list[str]:
+        with self._stores:
+            lines = self._open_household().change(kind, act, key, values, who, self._now())
+        AuditLog(self._config.home).mention("settings", on="page", who=who, kind=kind, change=act, name=key)
+        return lines
+
+    def _open_household(self) -> "Household":
+        from picoclaw.maintenance.household import Household
+        from picoclaw.skills.library import SkillLibrary, list_home_tiers
+
+        library = SkillLibrary(list_home_tiers(self._config.home))
+        library.refresh()
+        return Household(self._state, library, self._list_tools)
 
     def figures(self) -> list[Figure]:
         status = self._status()

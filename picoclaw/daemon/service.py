@@ -168,7 +168,9 @@ class DaemonService(MessageQueue):
             from picoclaw.daemon.dashboard import DaemonBackend
 
             page = app.config.page
-            backend = DaemonBackend(app.config, app.wiring, app.context_builder.zone, app.mark, self.status)
+            backend = DaemonBackend(
+                app.config, app.wiring, app.context_builder.zone, app.mark, self.status, lambda: app.toolset.names
+            )
             stack.callback(backend.close)
             if app.config.hooks or page.openai:
                 from picoclaw.channels.dashboard.programs import Programs

@@ -19,6 +19,12 @@ export function element(tag, words = {}, ...inside) {
   return node;
 }
 
+for (const box of document.querySelectorAll("dialog")) {
+  const name = `${box.id}-title`;
+  box.setAttribute("aria-labelledby", name);
+  box.prepend(element("form", { method: "dialog" }, element("h2", { id: name }), element("button", { class: "plain", "aria-label": "Close" }, "✕")));
+}
+
 // Change a list only where it differs, so that neither the focus nor a screen reader is lost.
 function fill(list, nodes) {
   if (!nodes.length) nodes = [element("li", { class: "none" }, "nothing")];
@@ -169,6 +175,9 @@ export function forms(say) {
       part(job, name).disabled = part(job, name).parentNode.hidden = !used;
     }
   };
+  const days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+  const whens = ["in some minutes", "next at", "tomorrow at", "every day at", "Monday to Friday at", ...days.map((day) => `every ${day} at`)];
+  part(job, "when").append(...whens.map((text) => element("option", { value: { "in some minutes": "in", "next at": "at" }[text] ?? text.toLowerCase() }, text)));
   part(job, "when").addEventListener("change", fit);
   fit();
   const made = (form, sentence) => form.addEventListener("submit", (event) => {

@@ -1,5 +1,5 @@
 // Keeps the page's own files, so that it opens and says so when the board cannot be reached. Nothing of the board is kept.
-const FILES = ["/", "/page.css", "/page.js", "/board.js", "/chat.js", "/chart.js", "/icon.svg", "/icon.png", "/app.webmanifest"];
+const FILES = ["/", "/page.css", "/page.js", "/board.js", "/chat.js", "/chart.js", "/people.js", "/icon.svg", "/icon.png", "/app.webmanifest"];
 const NAME = "page", PATIENCE_MS = 4000;
 
 async function give(path) {

@@ -2,6 +2,7 @@
 import * as board from "/board.js";
 import { setZone, when } from "/chart.js";
 import * as chat from "/chat.js";
+import { manages } from "/people.js";
 
 const find = (id) => document.getElementById(id);
 const PATIENCE_MS = 15000, COURSES_MS = 300000, AGE_MS = 15000;
@@ -24,14 +25,14 @@ function up(good) {
 }
 
 // Ask or tell the board something; null when that failed, which has been said then.
-async function call(name, body) {
+async function call(name, body, tell = notice) {
   const words = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   let answer;
   try {
     answer = await fetch(`/api/${name}`, { ...words, signal: AbortSignal.timeout(PATIENCE_MS) });
   } catch {
     if (name === "stop") notice("STOP did not reach the board. Type `picoclaw stop` there, or press its button.");
-    else if (body) notice("The board cannot be reached.");
+    else if (body) tell("The board cannot be reached.");
     return null;
   }
   const said = await answer.json().catch(() => ({}));
@@ -40,7 +41,7 @@ async function call(name, body) {
     return said;
   }
   if (answer.status === 401) door();
-  else notice(said.error || `The board answered ${answer.status}.`);
+  else tell(said.error || `The board answered ${answer.status}.`);
   return null;
 }
 
@@ -149,6 +150,7 @@ function go(view) {
 for (const button of document.querySelectorAll("[data-go]")) button.addEventListener("click", () => go(button.dataset.go));
 document.addEventListener("asked", asked);
 board.finds(call);
+manages(call);
 board.forms((sentence) => { go("chat"); chat.say(sentence); });
 
 find("login").addEventListener("submit", async (event) => {

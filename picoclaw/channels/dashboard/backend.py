@@ -1,6 +1,7 @@
 """What the page has to be told and may do: the door to everything that is not a browser."""
 
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from picoclaw.channels.channel import describe_outcome
 from picoclaw.records import NamedTuple
@@ -174,6 +175,12 @@ class DashboardBackend(Protocol):
 
     def note(self, path: str) -> str:
         """Give the text of a file of notes."""
+
+    def list_household(self) -> Sequence[tuple[Any, ...]]:
+        """Give the people, agents, links, teams and grants, and what their forms have: a TableForm for each of these."""
+
+    def change_household(self, kind: str, act: str, key: str, values: Mapping[str, str], who: str) -> list[str]:
+        """Add, edit or remove one of them, for a browser called `who`; returns what was done."""
 
     def figures(self) -> list[Figure]:
         """Give the figures of the daemon and the outputs."""

@@ -18,7 +18,7 @@ from picoclaw.channels.dashboard import server
 from picoclaw.channels.dashboard.backend import DashboardBackend
 from picoclaw.channels.dashboard.live import merge_messages
 from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S
-from picoclaw.errors import PicoclawError
+from picoclaw.errors import ConfigError, PicoclawError, SkillError, ToolError
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 
@@ -33,6 +33,7 @@ FILES = {
     "/board.js": ("board.js", "text/javascript; charset=utf-8"),
     "/chat.js": ("chat.js", "text/javascript; charset=utf-8"),
     "/chart.js": ("chart.js", "text/javascript; charset=utf-8"),
+    "/people.js": ("people.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/icon.png": ("icon.png", "image/png"),
     "/offline.js": ("offline.js", "text/javascript; charset=utf-8"),
@@ -104,7 +105,7 @@ def format_bottle_error(error: Any) -> str:
 
 COOKIE, SESSION = "picoclaw", "page:home"
 MAX_CHAT_CHARS = 16_000
-_MAX_ROWS, _MAX_WORDS_CHARS = 60, 200
+_MAX_ROWS, _MAX_WORDS_CHARS, _MAX_FIELD_CHARS = 60, 200, 4000
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
 _HEALTH_S = 10.0
 _MAX_POINTS, _SPARK_POINTS, _MAX_CSV_ROWS = 200, 48, 20_000
@@ -140,10 +141,19 @@ class Site:
             self._day,
             self._notes,
             self._note,
+            self._household,
         ):
             self._app.route(f"/api/{handler.__name__[1:]}", "GET", self._for_known(handler))
         self._app.route("/api/events", "GET", self._for_known(self._follow))
-        for handler in (self._say, self._answer, self._logout, self._stop, self._off, self._resume):
+        for handler in (
+            self._say,
+            self._answer,
+            self._logout,
+            self._stop,
+            self._off,
+            self._resume,
+            self._change_household,
+        ):
             self._app.route(f"/api/{handler.__name__[1:]}", "POST", self._for_known(handler))
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -339,6 +349,24 @@ class Site:
 
     def _note(self) -> dict[str, Any]:
         return {"text": self._backend.note(_read_query("path"))}
+
+    def _household(self) -> dict[str, Any]:
+        return {"kinds": self._backend.list_household()}
+
+    def _change_household(self) -> dict[str, Any]:
+        """Add, edit or remove a person, an agent, a link, a team or a grant, as `picoclaw people` and the like do."""
+        body = read_json_body()
+        kind, act, key = (read_text_field(body, name, 200) for name in ("kind", "act", "key"))
+        given = body.get("values", {})
+        if not isinstance(given, dict):
+            refuse(400, "values has to be an object")
+        values = {name: read_text_field(given, name, _MAX_FIELD_CHARS) for name in given}
+        who = self._logins.name(read_cookie(COOKIE))
+        try:
+            lines = self._backend.change_household(kind, act, key, values, who)
+        except (ConfigError, SkillError, ToolError) as error:
+            refuse(400, str(error))
+        return {"text": "\n".join(lines)} | self._household()
 
     def _csv(self) -> str:
         """Give a series as a file for a spreadsheet, finer than it is drawn."""
