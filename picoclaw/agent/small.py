@@ -8,22 +8,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.agent.arithmetic import (
-    answer_day,
-    answer_sum,
-    asks_count,
-    calculate,
-    count_lines,
-    find_rows,
-    judge,
-    judge_list,
-    list_sought,
-    name_day,
-)
+from picoclaw.agent.verdicts import asks_count, count_lines, find_rows, judge, judge_list, list_sought
 from picoclaw.claims import (
     find_promise,
     find_unfounded_claims,
@@ -31,6 +19,8 @@ from picoclaw.claims import (
 )
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
+from picoclaw.intents.provider import read_clock
+from picoclaw.intents.sums import calculate, name_day
 from picoclaw.messages import ERROR_PREFIX, End, Event, Message, Notice, Purpose, Request, Stop, Text, ToolCall, Usage
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
@@ -277,7 +267,6 @@ _NAMED_THING = pattern(
 """What a question names as known: "the ferns", "my boiler", "Anna"."""
 _FINDS_NOTE = frozenset({"find_note", "measure", "past", "sensors"})
 """Verbs that may be admitted by chance where a question is about a note: "which plant likes light"."""
-_HEAD_TIME = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b(?!\.\w)", re.IGNORECASE)
 _BARE = frozenset(
     [
@@ -406,12 +395,12 @@ class SmallProvider:
             self._begin()
             said = strip_context(newest.text)
             text = _NAMED_LIST.sub(self._name_file, order_plainly(said))
-            is_own = is_worked_out(text, self._read_clock(request))
+            is_own = self._is_worked_out(text, request)
             if text == said and not is_own and (calls := self._match_whole(request)):
                 yield from calls
                 yield End("tool_calls", Usage())
                 return
-            if text == said and not is_own and (self._asks_back(said, request) or self._is_named_plan(request)):
+            if text == said and not is_own and self._is_left_to_matcher(said, request):
                 yield from self._matcher.events(request)
                 return
             self._todo = self._split(text, request)
@@ -428,7 +417,7 @@ class SmallProvider:
                 yield End("tool_calls", Usage())
                 return
         while self._todo:
-            wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), self._read_clock(request)
+            wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), read_clock(request.messages)
             if self._path and not _FILE.search(wish):
                 wish = _READ_BACK.sub(f"read {self._path}", wish)
                 wish = _TO_IT.sub(rf"\g<how> {self._path}", wish)
@@ -526,18 +515,12 @@ class SmallProvider:
         ]
         return [f"Known: {text}" for text in known if not text.startswith(ERROR_PREFIX)]
 
-    def _read_clock(self, request: Request) -> datetime | None:
-        """The time at the head of the person's message."""
-        asked = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
-        found = _HEAD_TIME.search(asked.removesuffix(strip_context(asked)))
-        return datetime.fromisoformat(f"{found[0]}+00:00") if found else None
-
     # What needs neither matcher nor model.
 
     def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
-        now, offered = self._read_clock(request), self._offered(request)
-        if told := work_out(wish, now):
+        now, offered = read_clock(request.messages), self._offered(request)
+        if told := self._matcher.work_out(wish, now):
             self._known.append(told)
             return told
         change = _TAKE_OFF.search(wish) or _CHANGE.search(wish)
@@ -559,6 +542,16 @@ class SmallProvider:
             self._then = [self._make_call("memory_get", {"path": f"memory/{now:%Y%m/%Y%m%d}.md"}, request)]
             return self._make_call("memory_get", {"path": "memory/MEMORY.md"}, request)
         return None
+
+    def _is_worked_out(self, wish: str, request: Request) -> bool:
+        """Whether a message is answered without the matcher's templates and the model."""
+        expressions = (_TAKE_OFF, _CHANGE, _MONTHLY, _FORGET_ABOUT, _ALL_NOTES)
+        return bool(
+            any(expression.search(wish) for expression in expressions)
+            or _CALL_OFF.match(wish)
+            or is_about_lines(wish)
+            or self._matcher.work_out(wish, read_clock(request.messages))
+        )
 
     def _make_call(self, tool: str, arguments: dict[str, Any], request: Request) -> ToolCall:
         return ToolCall(f"own-{len(request.messages)}-{len(self._then)}", tool, arguments)
@@ -639,20 +632,19 @@ class SmallProvider:
             for number, match in enumerate(once)
         ]
 
-    def _asks_back(self, text: str, request: Request) -> bool:
-        """Whether the matcher lacks one word of an order for which there is no verb: "for how long?"."""
-        wishes = self._matcher.understand(request)
-        match = wishes[0][1] if len(wishes) == 1 else None
-        return bool(match and match.missing and match.score >= MIN_SCORE and not self._admit(text, request))
-
-    def _is_named_plan(self, request: Request) -> bool:
-        """Whether the matcher understands all of a message, and only has to look up which reminder or rule is meant."""
+    def _is_left_to_matcher(self, text: str, request: Request) -> bool:
+        """Whether the matcher answers all of it: a sum that goes on, a plan it has to look up, or one word that it lacks."""
         offered, wishes = self._offered(request), self._matcher.understand(request)
         matches = [match for _, match in wishes if match]
+        if len(matches) != len(wishes) or any(match.score < MIN_SCORE for match in matches):
+            return False
+        if len(matches) == 1 and (
+            matches[0].intent == "sum" or (matches[0].missing and not self._admit(text, request))
+        ):
+            return True
         return (
-            len(matches) == len(wishes)
-            and any("_called" in match.said for match in matches)
-            and all(match.tool in offered and match.score >= MIN_SCORE for match in matches)
+            any("_called" in match.said for match in matches)
+            and all(match.tool in offered for match in matches)
             and all(not match.missing or "_called" in match.said for match in matches)
         )
 
@@ -967,11 +959,6 @@ def tell_result(wish: str, call: ToolCall, text: str, result: str) -> str:
     return "\n".join(filter(None, [told, text, judge(wish, result)]))
 
 
-def work_out(wish: str, now: datetime | None) -> str:
-    """The answer of a question about days or units; '' for anything else."""
-    return answer_sum(wish) or (answer_day(wish, now) if now else "")
-
-
 def is_about_lines(wish: str) -> bool:
     """Whether a question about a file is how many lines it has, or whether something is in it."""
     file = _FILE.search(wish)
@@ -992,18 +979,6 @@ def order_plainly(text: str) -> str:
         else stem
     )
     return _BY_THE_WAY.sub("", f"{verb}{text[found.end() :]}").rstrip(" ?")
-
-
-def is_worked_out(wish: str, now: datetime | None) -> bool:
-    """Whether a message is answered without matcher and model."""
-    changes = (
-        _TAKE_OFF.search(wish)
-        or _CHANGE.search(wish)
-        or _MONTHLY.search(wish)
-        or _CALL_OFF.match(wish)
-        or _FORGET_ABOUT.search(wish)
-    )
-    return bool(changes or is_about_lines(wish) or _ALL_NOTES.search(wish) or work_out(wish, now))
 
 
 def _count_cues(text: str) -> int:

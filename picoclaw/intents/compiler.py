@@ -21,7 +21,7 @@ _INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exac
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference days_until unnamed several nearly here typed told unsaid reminder
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference unnamed several nearly here typed told unsaid reminder
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
@@ -37,7 +37,6 @@ _OTHER_TABLES = (
     "usual",
     "sums",
     "factors",
-    "days_asked",
 )
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import datetime
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,7 @@ _WAITS = pattern(r"/yes (\d+) ")
 _FIELDS = pattern(r"\{(\w+)\}")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
-_MAX_SUM_CHARS = 300  # with the head of the message
+_MAX_SUM_CHARS = 200
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
@@ -137,15 +137,18 @@ class IntentProvider:
 
     def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[tuple[str, IntentMatch | None]]:
         """The answer to a sum, which goes on with the one before; nothing where the text is none."""
-        if len(asked[-1]) > _MAX_SUM_CHARS:
-            return []
+        texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
+        told = self.work_out(texts[-1], read_clock(messages), texts[:-1])
+        return [(texts[-1], IntentMatch("sum", "", {}, told, 1.0, "template"))] if told else []
+
+    def work_out(self, wish: str, now: datetime | None, before: Sequence[str] = ()) -> str:
+        """The answer to a sum, or to a question about days; '' for others."""
+        if len(wish) > _MAX_SUM_CHARS:
+            return ""
         from picoclaw.intents.sums import answer_sum
 
-        said = _read_moment(messages[-1].text).get("date", "")
-        today = date.fromisoformat(said) if said else None
-        texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
-        found = answer_sum(texts[-1], texts[:-1], self._matcher.words, self._matcher.say, today)
-        return [(texts[-1], IntentMatch("sum", "", {}, found.text, 1.0, "template"))] if found else []
+        found = answer_sum(wish, before, self._matcher.words, now)
+        return found.text if found else ""
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
@@ -317,8 +320,7 @@ class IntentProvider:
 
     def read_moment(self, messages: Sequence[Message]) -> str:
         """Say the time, by the head of the newest message of a user's."""
-        asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
-        return fill_fields(self._matchers["en"].intents["clock"].answer, _read_moment(asked))
+        return fill_fields(self._matchers["en"].intents["clock"].answer, _read_moment(_find_asked(messages)))
 
     def word_answer(self, match: IntentMatch, text: str) -> str:
         """What is said to a message that needs no tool."""
@@ -619,6 +621,16 @@ def _is_alike(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     stem = short[: max(4, min(len(short), 5))]
     return short == long or (len(short) > 3 and len(long) - len(short) < 4 and long.startswith(stem))
+
+
+def _find_asked(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if message.role == "user"), "")
+
+
+def read_clock(messages: Sequence[Message]) -> datetime | None:
+    """The time in the head of the newest message of a user's."""
+    said = _read_moment(_find_asked(messages))
+    return datetime.fromisoformat(f"{said['date']} {said['time']}+00:00") if said else None
 
 
 def _read_moment(text: str) -> dict[str, str]:

@@ -1,24 +1,40 @@
-"""Sums, units and days of the calendar: "14.5 times 12", "plus 20%", "75 f in c", "how many days till 3 may".
+"""Sums, units and days: "14.5 times 12", "plus 20%", "split 90 between six", "75 f in c", "how many days till 3 may". Pure.
 
-Words are data: `sums` has those of arithmetic, `factors` the units ("length 0.0254"), `days_asked` what asks for days.
+The words of arithmetic and the units are data: `sums`, and `factors` ("length 0.0254"). Days are read in English.
 """
 
+import ast
+import operator
 import re
-from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from picoclaw.intents.classifier import parse_amount
 from picoclaw.intents.sentence import Sentence
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
-from picoclaw.times import MONTHS, WEEKDAYS
+from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_duration, parse_moment, parse_range
 
 _MAX_SIZE = 1e15
-
-
+_MAX_BASE, _MAX_POWER = 1e4, 99
+_MAX_FOLLOWING = 5  # tokens, or words, of a question that goes on with the answer before
+_OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
+_BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
+_CLOCK = pattern(r"(\d\d?)[:.](\d\d)")
+_KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm|timer)\b", re.IGNORECASE)
+"""An order whose numbers ask nothing."""
+_ASKS = pattern(
+    r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
+)
 
 
 class Sum(NamedTuple):
@@ -27,41 +43,63 @@ class Sum(NamedTuple):
     text: str
     value: float | None = None
     unit: str = ""
-    day: date | None = None
+    day: datetime | None = None
 
 
 def answer_sum(
-    text: str, before: Sequence[str], words: Mapping[str, Mapping[str, Any]], say: Mapping[str, str], today: date | None
+    text: str, before: Sequence[str], words: Mapping[str, Mapping[str, Any]], now: datetime | None
 ) -> Sum | None:
     """Work out what a text asks, None where it is no sum; `before` are the user's last texts, the newest last."""
-    if not words["sums"]:
+    if not words["sums"] or _KEEPS.search(text):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", text), words)
-    tokens = _read_tokens(s, words, today)
-    if tokens is None:
-        return None
-    kinds = [kind for kind, _ in tokens]
-    last = answer_sum(before[-1], before[:-1], words, say, today) if before and _needs_last(kinds) else None
-    return _convert(tokens, words, last) or _calculate(tokens, last) or _count_days(s, tokens, say, today, last)
+    tokens, is_whole = _read_tokens(s, words)
+    asks = is_whole or bool(_ASKS.search(text))
+    numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
+    is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
+    last = answer_sum(before[-1], before[:-1], words, now) if is_following else None
+    if bracketed := _BRACKETS.search(text):
+        return _evaluate(bracketed[0], bracketed[0]) if asks else None
+    found = (_answer_form(tokens) if asks else None) or _convert(tokens, words, last, is_whole=is_whole)
+    found = found or (_calculate([token for token in tokens if token != ("op", "ask")], last) if is_whole else None)
+    return found or (_answer_day(text, now, last.day if last else None) if now else None)
 
 
-def _needs_last(kinds: Sequence[str]) -> bool:
-    return kinds.count("number") + kinds.count("percent") < 2 and len(kinds) <= _MAX_FOLLOWING
+def calculate(expression: str) -> float:
+    """Work out + - * / and powers, with brackets. Raises ValueError for anything else, and ZeroDivisionError."""
+
+    def value(node: ast.AST) -> float:
+        match node:
+            case ast.Expression():
+                return value(node.body)
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return float(number)
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                return float(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
+            case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=int() as power)) if 0 <= power <= _MAX_POWER:
+                if abs(base := value(node.left)) <= _MAX_BASE:
+                    return float(base**power)
+            case ast.UnaryOp(op=ast.USub()):
+                return -value(node.operand)
+        raise ValueError(expression)
+
+    return value(ast.parse(expression[:200].strip(), mode="eval"))
 
 
-_MAX_FOLLOWING = 5
+# What a sum is made of.
+
 Token = tuple[str, Any]
 
 
-def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]], today: date | None) -> list[Token] | None:
-    """What a text is made of; None where a word is no part of a sum."""
+def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[list[Token], bool]:
+    """The parts of a sum in a text, and whether nothing else stands in it."""
     found: list[Token] = []
-    i = 0
+    i, is_whole = 0, True
     while i < len(s.words):
-        if day := _read_day(s, i, today):
-            found.append(("day", day[0]))
-            i = day[1]
+        if clock := _CLOCK.fullmatch(s.words[i]) if ":" in s.words[i] else None:
+            found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
+            i += 1
         elif number := _read_number(s, i, words["numbers"]):
             found.append(number[0])
             i = number[1]
@@ -71,14 +109,12 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]], today: dat
         elif hit := s.longest(words["factors"], i):
             found.append(("unit", hit[0]))
             i = hit[1]
-        elif hit := s.longest(words["days_asked"], i):
-            found.append(("ask", hit[0]))
-            i = hit[1]
         elif hit := s.longest(words["polite"], i) or s.longest(words["plain"], i) or s.longest(words["sum_filler"], i):
             i = hit[1]
         else:
-            return None
-    return found
+            is_whole = False
+            i += 1
+    return found, is_whole
 
 
 def _read_number(s: Sentence, i: int, numbers: Mapping[str, Any]) -> tuple[Token, int] | None:
@@ -87,12 +123,12 @@ def _read_number(s: Sentence, i: int, numbers: Mapping[str, Any]) -> tuple[Token
         return ("number", numbers[word]), i + 1  # "half of 90"
     if found := re.fullmatch(r"(\d{1,4})/(\d{1,4})", word):
         return (("number", int(found[1]) / int(found[2])), i + 1) if int(found[2]) else None
-    if found := re.fullmatch(
-        r"(\d{1,12}(?:[.,]\d{1,6})?)(%)?", word.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", word) else word
-    ):
+    plain = word.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", word) else word
+    if found := re.fullmatch(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(%)?", plain):
         value = float(found[1].replace(",", "."))
-        percent = bool(found[2]) or (i + 1 < len(s.words) and s.words[i + 1] in {"percent", "%"})
-        return (("percent" if percent else "number"), value), i + 1 + (percent and not found[2])
+        is_word = s.words[i + 1 : i + 2] in (["percent"], ["%"]) or s.words[i + 1 : i + 3] == ["per", "cent"]
+        end = i + 1 + (is_word and not found[2]) * (2 if s.words[i + 1 : i + 2] == ["per"] else 1)
+        return ("percent" if found[2] or is_word else "number", value), end
     for size in (2, 1):
         phrase = s.words[i : i + size]
         if len(phrase) < size or word not in numbers or (isinstance(numbers[word], float) and size == 1):
@@ -103,84 +139,91 @@ def _read_number(s: Sentence, i: int, numbers: Mapping[str, Any]) -> tuple[Token
     return None
 
 
-def _read_day(s: Sentence, i: int, today: date | None) -> tuple[tuple[int, int], int] | None:
-    """A day of a month: "3 may", "may the 3rd", "christmas"."""
-    if (s.words[i] in WEEKDAYS or s.words[i] == "tomorrow") and today:
-        ahead = 1 if s.words[i] == "tomorrow" else (WEEKDAYS.index(s.words[i]) - today.weekday() - 1) % 7 + 1
-        day = today + timedelta(days=ahead)
-        return (day.month, day.day), i + 1
-    months = {**{name: n for n, name in enumerate(MONTHS, 1)}, **{name[:3]: n for n, name in enumerate(MONTHS, 1)}}
-    words = s.words[i : i + 4]
-    picked = [(at, word) for at, word in enumerate(words) if word not in {"the", "of"}][:2]
-    if len(picked) == 2:
-        (_, first), (at, second) = picked
-        for month, number in ((first, second), (second, first)):
-            found = re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", number)
-            if month in months and found and 1 <= int(found[1]) <= 31:
-                return (months[month], int(found[1])), i + at + 1
-    feasts = {"christmas eve": (12, 24), "new year's eve": (12, 31), "christmas day": (12, 25), "christmas": (12, 25)}
-    for feast, day_of in feasts.items():
-        if words[: len(feast.split())] == feast.split():
-            return day_of, i + len(feast.split())
+def _answer_form(tokens: Sequence[Token]) -> Sum | None:
+    """Answer what is plain whatever stands around it: a discount, a share, a power, an area, from one hour to another."""
+    values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
+    ops = {value for kind, value in tokens if kind == "op"}
+    shape = "".join({"number": "n", "percent": "%", "clock": "c"}.get(kind, "") for kind, _ in tokens)
+    if len(values) != 2:
+        return None
+    one, other = values
+    if shape == "%n" and "off" in ops:
+        return _tell(f"{other:g} - {one:g} %", other * (1 - one / 100))
+    if shape == "%n" and ops == {"of"}:
+        return _tell(f"{one:g} % of {other:g}", one / 100 * other)
+    if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
+        begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
+        return Sum(f"{begin} to {end} is {format_duration((other - one) % 1440 * 60.0, exact=True)}.")
+    if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
+        value = int(one) ** int(other) if one == int(one) else one**other
+        return Sum(f"{one:g} to the power of {other:g} = {value}", float(value))
+    if shape == "nn" and "split" in ops and not ops.isdisjoint({"among", "by"}) and other:
+        return _tell(f"{one:g} / {other:g}", one / other)
+    if shape == "nn" and "area" in ops and ("*" in ops or "by" in ops):
+        units = {value for kind, value in tokens if kind == "unit" and value.startswith("length")}
+        names = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
+        found = _tell(f"{one:g} × {other:g}", one * other)
+        return found and found._replace(
+            text=found.text + "".join(names.get(one, "") for one in units if len(units) == 1)
+        )
     return None
 
 
 def _calculate(tokens: Sequence[Token], last: Sum | None) -> Sum | None:
-    parts = [token for token in tokens if token[0] != "ask"]
-    if any(kind in {"unit", "day"} for kind, _ in parts) or not any(kind == "op" for kind, _ in parts):
+    """A chain of + - * /, which may go on with the answer before."""
+    signs = ("+", "-", "*", "/")
+    if not any(kind == "op" for kind, _ in tokens):
         return None
-    if parts and parts[0][0] == "op" and parts[0][1] in {"+", "-", "*", "/"} and last and last.value is not None:
-        parts = [("number", last.value), *parts]
-    kinds = "".join({"number": "n", "percent": "%", "op": "o"}[kind] for kind, _ in parts)
-    values = [value for _, value in parts]
-    if kinds == "%on" and values[1] == "of":
-        return _tell_number(values[0] / 100 * values[2])
-    if kinds == "non" and values[1] == "of":
-        return _tell_number(values[0] * values[2])
-    if not re.fullmatch(r"n(o[n%])+", kinds) or any(op not in {"+", "-", "*", "/"} for op in values[1::2]):
+    if tokens[0][0] == "op" and tokens[0][1] in signs and last and last.value is not None:
+        tokens = [("number", last.value), *tokens]
+    shape = "".join({"number": "n", "percent": "%", "op": "o"}.get(kind, "?") for kind, _ in tokens)
+    values = [value for _, value in tokens]
+    if shape == "non" and values[1] == "of":
+        return _tell(f"{values[0]:g} of {values[2]:g}", values[0] * values[2])
+    if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in signs for op in values[1::2]):
         return None
-    total = [float(values[0])]
-    signs = ["+"]
-    for op, (kind, value) in zip(values[1::2], parts[2::2], strict=True):
-        amount = float(value)
-        if kind == "percent":
-            amount = (total[-1] if op in {"+", "-"} and len(total) == 1 else 1.0) * amount / 100
-        if op in {"*", "/"}:
-            if op == "/" and not amount:
-                return None
-            total[-1] = total[-1] * amount if op == "*" else total[-1] / amount
+    expression = shown = f"{values[0]:.12g}"
+    for op, (kind, value) in zip(values[1::2], tokens[2::2], strict=True):
+        shown += f" {'×' if op == '*' else op} {value:.12g}{' %' if kind == 'percent' else ''}"
+        if kind == "percent" and op in {"+", "-"}:
+            expression = f"({expression})*(1{op}{value / 100!r})"
         else:
-            signs.append(op)
-            total.append(amount)
-    return _tell_number(sum(one if sign == "+" else -one for sign, one in zip(signs, total, strict=True)))
+            expression += f"{op}{value / 100 if kind == 'percent' else value!r}"
+    return _evaluate(shown, expression)
 
 
-def _tell_number(value: float) -> Sum | None:
-    return Sum(_format_number(value), value) if abs(value) < _MAX_SIZE else None
+def _evaluate(shown: str, expression: str) -> Sum | None:
+    try:
+        return _tell(shown, calculate(expression))
+    except (ValueError, ZeroDivisionError, SyntaxError):
+        return None
+
+
+def _tell(shown: str, value: float) -> Sum | None:
+    return Sum(f"{shown} = {_format_number(value)}", value) if abs(value) < _MAX_SIZE else None
 
 
 def _format_number(value: float) -> str:
-    rounded = round(value, 4 if abs(value) < 1 else 2)
-    return (
-        f"{rounded:.4f}".rstrip("0").rstrip(".")
-        if abs(rounded) < 1
-        else f"{rounded:,.2f}".rstrip("0").rstrip(".").replace(",", "")
-    )
+    return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _convert(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]], last: Sum | None) -> Sum | None:
+def _convert(
+    tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]], last: Sum | None, *, is_whole: bool
+) -> Sum | None:
     """A number of one unit in another; a number alone counts 1, as in "minutes in a week"."""
     units = [str(value) for kind, value in tokens if kind == "unit"]
     numbers = [float(value) for kind, value in tokens if kind == "number"]
-    ops = {value for kind, value in tokens if kind == "op"}
-    if any(kind in {"day", "percent"} for kind, _ in tokens) or ops - {"in", "of", "+"} or len(numbers) > 1:
+    kinds = [value if kind == "op" else kind for kind, value in tokens]
+    if not {"percent", "clock", "-", "*", "/"}.isdisjoint(kinds) or len(numbers) > 1:
         return None
+    at = {kind: n for n, kind in reversed([*enumerate(kinds)])}
+    pairs = {*pairwise(kinds)}
+    if not is_whole and (not numbers or pairs.isdisjoint({("in", "unit"), ("ask", "unit")})):
+        return None  # the other words may mean anything
     if len(units) == 1 and last and last.unit and not numbers:
         amount, source, target = last.value or 0.0, last.unit, units[0]
     elif len(units) == 2:
-        first = next(n for n, (kind, _) in enumerate(tokens) if kind == "unit")
-        counted = next((n for n, (kind, _) in enumerate(tokens) if kind == "number"), None)
-        asked_first = counted is None or counted > first
+        asked_first = at.get("number", len(kinds)) > at["unit"]
         source, target = (units[1], units[0]) if asked_first else units
         amount = numbers[0] if numbers else 1.0
     else:
@@ -197,30 +240,126 @@ def _convert(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]], la
     return Sum(shown, amount, source)
 
 
-def _count_days(
-    s: Sentence, tokens: Sequence[Token], say: Mapping[str, str], today: date | None, last: Sum | None
-) -> Sum | None:
-    """How many days until a day of the year, and which weekday it is."""
-    asked = {value for kind, value in tokens if kind == "ask"}
-    days = [value for kind, value in tokens if kind == "day"]
-    if not today or not asked or len(days) > 1 or any(kind in {"number", "percent"} for kind, _ in tokens):
+# Days.
+
+_COUNTS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a|an|\\d+"
+_HOLIDAYS = {
+    "christmas eve": "24 december",
+    "christmas": "25 december",
+    "new year's eve": "31 december",
+    "new year's day": "1 january",
+    "new year": "1 january",
+    "valentine's day": "14 february",
+    "halloween": "31 october",
+}
+_MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
+_DAY_OF_YEAR = (
+    rf"(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b|(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b"
+)
+_DAY = pattern(
+    rf"(?P<holiday>{'|'.join(_HOLIDAYS)})|(?P<date>\d{{4}}-\d\d-\d\d|{_DAY_OF_YEAR})"
+    rf"|(?P<past>(?:{_COUNTS}) (?:day|week)s? ago|the day before yesterday|yesterday|last (?:{'|'.join(WEEKDAYS)}))"
+    r"|(?P<after>the day after tomorrow)|(?P<tomorrow>tomorrow)"
+    rf"|(?:in )?(?P<ahead>(?:{_COUNTS}) (?:day|week)s?)(?P<since> from (?:now|today|tomorrow))?"
+    rf"|(?:(?P<next>next )|this |on )?(?P<weekday>{'|'.join(WEEKDAYS)})",
+    re.IGNORECASE,
+)
+_DAYS_UNTIL = pattern(
+    r"\bhow (?P<unit>many days|many sleeps|many weeks|long|far)\b.*?\b(?:until|till|til|to|before|away is|off is|is|since)\b(?P<day>.*)"
+    r"|^\W*(?:and )?(?:the )?days (?:until|till|til|to)\b(?P<other>.*)",
+    re.IGNORECASE,
+)
+_DAYS_LEFT = pattern(r"\bhow many days\b.*\b(?:this|the|of the) (?P<what>week|month|year)\b", re.IGNORECASE)
+_HOW_MANY_DAYS = pattern(r"\bhow (?:many (?:days|sleeps)|long)\b", re.IGNORECASE)
+_WHICH_WEEK = pattern(r"\b(?:which|what) (?:calendar )?week\b|\bweek number\b", re.IGNORECASE)
+_WHICH_DAY = pattern(
+    r"\b(?:what|which)(?:'?s| is| was| will)?(?: be)? ?(?:the )?(?:date|day|weekday)\b|\bdate\b|\b(?:what|which) day of the week\b",
+    re.IGNORECASE,
+)
+_IS_DAY = pattern(
+    rf"^\W*is (?:it|today)(?: (?:the|a|already|yet))* (?P<what>weekend|weekday|{'|'.join(WEEKDAYS)})\b", re.IGNORECASE
+)
+_SATURDAY = 5
+
+
+def find_day(text: str, now: datetime) -> datetime | None:
+    """The day that a text names: 24 december, next friday, three weeks ago."""
+    found = _DAY.search(text)
+    if not found:
         return None
-    if days:
-        month, number = days[0]
-        try:
-            day = date(today.year, month, number)
-            is_since = any(word in s.words for word in ("since", "ago"))
-            day = day if day >= today or is_since else date(today.year + 1, month, number)
-            day = date(today.year - 1, month, number) if is_since and day > today else day
-        except ValueError:
-            return None
-    elif last and last.day:
-        day = last.day
-    else:
+    words = {name: value.lower() for name, value in found.groupdict().items() if value}
+    try:
+        if past := words.get("past"):
+            return parse_range(past.removeprefix("the "), now).begin
+        if ahead := words.get("ahead"):
+            count, unit = ahead.split()
+            count = {"a": "1", "an": "1"}.get(count, count)
+            begin = now + timedelta(days=words.get("since", "").endswith("tomorrow"))
+            return begin + timedelta(seconds=parse_duration(f"{count} {unit}"))
+        if "after" in words or "tomorrow" in words:
+            return now + timedelta(days=2 if "after" in words else 1)
+        if holiday := words.get("holiday"):
+            words["date"] = _HOLIDAYS[holiday]
+        if weekday := words.get("weekday"):
+            return now + timedelta(days=(WEEKDAYS.index(weekday) - now.weekday()) % 7 or 7)
+        return parse_moment(f"{words['date'].removeprefix('the ')} 23:59", now)
+    except ValueError:
         return None
-    fields = {
-        "days": abs((day - today).days),
-        "date": f"{day:%Y-%m-%d}",
-        "weekday": WEEKDAYS[day.weekday()].capitalize(),
-    }
-    return Sum(say["days_until"].format_map(fields), day=day)
+
+
+def _answer_day(text: str, now: datetime, last: datetime | None) -> Sum | None:
+    """What date a day is, or how long it is until then or has been since."""
+    if left := _DAYS_LEFT.search(text):
+        month = now.replace(day=28) + timedelta(days=4)
+        ends = {
+            "week": now + timedelta(days=6 - now.weekday()),
+            "month": month - timedelta(days=month.day),
+            "year": now.replace(month=12, day=31),
+        }
+        return _count_days(ends[left["what"].lower()], now)
+    if until := _DAYS_UNTIL.search(text):
+        unit, rest = (until["unit"] or "many days").lower(), until["day"] or until["other"] or ""
+        is_near = unit.startswith("many") or _DAY.match(re.sub(r"^\W*(?:the |it |is )*", "", rest))
+        day = last if rest.strip(" ?") in {"then", "that"} else find_day(rest, now) if is_near else None
+        if day and re.search(r"\b(?:since|ago)\b", text, re.IGNORECASE) and day > now:
+            day = day.replace(year=day.year - 1)
+        return _count_days(day, now, weeks="weeks" in unit) if day else None
+    if is_day := _IS_DAY.search(text):
+        what, is_weekend = is_day["what"].lower(), now.weekday() >= _SATURDAY
+        holds = {"weekend": is_weekend, "weekday": not is_weekend}.get(what, f"{now:%A}".lower() == what)
+        return Sum(f"{'Yes' if holds else 'No'}: it is {now:%A %Y-%m-%d}.")
+    if _WHICH_WEEK.search(text):
+        return Sum(f"Week {now.isocalendar().week} of {now.isocalendar().year}.")
+    if _WHICH_DAY.search(text):
+        day = find_day(text, now) or last
+        if day and day.date() > now.date():
+            return _count_days(day, now)
+        return Sum(f"{day:%A %Y-%m-%d}", day=day) if day else None
+    return _count_days(last, now) if last and _HOW_MANY_DAYS.search(text) else None
+
+
+def _count_days(day: datetime, now: datetime, *, weeks: bool = False) -> Sum:
+    days = abs((day.date() - now.date()).days)
+    told = f"{days} day{'' if days == 1 else 's'}"
+    if weeks:
+        told = f"{days // 7} weeks and {days % 7} days" if days % 7 else f"{days // 7} weeks"
+    return Sum(f"{told}: {day:%Y-%m-%d} is a {day:%A}.", day=day)
+
+
+_BESIDE = pattern(
+    r"\b(?:the |one )?(?P<how>(?:day|week) (?:before|after)|same day|that day|eve)\b(?! yesterday)", re.IGNORECASE
+)
+
+
+def name_day(wish: str, known: str, now: datetime) -> str:
+    """Name the day in "remind me the day before" by the one date that was found before; '' where there is none."""
+    beside, days = _BESIDE.search(wish), [found for found in _DAY.finditer(known) if found["date"]]
+    # a note is marked with the day on which it was made
+    dates = {day.date(): day for found in days if not found[0].startswith("20") and (day := find_day(found[0], now))}
+    if not beside or len(dates) != 1:
+        return ""
+    (day,) = dates.values()
+    by = {"day before": -1, "eve": -1, "day after": 1, "week before": -7, "week after": 7}.get(beside["how"].lower(), 0)
+    day += timedelta(days=by)
+    begin, end = wish[: beside.start()].removesuffix("on ").removesuffix("for "), wish[beside.end() :]
+    return f"{begin}on {day.day} {MONTHS[day.month - 1].capitalize()}{end}"

@@ -1,0 +1,96 @@
+"""Sums, units and days as they are asked; both the matcher and the small profile answer by them."""
+
+from datetime import UTC, datetime
+
+import pytest
+from test_intents_languages import home, make_provider  # noqa: F401 - a fixture
+
+from picoclaw.intents.sums import calculate, name_day
+
+NOW = datetime(2026, 11, 26, 6, 0, tzinfo=UTC)  # a Thursday
+
+
+@pytest.fixture(scope="module")
+def provider(home):  # noqa: F811
+    return make_provider(home)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["whats 14.5 times 12"], "14.5 × 12 = 174"),
+        (["14.5 times 12", "plus 20%"], "174 + 20 % = 208.8"),
+        (["20% of 340"], "20 % of 340 = 68"),
+        (["what's 12.5 percent of 240"], "12.5 % of 240 = 30"),
+        (["half of 90"], "0.5 of 90 = 45"),
+        (["what is 100 divided by 8"], "100 / 8 = 12.5"),
+        (["3 plus 4 times 2"], "3 + 4 × 2 = 11"),
+        (["how much is (3+2) * 12?"], "(3+2) * 12 = 60"),
+        (["what is on the list (3 things)"], ""),
+        (["30 percent off 250, what's left"], "250 - 30 % = 175"),
+        (["3 to the power of 12"], "3 to the power of 12 = 531441"),
+        (["2 to the power of 64"], "2 to the power of 64 = 18446744073709551616"),
+        (["split 99.60 between eight of us"], "99.6 / 8 = 12.45"),
+        (["the pond is 2.5 by 1.2 m, what area is that"], "2.5 × 1.2 = 3 m²"),
+        (["convert 25 celsius to fahrenheit"], "25 °C = 77 °F"),
+        (["what's 70 °F in °C"], "70 °F = 21.11 °C"),
+        (["75 f in c"], "75 °F = 23.89 °C"),
+        (["68 fahrenheit, what would that be in good old celsius"], "68 °F = 20 °C"),
+        (["how many inches are 30 cm"], "30 cm = 11.81 inches"),
+        (["5 miles in km please"], "5 miles = 8.05 km"),
+        (["12 gallons how many litres"], "12 imperial gallons = 54.55 litres"),
+        (["how many minutes are 3.5 hours"], "3.5 hours = 210 minutes"),
+        (["how many mins in a fortnight", "and hours"], "1 fortnight = 336 hours"),
+        (["how long is it from 22:30 to 6:15"], "22:30 to 6:15 is 7 h 45 min."),
+        (["how many sleeps till 3 may"], "158 days: 2027-05-03 is a Monday."),
+        (["how many days until christmas?"], "29 days: 2026-12-25 is a Friday."),
+        (["how many days until christmas?", "and what weekday is that"], "29 days: 2026-12-25 is a Friday."),
+        (["how many days since christmas"], "336 days: 2025-12-25 is a Thursday."),
+        (["how many weeks till the 14th of march"], "15 weeks and 3 days: 2027-03-14 is a Sunday."),
+        (["how many days are left this month"], "4 days: 2026-11-30 is a Monday."),
+        (["what date is it next tuesday"], "5 days: 2026-12-01 is a Tuesday."),
+        (["what day of the week is 24 december"], "28 days: 2026-12-24 is a Thursday."),
+        (["which day was it three days ago"], "Monday 2026-11-23"),
+        (["what is tomorrow's date"], "1 day: 2026-11-27 is a Friday."),
+        (["is it the weekend yet"], "No: it is Thursday 2026-11-26."),
+        (["which week are we in"], "Week 48 of 2026."),
+        (["10 divided by 0"], ""),
+        (["5 feet in kg"], ""),
+        (["how many grams are 3 miles"], ""),
+        (["is it 20 degrees in there"], ""),
+        (["remind me in 5 minutes"], ""),
+        (["note that the pond is 2.5 by 1.2 m, so its area is small"], ""),
+        (["note that 20 percent of 300 seeds came up"], ""),
+        (["I sold 20 percent of 300 plants"], ""),
+        (["what is 20 percent of 300 and 40 together"], ""),
+        (["how long is the drive to the coast on friday"], ""),
+        (["what day is it"], ""),
+        (["remind me of the date tomorrow"], ""),
+        (["how many days until Anna's birthday"], ""),
+        (["what day is the 31st of february"], ""),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_what_is_asked_is_worked_out(provider, texts, told):
+    assert provider.work_out(texts[-1], NOW, texts[:-1]) == told
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"), [("2+3*4", 14), ("(2+3)*4", 20), ("-7/2", -3.5), ("0.1*240", 24), ("2**10", 1024)]
+)
+def test_an_expression_is_worked_out(expression, value):
+    assert calculate(expression) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "expression", ["__import__('os')", "9**9**9", "99999**99", "2**100", "a+1", "1 if 1 else 2", "", "1//0", "True+1"]
+)
+def test_no_expression_runs_anything(expression):
+    with pytest.raises((ValueError, SyntaxError)):
+        calculate(expression)
+
+
+def test_the_day_before_one_that_was_found_is_named():
+    found = "memory/202611/20261126.md:3 (2026-11-26) - 05:58 Anna's birthday is on 14 March."
+    assert name_day("remind me the day before at 10", found, NOW) == "remind me on 13 March at 10"
+    assert name_day("remind me at 10", found, NOW) == name_day("remind me the day before", "nothing", NOW) == ""
