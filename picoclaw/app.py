@@ -215,7 +215,7 @@ def make_tools(
     yield ToolGroup(("read_result",), lambda: whole)
     if config.tools.exec != "off" and not is_member:
         yield ToolGroup(("exec", "process"), make_exec)
-    yield from (group for group in app.wiring.buses() if not is_member or group.names == ("output",))
+    yield from (group for group in app.wiring.buses() if not is_member or "output" in group.names)
 
 
 def _list_virtual_pages(config: Config) -> tuple[str, ...]:

@@ -20,6 +20,10 @@ mcp: another program over MCP.
 """
 
 DEFAULT_SESSION = "terminal"
+TERMINAL_SESSIONS = "terminal:"
+"""What the sessions of others than the owner begin with who chat at a terminal of this machine; their login name follows."""
+LOGIN_WAY = "login:"
+"""What somebody is called begins with who has logged in to the page as a person of config.toml; the name follows."""
 ERROR_PREFIX = "error: "
 """How the result of a call that failed begins."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from picoclaw.config.tables import PersonConfig, Role
 from picoclaw.errors import StoreError
+from picoclaw.messages import LOGIN_WAY
 from picoclaw.store.database import Database, Marks
 
 _PAIRED_MARK = "people.paired"
@@ -20,6 +21,9 @@ class People:
 
     def find(self, who: str) -> str:
         """Name the person whom a channel calls `who`, '' for nobody of the household. Raises StoreError."""
+        name = who.removeprefix(LOGIN_WAY)
+        if name != who:
+            return name if name in self._people else ""
         return self._ways.get(who) or self._find_paired(who)
 
     def role(self, who: str) -> Role | None:

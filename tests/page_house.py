@@ -29,6 +29,9 @@ class PaperHouse:
         self.dated, self.posted, self.begun = True, [], []
         self.followed = [ListRow("hot", "when it is hot: tell you", command="/rule", paused=True)]
 
+    def view(self, person):
+        return PersonsView(self, person)
+
     def readings(self):
         return [SensorValue("porch", "temperature", "°C", self.value, f"{self.value} °C", at=1.0)]
 
@@ -124,6 +127,33 @@ class PaperHouse:
         self.lines += [ChatEntry("user", text, at), ChatEntry("assistant", f"heard: {text}", at)]
 
 
+class PersonsView:
+    """What a person sees of the house: the board, and what is theirs."""
+
+    def __init__(self, house, person):
+        self.house, self.person = house, person
+
+    def __getattr__(self, name):
+        return getattr(self.house, name)
+
+    def said(self, session, most):
+        assert session == f"page:person/{self.person}"
+        return []
+
+    def agents(self, session):
+        assert session == f"page:person/{self.person}"
+        return []
+
+    def jobs(self):
+        return [ListRow("2.", f"11:00 {self.person}'s tea")]
+
+    def rules(self):
+        return []
+
+    outcomes = notes = lambda *_: []
+    questions = errors = facts = rules
+
+
 @contextmanager
 def served(home, house=None, **named):
     """A page that listens, with what was posted to it."""
@@ -179,8 +209,8 @@ class Client:
         assert status == 200, answer
         return json.loads(answer)
 
-    def login(self):
-        status, headers, _ = self.ask("/api/login", {"code": make_code(self.home)})
+    def login(self, person=""):
+        status, headers, _ = self.ask("/api/login", {"code": make_code(self.home, person)})
         assert status == 200
         self.cookie = headers["set-cookie"].partition("=")[2].partition(";")[0]
         return headers["set-cookie"]

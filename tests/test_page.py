@@ -149,7 +149,7 @@ def test_what_is_said_is_posted_once_with_the_browsers_own_number(client):
     assert client.told("/api/say", {"text": "how warm is it?", "id": "abc"}) == {}
     (arrived,) = client.posted
     assert arrived == InboxMessage("page:home", "how warm is it?", arrived.who, "web", "abc")
-    assert arrived.who == Logins(client.home).name(client.cookie)
+    assert arrived.who == Logins(client.home).find(client.cookie).who
 
 
 def test_what_cannot_be_kept_is_not_acknowledged(tmp_path):

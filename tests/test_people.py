@@ -155,7 +155,7 @@ def test_a_member_whom_nobody_knows_is_a_guest(household):
 def test_commands_of_a_member_are_those_of_their_own_conversations(household):
     household.ask(2, "later")
     assert household.ask(2, "/new").provider == "command"
-    for text in ("/yes 1", "/set pump on 10m", "/job remove 1", "/rule remove x", "/approvals"):
+    for text in ("/yes 1", "/model x", "/job remove 1", "/rule remove x", "/approvals"):
         assert household.ask(2, text).provider != "command"
 
 

@@ -137,7 +137,7 @@ def test_it_tries_for_a_minute_and_then_says_what_to_do(tmp_path, monkeypatch):
     told, found = [], []
     monkeypatch.setattr(remote, "_RECONNECT_DELAYS_S", (0.0, 0.0))
     given = argparse.Namespace(session="terminal")
-    daemon = remote.RemoteDaemon(None, given, tmp_path)
+    daemon = remote.RemoteDaemon(None, given, lambda _: None)
     daemon._terminal = SimpleNamespace(remind=told.append)
     monkeypatch.setattr(daemon, "_try_connect", lambda: found.pop() if found else None)
     daemon._wanted.set()  # by a typed line, which is in vain

@@ -13,7 +13,7 @@ from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.claims import strip_context
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage
+from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links
@@ -204,11 +204,13 @@ def change_rule(chat: CommandContext, rest: str) -> CommandResult:
 
 
 def _call_tool(chat: CommandContext, session: str, name: str, arguments: dict[str, object]) -> CommandResult:
-    """Make a call as the owner in a chat; what needs a yes is asked about."""
+    """Make a call as whoever has typed the command; what needs a yes is asked about."""
     caller = Caller(session, chat.origin, chat.now, say=lambda _: None, who=chat.who, reply_to=chat.key, asks=[])
     with chat.app.approving.ask_at_end(caller):
         good, text = chat.app.toolset.run(ToolCall("1", name, arguments), caller)
     if caller.asks:
+        if not is_owner(chat.origin):
+            return CommandResult("It waits for the owner's yes.")
         numbers = " and ".join(map(str, caller.asks))
         return CommandResult(f"It waits for your approval: /yes {numbers} does it, /no {numbers} leaves it.")
     return CommandResult(text, good)

@@ -57,8 +57,8 @@ CHAT_COMMANDS = {
     "help": ("", "this list"),
 }
 """The words behind a /: what may follow each, and what it does."""
-_MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "help", "stop"})
-"""Those of a member of the household: what concerns their own conversations."""
+_MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "set", "help", "stop"})
+"""Those of a member of the household: what concerns their own conversations, and outputs, as far as these allow it."""
 _MAX_ANSWER_WORDS = 3
 _ANSWERS = frozenset({"/yes", "/no", "/always"})
 BY_COMMAND = "command"

@@ -116,7 +116,44 @@ def is_daemon_silent(home: Path, seconds: float) -> bool:
     return True
 
 
-def is_same_user(connection: socket.socket) -> bool:
+def get_peer_user(connection: socket.socket) -> int:
+    """The number of the user at the other end: who has connected, or who began to listen."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", data)
-    return user in {os.getuid(), 0}
+    return int(struct.unpack("3i", data)[1])
+
+
+def is_same_user(connection: socket.socket) -> bool:
+    return get_peer_user(connection) in {os.getuid(), 0}
+
+
+# Other users of the machine reach no file of the home. For those whom [people] names there is a socket without a file: in
+# the abstract namespace of unix(7) anybody may connect, and anybody may have taken the name before, so both ends ask the
+# kernel who the other is.
+
+
+def listen_for_people() -> socket.socket:
+    """Listen for other users of this machine. Raises OSError where another picoclaw of this user does."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.bind(_name_people_socket(os.getuid()))
+        listener.listen(16)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect_as_person(user: int, seconds: float | None = None) -> IpcConnection | None:
+    """Reach the daemon that a user runs, as the person of [people] whom it knows us for; None when none listens."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    client.settimeout(seconds)
+    with contextlib.suppress(OSError):
+        client.connect(_name_people_socket(user))
+        if get_peer_user(client) == user:
+            return IpcConnection(client)
+    client.close()
+    return None
+
+
+def _name_people_socket(user: int) -> str:
+    return f"\0picoclaw/{user}"

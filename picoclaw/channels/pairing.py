@@ -18,7 +18,7 @@ from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.errors import StoreError
-from picoclaw.messages import Origin
+from picoclaw.messages import LOGIN_WAY, Origin
 from picoclaw.people import People
 from picoclaw.security.audit import AuditLog
 from picoclaw.store.conversations import find_agent
@@ -248,7 +248,10 @@ def describe_role_change(config: Config, who: str, origin: Origin) -> str:
 def _find_role(config: Config, who: str, before: str) -> str | None:
     """The role of somebody now, None for nobody who may write to us."""
     channel, _, user = who.partition(":")
-    if channel not in {"telegram", "matrix"}:  # a terminal, the page
+    if channel in {"terminal", "login"}:  # of a person; people at those are not paired
+        people = config.people.items()
+        return next((one.role for name, one in people if who in {f"{LOGIN_WAY}{name}", *one.ways}), None)
+    if channel not in {"telegram", "matrix"}:  # the owner's own terminal, and page
         return before if before != "member" or config.people else "guest"
     if channel == "telegram":
         from picoclaw.channels.telegram.updates import make_pairing

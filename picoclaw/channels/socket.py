@@ -1,10 +1,12 @@
 """The channel of this machine's terminals: `picoclaw chat`, `status` and the rest, over a Unix socket in the home."""
 
 import os
+import pwd
 import select
 import socket
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,16 +19,19 @@ from picoclaw.channels.channel import (
     event_to_json,
     turn_to_json,
 )
-from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, is_same_user
+from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, get_peer_user, is_same_user, listen_for_people
+from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error, listen_unix
-from picoclaw.messages import DEFAULT_SESSION, Event, ToolRun, Turn, TurnHooks
+from picoclaw.messages import DEFAULT_SESSION, TERMINAL_SESSIONS, Event, Origin, ToolRun, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
+_MAX_CHATS_EACH, _MAX_CHARS = 4, 16_000
+"""Of another user of the machine: chats at once, and characters of a message."""
 
 
 class SocketHost(Protocol):
@@ -59,6 +64,10 @@ class SocketHost(Protocol):
     def find_approval(self, number: int) -> Approval | None:
         """Look up the question of a call that needs a yes. Raises StoreError."""
 
+    @property
+    def note(self) -> Callable[[str], None]:
+        """Prints a line of the log."""
+
     def do_command(self, word: str) -> dict[str, Any] | None:
         """Do what is asked for beside a chat; None for a word that is not known."""
 
@@ -67,15 +76,29 @@ class SocketHost(Protocol):
 
 
 class SocketClient:
-    def __init__(self, who: str, connection: socket.socket) -> None:
-        """It has opened no chat yet; `who` is a name that no other has, also after the next start."""
+    def __init__(self, who: str, connection: socket.socket, origin: Origin = "owner") -> None:
+        """It has opened no chat yet; `who` is a name that no other has, also after the next start.
+
+        For another user of the machine than the owner it is terminal:LOGIN, also at a second terminal.
+        """
         self.line = IpcConnection(connection)
-        self.who = who
+        self.who, self.origin = who, origin
         self.session = self.said_in = ""
         self.has_chat = False
         self.once = False
         self.last_heard = time.monotonic()
         self.asked: set[int] = set()
+
+    @property
+    def base(self) -> str:
+        """What the sessions of this client begin with; '' for the owner, whose are all the others."""
+        return "" if self.origin == "owner" else self.who
+
+    def has_session(self, session: str) -> bool:
+        """Whether what is told in a session may be shown here."""
+        if self.base:
+            return session == self.base or session.startswith(f"{self.base}/")
+        return not session.startswith(TERMINAL_SESSIONS) or session == self.session
 
 
 class SocketChannel:
@@ -83,8 +106,11 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: SocketHost) -> None:
+    def __init__(self, home: Path, daemon: SocketHost, people: Mapping[str, PersonConfig] | None = None) -> None:
+        """Of the `people` those are let in whom config.toml gives a login name of this machine."""
         self._home, self._daemon = home, daemon
+        self._roles: dict[str, Origin] = {one.terminal: one.role for one in (people or {}).values() if one.terminal}
+        self._people_listener: socket.socket | None = None
         self._clients: dict[int, SocketClient] = {}
         self._life, self._numbers = os.urandom(4).hex(), 0
         self._since, self._contact, self._up = time.time(), 0.0, False
@@ -97,6 +123,11 @@ class SocketChannel:
             self._listener = listen_unix(self._home / SOCKET_NAME)
         except OSError as error:
             raise ChannelError(f"{self._home / SOCKET_NAME} cannot be opened: {explain_os_error(error)}") from None
+        if self._roles:
+            try:
+                self._people_listener = listen_for_people()
+            except OSError as error:  # the owner's terminals work all the same
+                self._daemon.note(f"other users of this machine cannot chat: {explain_os_error(error)}")
         self._end, self._ending = os.pipe2(os.O_CLOEXEC)
         self._up, self._since = True, time.time()
         self._thread.start()
@@ -121,15 +152,16 @@ class SocketChannel:
         return ""
 
     def is_used(self) -> bool:
-        """Tell whether a terminal has a chat open, or waits for an answer or a sub-agent."""
-        return any(client.has_chat for client in list(self._clients.values()))
+        """Tell whether a terminal of the owner's has a chat open, or waits for an answer or a sub-agent."""
+        return any(client.has_chat and not client.base for client in list(self._clients.values()))
 
-    def attached(self, session: str = "") -> bool:
-        return any(client.session and session in {"", client.session} for client in list(self._clients.values()))
+    def attached(self, session: str) -> bool:
+        """Tell whether what is told in a session can be shown at a terminal, be it another chat's."""
+        return any(client.session and client.has_session(session) for client in list(self._clients.values()))
 
     def send(self, message: OutboxMessage) -> None:
         """Deliver a message to its chat, or in any that is open when that one is not."""
-        clients = [client for client in list(self._clients.values()) if client.session]
+        clients = [one for one in list(self._clients.values()) if one.session and one.has_session(message.session)]
         own = [client for client in clients if client.session == message.session]
         whose = "" if own else f"For chat {message.session!r}: "
         asks = self._daemon.find_approval(message.approval) if message.approval else None
@@ -159,7 +191,7 @@ class SocketChannel:
         """See Channel: the terminals of the chat are asked, and those that were asked hear of another's answer."""
         told = describe_outcome(approval)
         for client in list(self._clients.values()):
-            if approval.is_new and approval.chat in {client.session, client.said_in}:
+            if approval.is_new and not client.base and approval.chat in {client.session, client.said_in}:
                 self._ask(client, approval)
             elif told and approval.number in client.asked and approval.answered_by not in {"", client.who}:
                 self._tell(client, {"message": told})
@@ -189,7 +221,8 @@ class SocketChannel:
             self._tell(client, {"heard": arrived.text})
 
     def _client(self, arrived: InboxMessage) -> SocketClient | None:
-        return next((client for client in list(self._clients.values()) if client.who == arrived.who), None)
+        mine = (client for client in list(self._clients.values()) if client.who == arrived.who)
+        return max(mine, key=lambda client: client.last_heard, default=None)
 
     def _tell(self, client: SocketClient, words: dict[str, Any]) -> bool:
         with suppress(OSError):
@@ -200,33 +233,48 @@ class SocketChannel:
     def _serve(self) -> None:
         poller = select.poll()
         poller.register(self._end, select.POLLIN)
-        poller.register(self._listener, select.POLLIN)
-        with self._listener:
+        listeners = {one.fileno(): one for one in (self._listener, self._people_listener) if one}
+        for file in listeners:
+            poller.register(file, select.POLLIN)
+        try:
             while self._up:
                 ready = [file for file, _ in poller.poll()]
-                for file in sorted(ready, key=self._listener.fileno().__eq__):  # who leaves makes room
-                    if file == self._listener.fileno():
-                        self._accept(poller)
+                for file in sorted(ready, key=listeners.__contains__):  # who leaves makes room
+                    if file in listeners:
+                        self._accept(listeners[file], poller)
                     elif client := self._clients.get(file):
                         self._hear(client, poller)
+        finally:
+            for listener in listeners.values():
+                listener.close()
 
-    def _accept(self, poller: select.poll) -> None:
+    def _accept(self, listener: socket.socket, poller: select.poll) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, _ = listener.accept()
         except OSError:  # no file can be opened any more: whoever knocks is let in as soon as one can
             rest = select.poll()
             rest.register(self._end, select.POLLIN)
             rest.poll(_NO_FILE_MS)
             return
-        if not is_same_user(connection):
+        who, origin = self._find_user(connection)
+        if not who:
             connection.close()
             return
         if len(self._clients) >= _MAX_CLIENTS:  # there are fewer chats, so one of them is idle
             idle = [client for client in self._clients.values() if not client.has_chat]
             self._drop(min(idle, key=lambda client: client.last_heard), poller)
-        self._numbers += 1
-        self._clients[connection.fileno()] = SocketClient(f"terminal {self._life}.{self._numbers}", connection)
+        self._clients[connection.fileno()] = SocketClient(who, connection, origin)
         poller.register(connection, select.POLLIN)
+
+    def _find_user(self, connection: socket.socket) -> tuple[str, Origin]:
+        """Name who has connected, and as whom they ask; '' for nobody of ours. The kernel says whose process it is."""
+        if is_same_user(connection):
+            self._numbers += 1
+            return f"terminal {self._life}.{self._numbers}", "owner"
+        with suppress(KeyError):
+            login = pwd.getpwuid(get_peer_user(connection)).pw_name
+            return f"{TERMINAL_SESSIONS}{login}", self._roles[login]
+        return "", "guest"
 
     def _hear(self, client: SocketClient, poller: select.poll) -> None:
         heard = client.line.hear()
@@ -249,6 +297,11 @@ class SocketChannel:
             self._tell(client, {"error": f"{_MAX_CHATS} terminals have a chat open, which is the most: close one"})
             client.line.hang_up()
             return False
+        same = [one for one in self._clients.values() if one.base and one.base == client.base and one.has_chat]
+        if not client.has_chat and len(same) >= _MAX_CHATS_EACH:
+            self._tell(client, {"error": f"you have {_MAX_CHATS_EACH} chats open, which is the most: close one"})
+            client.line.hang_up()
+            return False
         client.has_chat = True
         return True
 
@@ -256,17 +309,26 @@ class SocketChannel:
         """Do what a terminal asks for; what nobody understands is said so."""
         word = words.get("do")
         session = str(words.get("session") or client.session or DEFAULT_SESSION)
+        if client.base and not client.has_session(session):
+            session = client.base if session == DEFAULT_SESSION else f"{client.base}/{session}"
+        if client.base and word not in ("chat", "end", "attach"):
+            self._tell(client, {"error": "that is the owner's; other users of this machine may chat"})
+            return
+        if client.base and len(str(words.get("text", ""))) > _MAX_CHARS:
+            self._tell(client, {"error": f"a message may have {_MAX_CHARS:,} characters at most"})
+            return
         if word in ("chat", "end", "attach") and not self._may_chat(client):
             return
         if word == "chat":
             number = str(words.get("id") or "")
             client.once, client.said_in = words.get("once") is True, session
-            self._chat(client, InboxMessage(session, str(words.get("text", "")), client.who, external=number))
+            self._chat(client, InboxMessage(session, str(words.get("text", "")), client.who, client.origin, number))
         elif word == "end":
-            self._chat(client, InboxMessage(session, "/stop", client.who))
+            self._chat(client, InboxMessage(session, "/stop", client.who, client.origin))
         elif word == "attach":
             client.session = session
-            self._tell(client, {"attached": self._daemon.greeting})
+            greeting = self._daemon.greeting  # what follows in it, on setting the board up, is for the owner
+            self._tell(client, {"attached": greeting.partition("\n")[0] if client.base else greeting})
             self._daemon.wake_delivery()
         elif word == "fleet":  # others may answer late, and nobody here is to wait for that
             work = threading.Thread(target=lambda: self._tell(client, self._daemon.run_fleet(words)), daemon=True)

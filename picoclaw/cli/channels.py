@@ -34,6 +34,9 @@ def add_page_options(parser: Parser) -> None:
         "token": "list the tokens by which programs use the board as an OpenAI model; make one, or end it",
     }
     words = parser.add_words(purposes)
+    words["code"].add_argument(
+        "--as", dest="person", metavar="NAME", default="", help="who will enter it: a name of `picoclaw people`"
+    )
     words["token"].add_argument("what", nargs="?", choices=("list", "add", "revoke"), default="list")
     words["token"].add_argument("name", nargs="?", default="", metavar="NAME", help="whose it is, such as ada or hall")
     words["token"].add_flag("--owner", help="who has it counts as you in person, and may say /yes")
@@ -53,18 +56,24 @@ def run_page(given: Options) -> int:
         require_terminal("a code is only given to a person at a terminal; over ssh, `ssh -t` makes one")
         if not home.is_dir():
             raise ConfigError(f"{home} is not there yet: `picoclaw init` makes it")
-    page = load_config().page
+    config = load_config()
+    page = config.page
     urls = " or ".join(_list_urls(page)) if page.enabled else ""
     if given.act == "code":
         if not page.enabled:
             raise ConfigError(_PAGE_OFF)
-        print(make_code(home))
+        if role := check_person(config, given.person):
+            from picoclaw.maintenance.household import ROLE_WORDS
+
+            print_wrapped(f"Whoever enters it is {given.person}, {ROLE_WORDS[role]}")
+        print(make_code(home, given.person))
         print_wrapped(f"Enter it within {CODE_LIFETIME_S / 60:.0f} minutes at {urls}; it lets one browser in.")
         return 0
     print_wrapped(f"the page is at {urls}" if page.enabled else _PAGE_OFF)
     for login in Logins(home).listed():
         since, seen = (format_minute(home, float(login[key])) for key in ("at", "seen"))
-        print_wrapped(f"let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
+        whose = f"{login['person']}, " if "person" in login else ""
+        print_wrapped(f"{whose}let in {since}, last seen {seen}, from {login.get('from')}: {login.get('agent')}")
     return 0
 
 
@@ -127,6 +136,7 @@ def add_people_options(parser: Parser) -> None:
         words[word].add_argument("--role", choices=get_args(Role), default="", help="default: member")
         words[word].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
         words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
+        words[word].add_argument("--terminal", metavar="LOGIN", help="their login name on this machine")
         words[word].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
         words[word].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
 
@@ -140,7 +150,7 @@ def run_people(given: Options) -> int:
     config = load_config()
     if given.act in {"add", "edit"}:
         options = {"role": given.role or None, "telegram": given.telegram, "matrix": given.matrix}
-        options |= {"time_zone": given.zone, "agent": given.agent}
+        options |= {"terminal": given.terminal, "time_zone": given.zone, "agent": given.agent}
         values = {key: value for key, value in options.items() if value is not None}
         is_new = None if given.act == "add" else False
         print_wrapped(*household.save_person(config, given.name, values, is_new=is_new))

@@ -5,13 +5,14 @@ The daemon that runs on the home answers; where none runs, one in this process d
 
 import json
 import os
+import pwd
 import select
 import sys
 import termios
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -53,6 +54,12 @@ def options(parser: Parser) -> None:
         default="",
         help="with which agent, in a conversation of its own: see `picoclaw agents`",
     )
+    parser.add_argument(
+        "--on",
+        metavar="USER",
+        default="",
+        help="talk to the picoclaw that this user of the machine runs, as whom it knows you",
+    )
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)
     parser.set_defaults(who="")
@@ -61,7 +68,13 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Answer; exit code 1 when a question had no answer."""
-    if given.agent:
+    other = _find_other_board(given)
+    if other:
+        if given.agent or given.board:
+            raise ConfigError(
+                "--agent and --board are for a home of your own; in the chat, /agent KEY chooses an agent"
+            )
+    elif given.agent:
         retry_after_repair(partial(_choose_agent, given))
     elif given.session != DEFAULT_SESSION:
         retry_after_repair(partial(_check_session, given))
@@ -74,13 +87,48 @@ def run(given: Options) -> int:
     leaving, home = handle_signals(), get_home(os.environ)
     tty = given.message is None and sys.stdin.isatty() and sys.stdout.isatty()
     terminal = Terminal(leaving) if tty else None
+    if other:
+        return _talk_as_person(other, given, terminal, leaving)
     if not given.board and (home / "run.sock").exists():  # who names a board talks to that board itself
         from picoclaw.channels.ipc import connect
         from picoclaw.cli.remote import RemoteDaemon
 
         if line := connect(home):
-            return _talk(RemoteDaemon(line, given, home), given, terminal, leaving)
+            return _talk(RemoteDaemon(line, given, partial(connect, home)), given, terminal, leaving)
     return retry_after_repair(lambda: _talk_locally(given, terminal, leaving))
+
+
+_SERVICE_USER = "picoclaw"
+
+
+def _find_other_board(given: Options) -> str:
+    """Name the user whose picoclaw is talked to, '' for our own: who has no home asks the service of this machine."""
+    if given.on or given.board or os.environ.get("PICOCLAW_HOME") or get_home(os.environ).exists():
+        return str(given.on)
+    from picoclaw.channels.ipc import connect_as_person
+
+    with suppress(KeyError):
+        user = pwd.getpwnam(_SERVICE_USER).pw_uid
+        if user != os.getuid() and (line := connect_as_person(user)):
+            line.close()
+            return _SERVICE_USER
+    return ""
+
+
+def _talk_as_person(other: str, given: Options, terminal: "Terminal | None", leaving: threading.Event) -> int:
+    from picoclaw.channels.ipc import connect_as_person
+    from picoclaw.cli.remote import RemoteDaemon
+
+    try:
+        reach = partial(connect_as_person, pwd.getpwnam(other).pw_uid)
+    except KeyError:
+        raise ConfigError(f"this machine has no user {other!r}") from None
+    if not (line := reach()):
+        raise ConfigError(
+            f"no picoclaw of {other} listens to other users: it does while `picoclaw run` is running and a"
+            " [people.NAME] in its config.toml has a terminal"
+        )
+    return _talk(RemoteDaemon(line, given, reach, is_own=False), given, terminal, leaving)
 
 
 def _check_session(given: Options) -> int:

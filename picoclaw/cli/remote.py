@@ -5,11 +5,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from picoclaw.channels.ipc import IpcConnection, connect
+from picoclaw.channels.ipc import IpcConnection
 from picoclaw.cli.arguments import Options
 from picoclaw.cli.chat import ChatEvent, Terminal, format_answer_hint
 from picoclaw.cli.common import open_app, print_note
@@ -36,9 +35,22 @@ _QUEUED_TEXT = "(picoclaw does not run: this is sent as soon as it does)"
 class RemoteDaemon:
     """Answers one chat, in the process of the daemon; a terminal's goes on when that ends and comes back."""
 
-    def __init__(self, line: IpcConnection, given: Options, home: Path) -> None:
-        """`home` is where it is looked for when it has gone."""
-        self._line, self._given, self._session, self._home = line, given, given.session, home
+    def __init__(
+        self,
+        line: IpcConnection,
+        given: Options,
+        connect: Callable[[float], IpcConnection | None],
+        *,
+        is_own: bool = True,
+    ) -> None:
+        """`connect` reaches it again when it has gone, given the seconds to wait; `is_own`: it runs on our own home."""
+        self._line, self._given, self._session, self._connect, self._is_own = (
+            line,
+            given,
+            given.session,
+            connect,
+            is_own,
+        )
         life, numbers = os.urandom(6).hex(), count(1)
         self._ids = (f"{life}.{number}" for number in numbers)  # nobody else's: what is sent twice is answered once
         self._events: SimpleQueue[ChatEvent] = SimpleQueue()
@@ -77,7 +89,7 @@ class RemoteDaemon:
 
     def finish(self, tell: Callable[[list[str]], None], *, at_end: bool) -> bool:
         """Wait for the subagents of the chat, which the daemon has work; the answer does not hang on that."""
-        if self._has_tasks:
+        if self._has_tasks and self._is_own:
             from picoclaw.daemon.local import finish_subagents
 
             try:
@@ -204,7 +216,7 @@ class RemoteDaemon:
 
     def _try_connect(self) -> IpcConnection | None:
         with suppress(OSError):
-            if line := connect(self._home, _ATTACH_TIMEOUT_S):
+            if line := self._connect(_ATTACH_TIMEOUT_S):
                 if self._attach(line):
                     line.connection.settimeout(None)
                     return line

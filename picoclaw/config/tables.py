@@ -309,13 +309,18 @@ class PersonConfig:
     )
     telegram: Annotated[int, Span(0, 2**52), "their number at Telegram; 0: none, or paired"] = 0
     matrix: Annotated[str, "their name at Matrix, such as @ada:example.org"] = ""
+    terminal: Annotated[str, "their login name on this machine, for `picoclaw chat`"] = ""
     time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': what they have told"] = ""
     agent: Annotated[str, "the agent that answers in a new chat of theirs; '': the home's own"] = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
         """What a channel calls them, such as telegram:12345."""
-        return tuple(f"{way}:{name}" for way, name in (("telegram", self.telegram), ("matrix", self.matrix)) if name)
+        ways = ("telegram", self.telegram), ("matrix", self.matrix), ("terminal", self.terminal)
+        return tuple(f"{way}:{name}" for way, name in ways if name)
+
+
+_LOGIN_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
 def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], path: Path) -> None:
@@ -332,6 +337,10 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
                 raise ConfigError(f"{where}: time_zone: {error}") from None
         if person.matrix and not _MATRIX_USER.fullmatch(person.matrix):
             raise ConfigError(f"{where}: matrix: {person.matrix!r} is not a Matrix user: write it as @name:example.org")
+        if person.terminal and not _LOGIN_NAME.fullmatch(person.terminal):
+            raise ConfigError(f"{where}: terminal: {person.terminal!r} is no login name, such as ada")
+        if person.terminal == "root" and person.role != "owner":
+            raise ConfigError(f'{where}: terminal: root reads and changes everything here; make the role "owner"')
         for way in person.ways:
             if (other := by_way.setdefault(way, name)) != name:
                 raise ConfigError(f"{where}: {way} is {other} already; a person has one table")

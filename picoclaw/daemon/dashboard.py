@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from socket import gethostname
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from picoclaw.memory.memory import MemoryIndex, list_past_turns
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
+from picoclaw.records import replace
 from picoclaw.security.audit import AuditLog
 from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
@@ -46,9 +47,11 @@ from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.samples import Samples, Series
 from picoclaw.store.sessions import Sessions, strip_context_header
+from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools import cron, history
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import find_outputs_file
+from picoclaw.workspace.pages import read_fields
 
 if TYPE_CHECKING:
     from picoclaw.maintenance.household import Household, TableForm
@@ -87,13 +90,35 @@ class DaemonBackend:
         mark: str,
         status: Callable[[], StatusDict],
         list_tools: Callable[[], Collection[str]] = tuple,
+        root: "DaemonBackend | None" = None,
     ) -> None:
+        """`root` is the owner's, in the view that another person of the household has of it."""
         self.name, self.mark = gethostname(), mark
         self._config, self._wiring, self._zone, self._status = config, wiring, zone, status
         self._list_tools = list_tools
-        self._stores, self._bus = threading.Lock(), threading.Lock()
+        self._root, self._views = root, dict[str, DaemonBackend]()
+        self.lock: threading.Lock = root.lock if root else threading.Lock()
+        self._bus = threading.Lock()
         self._readings: list[SensorValue] = []
         self._read_at = -_READINGS_MAX_AGE_S
+
+    def view(self, person: str) -> "DaemonBackend":
+        with self.lock:
+            if person not in self._views:
+                config, zone = replace(self._config, person=person), partial(self._find_zone, person)
+                self._views[person] = DaemonBackend(config, self._wiring, zone, self.mark, self._status, root=self)
+            return self._views[person]
+
+    def _find_zone(self, person: str) -> tzinfo | None:
+        """The time zone of a person: that of config.toml, what they have told, the owner's."""
+        from picoclaw.agents import agent_id
+        from picoclaw.store.context_files import ContextFiles
+
+        if zone := self._config.people[person].time_zone:
+            return parse_zone(zone)
+        with self.lock:
+            page = ContextFiles(self.state).read(agent_id(self._config.default_agent), person, "USER.md")
+        return find_zone(read_fields(page or ""))[0] or self._zone()
 
     @property
     def zone(self) -> str:
@@ -101,6 +126,8 @@ class DaemonBackend:
 
     def readings(self) -> list[SensorValue]:
         """See House.readings; while one thread measures, the others take what was measured before."""
+        if self._root:
+            return self._root.readings()
         if not self._bus.acquire(blocking=not self._readings):
             return self._readings
         try:
@@ -121,7 +148,7 @@ class DaemonBackend:
             yield from loader.read_sensor(wiring.board, wiring.drivers, sensor)
 
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
-        with self._stores:
+        with self.lock:
             spans = self._samples.spans(Series(sensor, quantity), begin, end, history.choose_step(end - begin, most))
         return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
 
@@ -147,12 +174,15 @@ class DaemonBackend:
         return OutputStates(rows, answer["stopped"], tuple(answer["problems"]))
 
     def stop(self) -> str:
-        return stop_outputs(
-            self._config.home, lambda: "sim" if self._wiring.board.simulated else "linux", DASHBOARD_USER
-        )
+        return stop_outputs(self._config.home, lambda: "sim" if self._wiring.board.simulated else "linux", self._user)
 
     def off(self, name: str) -> str:
-        return self._get_outputs().off(name, DASHBOARD_USER)
+        return self._get_outputs().off(name, self._user)
+
+    @property
+    def _user(self) -> str:
+        """Who switches something here, for the outputs' records."""
+        return f"{self._config.person} on the page" if self._config.person else DASHBOARD_USER
 
     def resume(self) -> str:
         return self._get_outputs().resume("owner")  # a person who is logged in; the supervisor asks for that word
@@ -163,13 +193,15 @@ class DaemonBackend:
         return self._wiring.outputs
 
     def jobs(self) -> list[ListRow]:
-        rows, now = [], self._now()
+        rows, now, command = [], self._now(), "" if self._config.person else "/job"
         for job in self._list_jobs():
             number, _, rest = cron.format_row(job, now).partition(": ")  # what it says, and then when
-            rows.append(ListRow(f"{number}.", rest, not job.last_error, command="/job", paused=not job.enabled))
+            rows.append(ListRow(f"{number}.", rest, not job.last_error, command=command, paused=not job.enabled))
         return rows
 
     def rules(self) -> list[ListRow]:
+        if self._config.person:
+            return []
         found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
         rows = [
             ListRow(
@@ -187,18 +219,29 @@ class DaemonBackend:
             return []
         from picoclaw.agents import list_agents
 
-        with self._stores:
-            here = find_agent(self._state, session) or self._config.default_agent
-        rows = list_agents(self._config).items()
+        with self.lock:
+            here = find_agent(self.state, session) or self._config.default_agent
+        is_guest = self._is_guest  # who is nobody by name to an agent
+        rows = [
+            (key, what)
+            for key, what in list_agents(replace(self._config, person="") if is_guest else self._config).items()
+            if not is_guest or key not in self._config.agents or self._config.agents[key].is_open_to("")
+        ]
         return [ListRow(key, what, command="" if key == here else f"/agent {key}") for key, what in rows]
 
+    @property
+    def _is_guest(self) -> bool:
+        return bool(self._config.person) and self._config.people[self._config.person].role == "guest"
+
     def errors(self) -> list[ListRow]:
+        if self._config.person:
+            return []
         log = (line for line in self._status().get("log", []) if line["trouble"])
         found = [ListRow("log", line["text"], good=False, at=line["at"]) for line in log]
         failed = (job for job in self._list_jobs() if job.last_error)
         found += (ListRow(f"job {job.number}", job.last_error, good=False, at=job.last_run) for job in failed)
         now = time.time()
-        with self._stores:
+        with self.lock:
             names = {series.sensor for series in self._samples.known()} | {value.sensor for value in self._readings}
             troubles = [one for name in names for one in self._samples.troubles(name, now - _FAILURES_PERIOD_S, now)]
         for trouble in troubles:
@@ -209,6 +252,9 @@ class DaemonBackend:
     def facts(self) -> list[ListRow]:
         """See House.facts; outputs, plans and the log have parts of the page of their own."""
         apart: StatusDict = {"next_jobs": [], "output_lines": [], "log": []}
+        if self._config.person:
+            board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
+            return [ListRow(row.name, row.detail, row.status != "bad") for row in board]
         told = (line.partition(": ") for line in status_text.format_status(self._status() | apart, time.time()))
         rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text]
         known = {row.name for row in rows}
@@ -216,13 +262,13 @@ class DaemonBackend:
         return rows + [ListRow(row.name, row.detail, row.status != "bad") for row in board if row.name not in known]
 
     def said(self, session: str, most: int) -> list[ChatEntry]:
-        with self._stores:
-            sessions = Sessions(self._state)
+        with self.lock:
+            sessions = Sessions(self.state)
             number = next((info.number for info in sessions.listed(session) if not info.ended), None)
             every = sessions.transcript(number) if number is not None else ()
             shown = (one for one in every if one.role in {"user", "assistant"} and one.text and not one.undone)
             last = deque(shown, maxlen=most)
-            waiting = [ChatEntry("user", text, at) for text, at in Inbox(self._state).open_texts(session)]
+            waiting = [ChatEntry("user", text, at) for text, at in Inbox(self.state).open_texts(session)]
         kept = []
         for row in last:
             at = 0.0
@@ -232,20 +278,26 @@ class DaemonBackend:
         return [*kept, *waiting][-most:]
 
     def outcomes(self, most: int) -> list[ChatEntry]:
-        with self._stores:
-            ended = Approvals(self._state).ended(most)
+        if self._config.person:  # who is told in words what became of a call of theirs
+            return []
+        with self.lock:
+            ended = Approvals(self.state).ended(most)
         return [ChatEntry("outcome", f"{one.shortly}\n{describe_outcome(one)}", one.at) for one in reversed(ended)]
 
     def questions(self) -> list[PageQuestion]:
-        with self._stores:
-            approvals, since = Approvals(self._state), time.time() - _ENDED_PERIOD_S
+        if self._config.person:
+            return []
+        with self.lock:
+            approvals, since = Approvals(self.state), time.time() - _ENDED_PERIOD_S
             asked = approvals.questions(_MAX_ENDED)
             return [make_question(one) for one in asked if one.at > since or one.state == "waiting"]
 
     def notes(self, words: str) -> list[ListRow]:
         """See House.notes; by words alone, so that no second model is in memory."""
-        with self._stores:
-            hits = self._memory.search(words, self._now()) if words.strip() else []
+        now = self._now()
+        with self.lock:
+            is_there = bool(words.strip()) and self._config.folder.is_dir()
+            hits = self._memory.search(words, now) if is_there else []
         return [ListRow(hit.path, hit.snippet) for hit in hits if notes.parse_entry_place(hit.path)]
 
     def note(self, path: str) -> str:
@@ -256,11 +308,11 @@ class DaemonBackend:
         return blank_comments(found.text)
 
     def list_household(self) -> list["TableForm"]:
-        with self._stores:
+        with self.lock:
             return self._open_household().list_forms()
 
     def change_household(self, kind: str, act: str, key: str, values: Mapping[str, str], who: str) -> list[str]:
-        with self._stores:
+        with self.lock:
             lines = self._open_household().change(kind, act, key, values, who, self._now())
         AuditLog(self._config.home).mention("settings", on="page", who=who, kind=kind, change=act, name=key)
         return lines
@@ -271,7 +323,7 @@ class DaemonBackend:
 
         library = SkillLibrary(list_home_tiers(self._config.home))
         library.refresh()
-        return Household(self._state, library, self._list_tools)
+        return Household(self.state, library, self._list_tools)
 
     def figures(self) -> list[Figure]:
         status = self._status()
@@ -293,19 +345,22 @@ class DaemonBackend:
         return self._clock.trusted(wall, mono)
 
     def find_message(self, key: str, externals: list[str]) -> int:
-        with self._stores:
-            return Inbox(self._state).find(key, externals)
+        with self.lock:
+            return Inbox(self.state).find(key, externals)
 
     def begin_conversation(self, key: str) -> None:
-        with self._stores:
-            Sessions(self._state).begin_new(key, self._now())
+        with self.lock:
+            Sessions(self.state).begin_new(key, self._now())
 
     def troubles(self) -> list[str]:
         return name_troubles(self._status()["problems"])
 
     def close(self) -> None:
-        with self._stores:
-            for name in ("_memory", "_history_database", "_state"):
+        with self.lock:
+            for view in self._views.values():
+                if memory := view.__dict__.pop("_memory", None):
+                    memory.close()
+            for name in ("_memory", "history_file", "state"):
                 if database := self.__dict__.pop(name, None):
                     database.close()
 
@@ -313,8 +368,14 @@ class DaemonBackend:
         return datetime.now().astimezone(self._zone())
 
     def _list_jobs(self) -> list[Job]:
-        with self._stores:
-            return Jobs(self._state).all()
+        with self.lock:
+            jobs = Jobs(self.state).all()
+            if not (person := self._config.person):
+                return jobs
+            from picoclaw.people import People
+
+            people = People(self._config.people, self.state)
+            return [job for job in jobs if people.find(job.who) == person]
 
     @cached_property
     def _clock(self) -> ClockWatch:
@@ -324,23 +385,25 @@ class DaemonBackend:
         return ClockWatch(lambda: read_trusted_time(board, home) is not None, read_boot_id())
 
     @cached_property
-    def _state(self) -> Database:
-        return Database(self._config.home / "state.db")
+    def state(self) -> Database:
+        return self._root.state if self._root else Database(self._config.home / "state.db")
 
     @cached_property
-    def _history_database(self) -> Database:
+    def history_file(self) -> Database:
+        if self._root:
+            return self._root.history_file
         return Database(self._config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
 
     @cached_property
     def _memory(self) -> MemoryIndex:
-        past = (lambda: list_past_turns(History(self._state))) if self._config.memory.messages else tuple
         config = self._config
-        place = config.home, config.workspace
+        past = (lambda: list_past_turns(History(self.state))) if config.memory.messages and not config.person else tuple
+        place = config.folder, config.workspace
         return MemoryIndex(*place, lambda: None, past, config.memory.min_score, config.shared_folder)
 
     @property
     def _samples(self) -> Samples:
-        return Samples(self._history_database)
+        return Samples(self.history_file)
 
 
 def _make_value(reading: Reading) -> SensorValue:

@@ -24,7 +24,7 @@ from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_li
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import Reading
-from picoclaw.messages import DEFAULT_SESSION, HOOK_SESSIONS, Turn, TurnHooks, has_reader
+from picoclaw.messages import DEFAULT_SESSION, HOOK_SESSIONS, TERMINAL_SESSIONS, Turn, TurnHooks, has_reader
 from picoclaw.outputs.stop import recover_and_report, watch_outputs
 from picoclaw.providers import describe_provider
 from picoclaw.records import replace
@@ -73,7 +73,7 @@ class DaemonService(MessageQueue):
         self._mqtt: MqttChannel | None = None
         self._programs: Programs | None = None
         self._store: StoreWorker | None = None
-        self._terminals = SocketChannel(app.config.home, self)
+        self._terminals = SocketChannel(app.config.home, self, app.config.people)
         app.changed = self._show_approval
 
     # --- its life ---
@@ -188,6 +188,7 @@ class DaemonService(MessageQueue):
                 metrics_token=app.config.metrics_token,
                 programs=self._programs,
                 mcp=self._open_mcp(stack),
+                people=app.config.people,
             )
         elif app.config.hooks and not self._safe:
             self.note("hooks: nothing is taken, because the page is off: enabled = true under [page]")
@@ -282,9 +283,10 @@ class DaemonService(MessageQueue):
         if not self.is_local(session):
             return self.channel_of(session) is channel
         if channel is self._terminals:
-            return self._terminals.attached()
+            return self._terminals.attached(session)
         if (
-            self._terminals.is_used()
+            session.startswith(TERMINAL_SESSIONS)  # of a person, whose it stays
+            or self._terminals.is_used()
             or time.time() - self.live.since < _TERMINAL_GRACE_S
             or next(iter(self._list_owner_chats()), "") != channel.name
         ):
@@ -315,7 +317,7 @@ class DaemonService(MessageQueue):
         last, others = self.owner_chat(), list(self._list_owner_chats().values())
         others += [one.owner_chat() for name, one in self.channels.items() if name.startswith("notify-")]
         events = [self._mqtt.owner_chat()] if self._mqtt else []  # of which nobody knows whether a person sees them
-        reached = not self.is_local(last) or not others or self._terminals.attached()
+        reached = not self.is_local(last) or not others or self._terminals.attached(last)
         return list(dict.fromkeys([*([last] if reached else []), *others, *filter(None, events)]))
 
     def send_unsaved(self, text: str) -> None:

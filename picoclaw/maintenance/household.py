@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from picoclaw.agents import check_agent, list_agents, prepare_agent, select_agent
+from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import ConfigError, SkillError
@@ -65,8 +66,8 @@ def save_person(config: Config, name: str, values: Mapping[str, Any], *, is_new:
     role = values.get("role") or (known.role if known else "member")
     _write_table(config, f"people.{name}", {**values, "role": role})
     lines = [f"{name} is {ROLE_WORDS[role]}", *_warn_of_owners(config, name, role), RESTART]
-    if not known and not any(values.get(way) for way in ("telegram", "matrix")):
-        lines.append(f"Then `picoclaw telegram pair --as {name}`, or `matrix pair`, prints a code for them.")
+    if not known and not any(values.get(way) for way in ("telegram", "matrix", "terminal")):
+        lines.append(f"Then `picoclaw telegram pair --as {name}`, `matrix pair` or `page code` prints a code for them.")
     return lines
 
 
@@ -75,6 +76,7 @@ def remove_person(config: Config, database: "Database", name: str) -> list[str]:
     find_person(config, name)
     _write_table(config, f"people.{name}", None)
     gone = People(config.people, database).unpair(name)
+    Logins(config.home).forget(person=name)
     folder = replace(config, person=name).folder
     lines = [f"{name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}", RESTART]
     lines += _warn_of_owners(config, name, "")

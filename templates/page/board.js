@@ -206,7 +206,7 @@ function stopped(who, call) {
   if (old) return;
   const text = element("span", {}, element("strong", {}, "Everything is stopped."), ` Nothing can be switched on until you resume.`);
   const resume = () => confirm("End the stop? Rules and plans may switch outputs on again.") && call("resume", {});
-  find("notices").append(element("div", { class: "notice stopped" }, text, element("button", { onclick: resume }, "Resume")));
+  find("notices").append(element("div", { class: "notice stopped" }, text, element("button", { class: "owners", onclick: resume }, "Resume")));
 }
 
 export async function day(call) {

@@ -98,7 +98,8 @@ async function enter() {
   if (await chat.resend()) state = await call("state") ?? state;
   find("door").hidden = true;
   find("house").hidden = false;
-  find("name").textContent = state.name;
+  find("name").textContent = state.person ? `${state.name} · ${state.person}` : state.name;
+  document.body.dataset.role = state.role;
   setZone(state.zone);
   document.title = `${state.name} · picoclaw`;
   try { localStorage.setItem(KNOWN, state.name); } catch { /* the page works without */ }

@@ -128,6 +128,9 @@ class DashboardBackend(Protocol):
     def zone(self) -> str:
         """The owner's time zone, such as "Europe/Berlin", '' when it is not known."""
 
+    def view(self, person: str) -> "DashboardBackend":
+        """The page as a member or guest of the household has it: the board, and of plans and notes their own alone."""
+
     def readings(self) -> list[SensorValue]:
         """Give what the sensors say; measures anew when the last time was more than a few seconds ago."""
 

@@ -154,11 +154,32 @@ PAGE_OUTBOX_FILE = "page_letters.json"
 _MAX_MESSAGES = 60
 
 
+OWNER_CHAT, _PERSONS_CHAT = "page:home", "page:person/"
+"""The sessions of the owner's chat on the page, and what those of others who log in begin with."""
+
+
+class PageChat:
+    """One conversation on the page: the owner's, or that of a person who has logged in."""
+
+    def __init__(self, home: Path, person: str = "") -> None:
+        self.session = f"{_PERSONS_CHAT}{person}" if person else OWNER_CHAT
+        self.events = EventStream()
+        self.live_turn = LiveTurn(self.events)
+        file = Path(PAGE_OUTBOX_FILE)
+        self.outbox = PageOutbox(home / (f"{file.stem}-{person}{file.suffix}" if person else file))
+
+
+def find_page_person(session: str) -> str:
+    """Whose chat on the page a session is, '' for the owner's."""
+    person = session.removeprefix(_PERSONS_CHAT)
+    return "" if person == session else person
+
+
 class PageOutbox:
     """The last messages, in a file of their own: a browser that comes later has to see them."""
 
-    def __init__(self, home: Path) -> None:
-        self._path = home / PAGE_OUTBOX_FILE
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] | None = None
 

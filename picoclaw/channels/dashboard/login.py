@@ -10,13 +10,15 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.config.tables import PersonConfig, Role
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.files import explain_os_error, read_file, remove_file, write_atomic
+from picoclaw.messages import LOGIN_WAY
 from picoclaw.records import NamedTuple
 from picoclaw.security.audit import AuditLog
 from picoclaw.text import pattern
@@ -33,17 +35,34 @@ _MAX_AGENT_CHARS = 120
 _SavedLogins = dict[str, dict[str, Any]]
 
 
-def make_code(home: Path) -> str:
-    """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError."""
+def make_code(home: Path, person: str = "") -> str:
+    """Make a code that lets one browser in within ten minutes, in place of the last one. Raises ChannelError.
+
+    Whoever enters it is that `person` of the household, '' the owner.
+    """
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_CHARS))
-    save_object(home / CODE_FILE, {"code": hash_secret(code), "boot": read_boot_id(), "at": boottime()})
+    kept = {"code": hash_secret(code), "boot": read_boot_id(), "at": boottime()}
+    save_object(home / CODE_FILE, kept | ({"person": person} if person else {}))
     return f"{code[:4]}-{code[4:]}"
 
 
+class Visitor(NamedTuple):
+    """Who has logged in: the `person` of the household, '' for the owner without a name; `who` is a name for others."""
+
+    person: str
+    role: Role
+    who: str
+
+
 class Logins:
-    def __init__(self, home: Path, wall: Callable[[], float] = time.time) -> None:
-        """`wall()` gives seconds since 1970."""
-        self._home, self._path, self._wall = home, home / LOGINS_FILE, wall
+    def __init__(
+        self,
+        home: Path,
+        wall: Callable[[], float] = time.time,
+        people: Mapping[str, PersonConfig] | None = None,
+    ) -> None:
+        """`wall()` gives seconds since 1970; the `people` are those who may log in besides the owner."""
+        self._home, self._path, self._wall, self._people = home, home / LOGINS_FILE, wall, people or {}
         self._lock = threading.Lock()
         self._known: _SavedLogins = {}
         self._mark = (-1, -1)
@@ -51,59 +70,81 @@ class Logins:
     def enter(self, code: str, agent: str, address: str) -> str:
         """Give a browser that knows the code its secret, '' to one that does not. Raises ChannelError."""
         with self._lock:
-            if not self._fits(code):
+            if (person := self._find_person(code)) is None:
                 return ""
+            if person and person not in self._people:
+                raise ChannelError(f"picoclaw does not know {person} yet: restart it, and enter the code again")
             remove_file(self._home / CODE_FILE)
             secret, now = secrets.token_urlsafe(32), self._wall()
             shown = agent.encode("ascii", "replace").decode()[:_MAX_AGENT_CHARS]
-            known = self._read() | {hash_secret(secret): {"at": now, "seen": now, "agent": shown, "from": address}}
+            login = {"at": now, "seen": now, "agent": shown, "from": address} | ({"person": person} if person else {})
+            known = self._read() | {hash_secret(secret): login}
             newest = sorted(known, key=lambda digest: float(known[digest]["seen"]))[-MAX_LOGINS:]
             save_object(self._path, {digest: known[digest] for digest in newest})
-            AuditLog(self._home).mention("login", on="page", who=self.name(secret), by=address, agent=shown)
+            AuditLog(self._home).mention("login", on="page", who=_name(secret, person), by=address, agent=shown)
             return secret
 
     def knows(self, secret: str) -> bool:
         """Whether this is the secret of a browser that was let in, and has come again since."""
+        return self.find(secret) is not None
+
+    def find(self, secret: str) -> Visitor | None:
+        """Tell whose secret this is; None for nobody's, and for a person who is not of the household any more."""
         if not secret:
-            return False
+            return None
         with self._lock:
             known, digest, now = self._read(), hash_secret(secret), self._wall()
             login = known.get(digest)
             if login is None or now - float(login["seen"]) > LOGIN_LIFETIME_S:
-                return False
+                return None
+            person = str(login.get("person", ""))
+            if person and person not in self._people:
+                return None
             if now - float(login["seen"]) > _DAY_S:
                 try:
                     save_object(self._path, known | {digest: login | {"seen": now}})
                 except ChannelError:
                     login["seen"] = now  # a full disk keeps nobody out
-            return True
+            return Visitor(person, self._people[person].role if person else "owner", _name(secret, person))
 
-    def name(self, secret: str) -> str:
-        """Name a browser for others, as the audit log does; the same until it is forgotten."""
-        return f"page:{hash_secret(secret)[:8]}"
-
-    def forget(self, secret: str = "") -> int:
-        """Forget one browser, or all; returns how many. Raises ChannelError."""
+    def forget(self, secret: str = "", person: str = "") -> int:
+        """Forget one browser, those of a person, or all; returns how many. Raises ChannelError."""
         with self._lock:
             known = self._read()
-            left = {digest: login for digest, login in known.items() if secret and digest != hash_secret(secret)}
+            left = known
+            if secret or person:
+                digest = hash_secret(secret)
+                left = {
+                    one: login
+                    for one, login in known.items()
+                    if one != digest and not (person and login.get("person") == person)
+                }
+            else:
+                left = {}
             if left != known:
                 save_object(self._path, left)
                 AuditLog(self._home).mention("logout", on="page", browsers=len(known) - len(left))
             return len(known) - len(left)
+
+    def is_owners(self) -> bool:
+        """Whether a browser was let in whose user is the owner."""
+        owners = {"", *(name for name, person in self._people.items() if person.role == "owner")}
+        return any(login.get("person", "") in owners for login in self.listed())
 
     def listed(self) -> list[dict[str, Any]]:
         """Give when and where each was let in, and when it came last."""
         with self._lock:
             return list(self._read().values())
 
-    def _fits(self, code: str) -> bool:
+    def _find_person(self, code: str) -> str | None:
+        """Whom a code lets in, None for nobody."""
         kept = load_object(self._home / CODE_FILE)
         try:
             alive = kept["boot"] == read_boot_id() and 0 <= boottime() - float(kept["at"]) <= CODE_LIFETIME_S
-            return hmac.compare_digest(str(kept["code"]), hash_secret(code.upper().translate(_LOOKALIKES))) and alive
+            fits = hmac.compare_digest(str(kept["code"]), hash_secret(code.upper().translate(_LOOKALIKES)))
+            return str(kept.get("person", "")) if fits and alive else None
         except (KeyError, TypeError, ValueError):
-            return False
+            return None
 
     def _read(self) -> _SavedLogins:
         """Read the file again when somebody has changed it."""
@@ -117,6 +158,11 @@ class Logins:
             self._known = {digest: one for digest, one in logins.items() if isinstance(one.get("seen"), int | float)}
             self._mark = mark
         return self._known
+
+
+def _name(secret: str, person: str) -> str:
+    """Name a browser for others, as the audit log does; the same until it is forgotten."""
+    return f"{LOGIN_WAY}{person}" if person else f"page:{hash_secret(secret)[:8]}"
 
 
 def hash_secret(secret: str) -> str:

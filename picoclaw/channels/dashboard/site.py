@@ -16,8 +16,9 @@ import bottle
 from picoclaw.channels.channel import ApprovalAnswer
 from picoclaw.channels.dashboard import server
 from picoclaw.channels.dashboard.backend import DashboardBackend
-from picoclaw.channels.dashboard.live import merge_messages
-from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S
+from picoclaw.channels.dashboard.live import PageChat, merge_messages
+from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S, Visitor
+from picoclaw.config.tables import Role
 from picoclaw.errors import ConfigError, PicoclawError, SkillError, ToolError
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
@@ -103,7 +104,11 @@ def format_bottle_error(error: Any) -> str:
     return json.dumps({"error": str(error.status_line)})
 
 
-COOKIE, SESSION = "picoclaw", "page:home"
+COOKIE = "picoclaw"
+_VISITOR = "picoclaw.visitor"
+_EVERYBODY: frozenset[Role] = frozenset({"owner", "member", "guest"})
+_RESIDENTS: frozenset[Role] = frozenset({"owner", "member"})
+_OWNERS: frozenset[Role] = frozenset({"owner"})
 MAX_CHAT_CHARS = 16_000
 _MAX_ROWS, _MAX_WORDS_CHARS, _MAX_FIELD_CHARS = 60, 200, 4000
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
@@ -117,7 +122,7 @@ class Site:
 
     def __init__(self, channel: "DashboardChannel") -> None:
         self._channel, self._backend = channel, channel.backend
-        self._logins, self._events = channel.logins, channel.events
+        self._logins = channel.logins
         self._health_lock, self._health_until = threading.Lock(), 0.0
         self._troubles: list[str] | None = None
         self._tries = server.RateLimiter(6, 0.1)
@@ -132,29 +137,33 @@ class Site:
             self._app.route("/metrics", "GET", self._metrics)
         self._program_paths = self._add_programs()
         self._app.route("/api/login", "POST", self._login)
-        for handler in (
-            self._state,
-            self._board,
-            self._plans,
-            self._history,
-            self._csv,
-            self._day,
-            self._notes,
-            self._note,
-            self._household,
-        ):
-            self._app.route(f"/api/{handler.__name__[1:]}", "GET", self._for_known(handler))
-        self._app.route("/api/events", "GET", self._for_known(self._follow))
-        for handler in (
-            self._say,
-            self._answer,
-            self._logout,
-            self._stop,
-            self._off,
-            self._resume,
-            self._change_household,
-        ):
-            self._app.route(f"/api/{handler.__name__[1:]}", "POST", self._for_known(handler))
+        shown = self._state, self._board, self._plans, self._history, self._csv, self._day
+        self._add("GET", _EVERYBODY, *shown, self._events)
+        self._add("GET", _RESIDENTS, self._notes, self._note)
+        self._add("GET", _OWNERS, self._household)
+        self._add("POST", _EVERYBODY, self._say, self._logout, self._stop, self._off)
+        self._add("POST", _OWNERS, self._answer, self._resume, self._change_household)
+
+    def _add(self, method: str, roles: frozenset[Role], *handlers: Callable[[], Any]) -> None:
+        """Serve what is for those who are logged in and have one of these roles."""
+        for handler in handlers:
+            self._app.route(f"/api/{handler.__name__[1:]}", method, self._for_known(handler, roles))
+
+    @property
+    def _visitor(self) -> Visitor:
+        return cast("Visitor", bottle.request.environ[_VISITOR])
+
+    @property
+    def _chat(self) -> PageChat:
+        """The chat of whoever asks."""
+        visitor = self._visitor
+        return self._channel.find_chat("" if visitor.role == "owner" else visitor.person)
+
+    @property
+    def _view(self) -> DashboardBackend:
+        """The board as whoever asks may see it."""
+        visitor = self._visitor
+        return self._backend if visitor.role == "owner" else self._backend.view(visitor.person)
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request, with the headers that every answer has."""
@@ -229,14 +238,17 @@ class Site:
             bottle.response.set_header(name, value)
         return said.body if said.stream is None else said.stream
 
-    def _for_known(self, handler: Callable[[], Any]) -> Callable[[], Any]:
-        """Let in who is logged in and does not ask too often, and word what goes wrong."""
+    def _for_known(self, handler: Callable[[], Any], roles: frozenset[Role]) -> Callable[[], Any]:
+        """Let in who is logged in, has one of the roles and does not ask too often, and word what goes wrong."""
 
         def answer() -> Any:
             bottle.response.set_header("Cache-Control", "no-store")
             secret = read_cookie(COOKIE)
-            if not self._logins.knows(secret):
+            if (visitor := self._logins.find(secret)) is None:
                 refuse(401, "log in first")
+            if visitor.role not in roles:
+                refuse(403, "this is the owner's" if roles == _OWNERS else "this is not for guests")
+            bottle.request.environ[_VISITOR] = visitor
             urgent = handler == self._stop  # which is never put off
             allowance = self._calls if bottle.request.method == "GET" else self._writes
             if not urgent and (wait := allowance.take(secret, time.monotonic())):
@@ -307,37 +319,32 @@ class Site:
 
     def _logout(self) -> Any:
         self._logins.forget(read_cookie(COOKIE))
-        self._events.end()
+        self._chat.events.end()
         bottle.response.delete_cookie(COOKIE, path="/")
         return {}
 
     def _state(self) -> dict[str, Any]:
-        said, problem, mark = [], "", self._events.mark
+        said, problem, chat, view = [], "", self._chat, self._view
+        mark = chat.events.mark
         try:
-            said = self._backend.said(SESSION, _MAX_ROWS)
+            said = view.said(chat.session, _MAX_ROWS)
         except PicoclawError as error:  # then what is on the board can be seen all the same
             problem = str(error)
-        told = self._channel.outbox.all()
+        told = chat.outbox.all()
         with suppress(PicoclawError):  # the conversation says what is wrong
-            told += self._backend.outcomes(_MAX_ROWS)
-        lines = [line._asdict() for line in merge_messages(said, told, self._backend.mark, _MAX_ROWS)]
-        own: dict[str, Any] = {
-            "name": self._backend.name,
-            "mark": self._backend.mark,
-            "said": lines,
-            "problem": problem,
-        }
-        own |= {"seen": mark, "now": time.time(), "zone": self._backend.zone}
-        asked = _collect_parts(questions=self._backend.questions)
-        return own | asked | self._channel.live_turn.now() | self._board() | self._plans()
+            told += view.outcomes(_MAX_ROWS)
+        lines = [line._asdict() for line in merge_messages(said, told, view.mark, _MAX_ROWS)]
+        own: dict[str, Any] = {"name": view.name, "mark": view.mark, "said": lines, "problem": problem}
+        own |= {"seen": mark, "now": time.time(), "zone": view.zone}
+        own |= {"role": self._visitor.role, "person": self._visitor.person}
+        asked = _collect_parts(questions=view.questions)
+        return own | asked | chat.live_turn.now() | self._board() | self._plans()
 
     def _board(self) -> dict[str, Any]:
-        return _collect_parts(readings=self._backend.readings) | _list_outputs(self._backend)
+        return _show_board(self._view)
 
     def _plans(self) -> dict[str, Any]:
-        parts = self._backend
-        agents = partial(parts.agents, SESSION)
-        return _collect_parts(jobs=parts.jobs, rules=parts.rules, agents=agents, errors=parts.errors, facts=parts.facts)
+        return _show_plans(self._view, self._chat.session)
 
     def _history(self) -> dict[str, Any]:
         sensor, quantity, begin, end = self._read_series()
@@ -345,10 +352,10 @@ class Site:
         return {"begin": begin, "end": end, "points": points}
 
     def _notes(self) -> dict[str, Any]:
-        return {"notes": [row._asdict() for row in self._backend.notes(_read_query("words")[:_MAX_WORDS_CHARS])]}
+        return {"notes": [row._asdict() for row in self._view.notes(_read_query("words")[:_MAX_WORDS_CHARS])]}
 
     def _note(self) -> dict[str, Any]:
-        return {"text": self._backend.note(_read_query("path"))}
+        return {"text": self._view.note(_read_query("path"))}
 
     def _household(self) -> dict[str, Any]:
         return {"kinds": self._backend.list_household()}
@@ -361,9 +368,8 @@ class Site:
         if not isinstance(given, dict):
             refuse(400, "values has to be an object")
         values = {name: read_text_field(given, name, _MAX_FIELD_CHARS) for name in given}
-        who = self._logins.name(read_cookie(COOKIE))
         try:
-            lines = self._backend.change_household(kind, act, key, values, who)
+            lines = self._backend.change_household(kind, act, key, values, self._visitor.who)
         except (ConfigError, SkillError, ToolError) as error:
             refuse(400, str(error))
         return {"text": "\n".join(lines)} | self._household()
@@ -409,42 +415,45 @@ class Site:
         ]
         return {"begin": begin, "end": end, "series": rows}
 
-    def _follow(self) -> Iterator[str]:
+    def _events(self) -> Iterator[str]:
         """Stream what happens, and every few seconds what the board says, if that has changed."""
         bottle.response.content_type = "text/event-stream; charset=utf-8"
         bottle.response.set_header("X-Accel-Buffering", "no")  # nginx would hold back what is not over
         after = read_header("Last-Event-ID") or bottle.request.query.get("after", "")
-        return self._stream(read_cookie(COOKIE), after)
+        return self._stream(read_cookie(COOKIE), self._visitor, self._view, self._chat, after)
 
-    def _stream(self, secret: str, after: str) -> Iterator[str]:
-        follower, shown, due, plans_due = self._events.follow(after), "", 0.0, time.monotonic() + _PLANS_INTERVAL_S
+    def _stream(
+        self, secret: str, visitor: Visitor, view: DashboardBackend, chat: PageChat, after: str
+    ) -> Iterator[str]:
+        events = chat.events
+        follower, shown, due, plans_due = events.follow(after), "", 0.0, time.monotonic() + _PLANS_INTERVAL_S
         try:
             yield "retry: 3000\n\n"
-            while self._logins.knows(secret):
+            while self._logins.find(secret) == visitor:
                 now = time.monotonic()
                 if now >= due:
                     due = now + _LIVE_INTERVAL_S
-                    board = self._board() | (self._plans() if now >= plans_due else {})
+                    board = _show_board(view) | (_show_plans(view, chat.session) if now >= plans_due else {})
                     plans_due = now + _PLANS_INTERVAL_S if now >= plans_due else plans_due
                     news = json.dumps(board)
                     yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
                     shown = news
-                happened = self._events.wait(follower, max(0.0, due - time.monotonic()))
+                happened = events.wait(follower, max(0.0, due - time.monotonic()))
                 if happened is None:
                     yield "event: displaced\ndata: {}\n\n" if follower.displaced else ": \n\n"
                     return
                 for event in happened:
                     yield f"id: {event.mark}\nevent: {event.kind}\ndata: {event.data}\n\n"
         finally:
-            self._events.leave(follower)
+            events.leave(follower)
 
     def _say(self) -> dict[str, Any]:
         body = read_json_body()
         text, number = read_text_field(body, "text", MAX_CHAT_CHARS), read_text_field(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
-        self._channel.post(text, number, self._logins.name(read_cookie(COOKIE)))
-        self._events.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
+        self._channel.post(text, number, self._visitor)
+        self._chat.events.publish("said", {"role": "user", "text": text, "at": time.time(), "id": number})
         return {}
 
     def _answer(self) -> dict[str, Any]:
@@ -453,24 +462,25 @@ class Site:
         said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
         if said not in get_args(ApprovalAnswer):
             refuse(400, f"word has to be one of {', '.join(get_args(ApprovalAnswer))}")
-        number = next((one.number for one in self._backend.questions() if one.id == sign and not one.outcome), 0)
+        number = next((one.number for one in self._view.questions() if one.id == sign and not one.outcome), 0)
         if not number:
             refuse(409, "this question is not open any more")
-        self._channel.post(f"/{said} {number} {sign}", f"answer {sign}", self._logins.name(read_cookie(COOKIE)))
+        self._channel.post(f"/{said} {number} {sign}", f"answer {sign}", self._visitor)
         return {}
 
     def _stop(self) -> dict[str, Any]:
-        return self._show_outputs(self._backend.stop())
+        return self._show_outputs(self._view.stop())
 
     def _off(self) -> dict[str, Any]:
-        return self._show_outputs(self._backend.off(read_text_field(read_json_body(), "name", 200)))
+        return self._show_outputs(self._view.off(read_text_field(read_json_body(), "name", 200)))
 
     def _resume(self) -> dict[str, Any]:
         return self._show_outputs(self._backend.resume())
 
     def _show_outputs(self, text: str) -> dict[str, Any]:
-        outputs = _list_outputs(self._backend)
-        self._events.publish("board", outputs)
+        outputs = _list_outputs(self._view)
+        for chat in self._channel.list_chats():
+            chat.events.publish("board", outputs)
         return {"text": text} | outputs
 
 
@@ -479,6 +489,15 @@ def _read_query(name: str) -> str:
         return str(bottle.request.query.decode("utf-8").get(name, ""))
     except UnicodeError:
         refuse(400, "this is no UTF-8")
+
+
+def _show_board(view: DashboardBackend) -> dict[str, Any]:
+    return _collect_parts(readings=view.readings) | _list_outputs(view)
+
+
+def _show_plans(view: DashboardBackend, session: str) -> dict[str, Any]:
+    agents = partial(view.agents, session)
+    return _collect_parts(jobs=view.jobs, rules=view.rules, agents=agents, errors=view.errors, facts=view.facts)
 
 
 def _list_outputs(backend: DashboardBackend) -> dict[str, Any]:
