@@ -322,7 +322,7 @@ class App:
             from picoclaw.agent.subagents import run_task_in_turn
 
             do_now = partial(run_task_in_turn, self)
-        guard = Guard(self.rights.policy, self.ask, self.approving.keep, self.audit.note)
+        guard = Guard(self.rights.policy, self.ask, self.approving.queue_call, self.audit.note)
         groups = make_tools(self, whole, self.context_builder.zone, do_now)
         if self.config.agent:
             groups = select_tools(groups, self.config.agents[self.config.agent].tools)

@@ -328,8 +328,8 @@ class Turn(NamedTuple):
     """What became of an Inbound. `stopped` is empty when the model answered of its own accord.
 
     `messages` are what the turn adds to the conversation; `forgotten` earlier turns no longer fitted the window.
-    `unheard` is what was typed meanwhile and no model was there to hear: it is not among the messages, and whoever
-    took it in answers it next. `longest_said` is set where so many characters of what was said were shown at most.
+    `unanswered_texts` were typed during the turn, and no model has seen them: they are not among the messages, and the
+    caller has them answered next. `longest_said` is set where so many characters of what was said were shown at most.
     `taints` names the untrusted sources it rests on, as Caller's; it is kept with the turn.
     """
 
@@ -342,7 +342,7 @@ class Turn(NamedTuple):
     provider: str
     notice: Notice
     forgotten: int = 0
-    unheard: tuple[str, ...] = ()
+    unanswered_texts: tuple[str, ...] = ()
     longest_said: int = 0
     taints: tuple[str, ...] = ()
 
@@ -379,7 +379,7 @@ class TurnHooks:
 NO_HOOKS = TurnHooks()
 
 
-# Somebody outside asks whether picoclaw is alive, and is answered without a model.
+# Health check messages, answered without a model.
 
 HEARTBEAT_OK = "HEARTBEAT_OK"
 _MAX_CHECK_LENGTH = 40

@@ -274,7 +274,7 @@ class House:
         )
         self.toolset = Toolset(
             [self.valve],
-            guard=Guard(lambda: self.rules, keep=self.approving.keep),
+            guard=Guard(lambda: self.rules, keep=self.approving.queue_call),
             journal=lambda call, _: self.journal.append(kept.approvals.get(1).state),
             longest_result=1000,
         )
@@ -499,7 +499,7 @@ def test_an_answer_without_a_number_is_only_taken_where_one_question_waits(desk)
     assert "nothing waits for your approval in this chat" in desk("/yes")
     assert "/always takes the number" in desk("/always")
     desk.turn("write the plan")
-    desk.app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
+    desk.app.approving.queue_call(asked(), caller(session=DEFAULT_SESSION), WHY)
     assert "several questions wait, so it takes a number" in desk("/no")
     assert "is no number of a question" in desk("/no one")
     assert desk("/no 2") == "Number 2 is not done."
@@ -756,7 +756,7 @@ def test_what_nobody_answers_is_told_while_picoclaw_runs(tmp_path):
         app.approving.minutes = 0.005
         app.changed = lambda approval: approval.state == "expired" and ended.set()
         with BackgroundWorker(app, DEFAULT_SESSION, shown.append):
-            app.approving.keep(asked(), caller(session=DEFAULT_SESSION), WHY)
+            app.approving.queue_call(asked(), caller(session=DEFAULT_SESSION), WHY)
             assert ended.wait(5)
         assert app.stores.approvals.get(1).state == "expired"
         assert ["waits for your approval" in shown[0], "has expired" in shown[-1]] == [True, True]

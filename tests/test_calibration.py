@@ -198,7 +198,7 @@ def test_three_turns_are_enough_to_estimate_another_language(kept: Kept, languag
         for _ in range(4):
             earlier, ratio = kept.history.turns("home"), kept.ratio()
             talk = Conversation(earlier, [Message("user", asked)])
-            estimate = talk.tokens("Be brief.", agent.toolset.definitions(), ratio)
+            estimate = talk.count_tokens("Be brief.", agent.toolset.definitions(), ratio)
             turn = agent.turn(TurnContext("Be brief.", asked, bytes_a_token=ratio), earlier, CALLER)
             kept.history.keep("home", turn, NOON, model="qwen")
             errors.append(abs(estimate / turn.usage.prompt_tokens - 1))

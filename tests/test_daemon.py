@@ -282,7 +282,7 @@ def test_what_no_model_has_heard_is_answered_next(desk):
             desk.arrives(text, external=f"x{number}")
         desk.arrives("other", external="y", key="wire:2")
         assert around.typed() == ["second", "third"]
-        return turn(inbound.text, "gone", unheard=("third",))
+        return turn(inbound.text, "gone", unanswered_texts=("third",))
 
     desk.respond = in_turn(deaf, *[ok] * 2)
     desk.arrives("first", external="1")

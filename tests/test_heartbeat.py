@@ -76,7 +76,7 @@ def test_a_change_is_asked_about_once(past, due):
     (item,) = parse_checklist("- look when: greenhouse.temperature rises by 5 in 1 hour").items
     (found,) = check_items([item], {}, world, NOON)
     assert found.due is due
-    (again,) = check_items([item], {item.key: found.settled}, world, NOON)
+    (again,) = check_items([item], {item.key: found.state_after_asking}, world, NOON)
     assert not again.due
 
 
@@ -148,7 +148,7 @@ def situation(text, since, **more):
     known = {}
     if since != "never asked":
         before = check_items(parse_checklist(text).items, {}, world, now - timedelta(minutes=50))
-        known = {f.item.key: f.settled for f in before}
+        known = {f.item.key: f.state_after_asking for f in before}
     read = parse_checklist(happened(world, since, text))
     looked = check_items(read.items, known, world, now)
     return Situation(NOON, looked, read.done, since_s=HOUR, quiet=(time(22), time(7)))._replace(**more)
@@ -218,7 +218,7 @@ def test_what_is_asked_has_headings_and_what_was_found():
     for minutes in (0, 20):
         world.warm(36.2)
         looked = check_items(parse_checklist(text).items, known, world, NOON + timedelta(minutes=minutes))
-        known = {f.item.key: f.known for f in looked}
+        known = {f.item.key: f.state_now for f in looked}
     ask = decide_heartbeat(Situation(NOON, looked)).ask
     assert ask == "Shed:\n- water\nGreen:\n- warn me (greenhouse.temperature is 36.2 °C for 20 min)"
 
@@ -243,7 +243,7 @@ def spell(text, *moments, world=None):
     for minutes, value in moments:
         world.values["greenhouse"] = None if value is None else {"temperature": value}
         (found,) = check_items(parse_checklist(text).items, known, world, NOON + timedelta(minutes=minutes))
-        known = {found.item.key: found.settled if found.due else found.known}
+        known = {found.item.key: found.state_after_asking if found.due else found.state_now}
         due.append(found.due)
     return due
 

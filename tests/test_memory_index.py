@@ -19,7 +19,7 @@ from rights import ordinary_user
 from picoclaw.errors import StoreError
 from picoclaw.memory import files as memory_files
 from picoclaw.memory import index as memory_index
-from picoclaw.memory.index import IndexFile, find_day
+from picoclaw.memory.index import IndexFile, find_note_day
 
 BOILER = "# House\n\n## Boiler\nThe pressure was 1.2 bar when the valve leaked.\n"
 FERNS = "# 2026-03-01\n\n- 09:00 watered the ferns\n- 10:00 the postman brought seeds\n"
@@ -134,7 +134,7 @@ def test_a_chunk_comes_with_its_place_heading_and_day(index):
     ],
 )
 def test_the_day_of_a_chunk(file, heading, day):
-    assert find_day(file, heading) == day
+    assert find_note_day(file, heading) == day
 
 
 @pytest.mark.parametrize(

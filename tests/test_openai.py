@@ -162,7 +162,7 @@ def test_what_the_server_counted_stands_beside_what_was_estimated(usage: tuple[i
     assert isinstance(end, End)
     talk = Conversation([], list(request_of().messages))
     assert [tokens for _, tokens in end.usage.counted] == told
-    assert all(sent == talk.tokens("Be brief.", TOOLS, 1.0) for sent, _ in end.usage.counted)
+    assert all(sent == talk.count_tokens("Be brief.", TOOLS, 1.0) for sent, _ in end.usage.counted)
 
 
 def test_a_request_may_name_another_model() -> None:
@@ -843,7 +843,7 @@ def test_chain_takes_no_words_that_steer_a_turn_for_a_wish() -> None:
             typed=lambda: [typed.pop()] if typed else [],
         )
         turn = agent_of(bench.chain).turn(TurnContext("", "how warm is it?"), (), CALLER, around)
-        assert (turn.stopped, turn.unheard, turn.notice.failed) == ("error", ("switch on the lamp",), True)
+        assert (turn.stopped, turn.unanswered_texts, turn.notice.failed) == ("error", ("switch on the lamp",), True)
         assert [run.name for run in turn.tools] == ["measure"]
         assert bench.matcher.requests == []
         check_conversation(turn.messages)

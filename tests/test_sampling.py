@@ -312,7 +312,7 @@ def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
 LEADS = """
 import pathlib, sys, time
 from picoclaw.automation.scheduler import LeaderLock
-print(LeaderLock(pathlib.Path(sys.argv[1]), print).mine(), flush=True)
+print(LeaderLock(pathlib.Path(sys.argv[1]), print).acquire(), flush=True)
 time.sleep(60)
 """
 
@@ -322,13 +322,13 @@ def test_a_process_that_is_killed_is_followed_at_once(tmp_path):
         assert first.stdout.readline() == b"True\n"
         rung = threading.Event()
         lead = LeaderLock(tmp_path / "lock", rung.set)
-        assert not lead.mine()
+        assert not lead.acquire()
         assert not rung.wait(0.2)
-        assert not lead.mine()
+        assert not lead.acquire()
         assert [thread.name for thread in threading.enumerate()].count("next to lead") == 1, "it waits once"
         first.kill()
         assert rung.wait(5)
-        assert lead.mine()
+        assert lead.acquire()
         lead.close()
 
 

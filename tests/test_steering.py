@@ -101,7 +101,7 @@ def test_what_is_typed_during_a_tool_is_seen_before_the_next() -> None:
     assert bench.toolbox.used == [("measure", "temperature")]
     assert bench.sent()[-3:] == ["t temperature 21.4", "t error: put off", f"u {CELLAR.text}"]
     assert turn.messages[-2:] == (CELLAR, Message("assistant", "The cellar then."))
-    assert (turn.stopped, turn.unheard) == ("", ())
+    assert (turn.stopped, turn.unanswered_texts) == ("", ())
 
 
 def test_what_is_typed_while_the_model_speaks_comes_before_its_first_call() -> None:
@@ -129,7 +129,7 @@ def test_several_lines_at_several_times_are_all_there_in_their_order() -> None:
 def test_what_is_typed_during_the_answer_stays_with_who_took_it_in(when: str) -> None:
     person = Person(**{when: ["the cellar, please"]})
     turn = Bench(says("It is 21.4.")).turn(person)
-    assert (turn.reply, turn.unheard, person.queue) == ("It is 21.4.", (), ["the cellar, please"])
+    assert (turn.reply, turn.unanswered_texts, person.queue) == ("It is 21.4.", (), ["the cellar, please"])
     assert len(turn.messages) == 2
 
 
@@ -215,7 +215,7 @@ def test_however_the_turn_ends_the_words_are_in_it_or_handed_back(
     assert (turn.stopped, bench.toolbox.used) == (how, [("measure", "temperature")])
     assert turn.reply.endswith(reply)
     assert turn.messages.count(CELLAR) == heard
-    assert turn.unheard == (() if heard else ("the cellar, please",))
+    assert turn.unanswered_texts == (() if heard else ("the cellar, please",))
 
 
 def test_a_reached_limit_takes_no_more_words() -> None:
@@ -223,7 +223,7 @@ def test_a_reached_limit_takes_no_more_words() -> None:
     person = Person(ToolRun_1=["the cellar, please"])
     bench = Bench(calls(MEASURE), says("Got so far."), limits=LimitsConfig(steps=1))
     turn = bench.turn(person)
-    assert (turn.stopped, turn.unheard, person.queue) == ("steps", (), ["the cellar, please"])
+    assert (turn.stopped, turn.unanswered_texts, person.queue) == ("steps", (), ["the cellar, please"])
 
 
 def test_a_person_who_never_stops_talking_does_not_outtalk_the_limits() -> None:

@@ -179,9 +179,9 @@ def test_a_reports_own_tag_is_enough() -> None:
 def test_a_cut_result_keeps_its_block() -> None:
     call = ToolCall("1", "exec", {"argv": ["ls"]})
     talk = Conversation([], [Message("user", "x"), Message("assistant", "", (call,))])
-    talk.result(call, "line\n" * 2000)
+    talk.add_result(call, "line\n" * 2000)
     assert talk.shorten("{head}\n[cut]")
-    request = Request("", talk.shown(), (), 10, 0.0, untrusted=TEMPLATE)
+    request = Request("", talk.list_messages(), (), 10, 0.0, untrusted=TEMPLATE)
     result = openai.build_body(request, "m", stream=False)["messages"][-1]["content"]
     assert len(result) < 6000
     assert result.endswith("\n</untrusted>")

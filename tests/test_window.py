@@ -220,7 +220,7 @@ def test_a_result_that_is_shortened_is_kept_once_and_names_where_it_goes_on() ->
 
     recite = ToolCall("a", "recite")
     talk = Conversation([], [Message("user", "recite"), Message("assistant", "", (recite,))], keep_whole=keep)
-    talk.result(recite, TALE)
+    talk.add_result(recite, TALE)
     heads = []
     while talk.shorten("{head}[shortened]"):
         text = talk.messages[-1].text
@@ -235,7 +235,7 @@ def test_a_result_that_is_shortened_is_kept_once_and_names_where_it_goes_on() ->
 def test_a_piece_that_was_read_on_is_shortened_to_its_own_place() -> None:
     read = ToolCall("a", "read_result", {"number": 4, "start": 2000})
     talk = Conversation([], [Message("user", "more"), Message("assistant", "", (read,))])
-    talk.result(read, get_result_part(TALE, 2000, 1100, 4))
+    talk.add_result(read, get_result_part(TALE, 2000, 1100, 4))
     assert talk.shorten("{head}")
     text = talk.messages[-1].text
     head = text.partition("\n")[0]

@@ -234,7 +234,7 @@ def show_context(chat: CommandContext, _rest: str) -> CommandResult:
     builder = replace(chat.app.context_builder, tidy=False)  # nothing is changed by it
     told = builder.build(Inbound(chat.key, ""), earlier, [act for _, act in acts], chat.now)
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
-    talk = agent.open_conversation(brief, earlier)
+    talk = agent.build_conversation(brief, earlier)
     tools, said = agent.tools(brief), [message for turn in talk.history for message in turn]
     sections = sorted(((estimate_tokens(count_bytes(text), ratio), name) for name, text in told.sections), reverse=True)
     left_out = f"; {talk.forgotten} older turns do not fit" if talk.forgotten else ""

@@ -234,7 +234,7 @@ class ContextBuilder:
         # the tools that make sense now, and that the window has room for
         offered = here.tools if meeting else here.tools - {"first_run"}
         if not self.limits:  # what a sub-agent may use was decided when it was given its task
-            offered -= ON_REQUEST - {*self.config.tools.offer, *self._list_asked(usable)}
+            offered -= ON_REQUEST - {*self.config.tools.offer, *self._list_skill_tools(usable)}
         if is_full and is_resident(origin):
             offered -= {"message"}  # the answer itself is told there
         if meeting or not is_full:
@@ -272,7 +272,7 @@ class ContextBuilder:
         fresh = PromptPrefix(f"{zlib.crc32(repr(base).encode()):08x}", str(now.date()), sections, sorted(offered))
         prefix = self._find_prefix(inbound.session, fresh) if earlier else fresh
         brought = find_triggered(usable, inbound.text) if is_full or is_heartbeat else []
-        skills, unread = self._blocks(brought)
+        skills, unread = self._build_skill_blocks(brought)
         # texts for the header of the message: those to be said now, and those that an earlier message has
         new, held = ([], []) if meeting or reserved or not is_full else self._remembered(earlier, now)
         reports = self._reports(inbound.session, earlier) if self.foreign and not reserved else []
@@ -286,7 +286,9 @@ class ContextBuilder:
         # the tools that may be called when every skill of a turn names its own; they stay offered all
         only = frozenset(name for skill in brought for name in skill.tools) & here.tools
         called = only | (here.tools & {"read_file", "first_run"}) if only and all(s.tools for s in brought) else None
-        header = prompts.format_header(self.prompts["moment"], now, self._moment(mode, inbound, acts, called), new)
+        header = prompts.format_header(
+            self.prompts["moment"], now, self._build_turn_notes(mode, inbound, acts, called), new
+        )
         model = self.config.heartbeat.model if is_heartbeat else ""
         brief = TurnContext(
             prompts.join_sections(prefix.sections),
@@ -340,7 +342,7 @@ class ContextBuilder:
         return BuiltContext(context, [], [problem] if problem else [], ())
 
     @staticmethod
-    def _list_asked(usable: Sequence[Skill]) -> Iterator[str]:
+    def _list_skill_tools(usable: Sequence[Skill]) -> Iterator[str]:
         """The tools that the owner's own skills need or use."""
         from picoclaw.skills.library import BUILT_IN
 
@@ -407,7 +409,7 @@ class ContextBuilder:
         return (key and (_clean_name(self.config.agents[key].name) or key)) or "picoclaw"
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
-        """Whether the skills may be listed; by the usual ratio: with one that moves, the system text would change."""
+        """Whether the skills may be listed; by the fixed ratio: with a measured one, the cached prompt would change."""
         from picoclaw.skills.skill import fits_prompt, format_listing
 
         listing = prompts.count_bytes(format_listing(skills))
@@ -423,11 +425,11 @@ class ContextBuilder:
         """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
         mode = self.config.prompt.mode
         return self.pages.describe_left_out(
-            self._names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode)
+            self._select_page_names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode)
         )
 
     @staticmethod
-    def _names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
+    def _select_page_names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
         names: Sequence[str] = PAGES if mode in _FULL_MODES else prompts.MINIMAL_PAGES if mode == "minimal" else ()
         return [name for name in names if name in _GUEST_PAGES or not reserved]
 
@@ -437,7 +439,7 @@ class ContextBuilder:
         """The files that fit one budget and that many bytes, and what is to be said of those that do not."""
         first = [Page(ONBOARDING_PAGE, meeting)] if meeting else []
         limits, template = self.config.prompt, self.prompts["truncated"]
-        found = [*first, *self.pages.pages(self._names(mode, reserved=reserved), for_all=reserved)]
+        found = [*first, *self.pages.pages(self._select_page_names(mode, reserved=reserved), for_all=reserved)]
         if heartbeat and (instructions := self.checklist().instructions):
             found.append(Page(prompts.CHECKLIST_PAGE, instructions))
         if not self.foreign:
@@ -455,7 +457,7 @@ class ContextBuilder:
     def _fields(self, name: str) -> dict[str, str]:
         return read_fields("\n".join(page.text for page in self.pages.pages([name])))
 
-    def _moment(
+    def _build_turn_notes(
         self, mode: PromptMode, inbound: Inbound, acts: Sequence[str], only: frozenset[str] | None
     ) -> list[str]:
         notes = [self.prompts["simulated"]] if self.app.board.simulated else []
@@ -520,7 +522,7 @@ class ContextBuilder:
         shown_before = _is_in_history(self.prompts["pulse"].partition("{")[0].strip() or block, earlier)
         return [block] if block and (tasks or shown_before) else []
 
-    def _blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
+    def _build_skill_blocks(self, brought: Sequence[Skill]) -> tuple[list[str], list[str]]:
         blocks, problems = [], []
         for skill in brought:
             try:

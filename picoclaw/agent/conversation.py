@@ -48,7 +48,7 @@ class Conversation:
     brief_before: int = 0
     longest_said: int = 0
 
-    def shown(self) -> tuple[Message, ...]:
+    def list_messages(self) -> tuple[Message, ...]:
         """Return everything in the order in which it is sent."""
         made = [_shorten_calls(message) for message in self.messages[: self.brief_before]]
         now = [*made, *self.messages[self.brief_before :], *self.waiting]
@@ -73,39 +73,41 @@ class Conversation:
         else:
             self.messages.append(Message("user", text))
 
-    def hear(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         """Add what the user says while the turn runs: it joins what is kept once it is answered."""
         self.waiting.append(Message("user", text))
 
-    def answer(self, text: str, calls: Sequence[ToolCall] = (), thought: Thought = NO_THOUGHT) -> None:
+    def add_answer(self, text: str, calls: Sequence[ToolCall] = (), thought: Thought = NO_THOUGHT) -> None:
         """Add the model's side; what it thought is of use to it again only while calls of its are open."""
         self.messages += [*self.waiting, Message("assistant", text, tuple(calls), "", thought if calls else NO_THOUGHT)]
         self.waiting.clear()
 
-    def result(self, call: ToolCall, text: str) -> None:
+    def add_result(self, call: ToolCall, text: str) -> None:
         self.messages.append(Message("tool", text, call_id=call.id))
 
-    def settle(self, instead: str) -> None:
+    def fill_missing_results(self, instead: str) -> None:
         """Give every call that has no result yet the given one."""
-        for call in self.unanswered():
-            self.result(call, instead)
+        for call in self.list_open_calls():
+            self.add_result(call, instead)
 
-    def unanswered(self) -> tuple[ToolCall, ...]:
+    def list_open_calls(self) -> tuple[ToolCall, ...]:
         """The newest calls that have no result yet."""
         for i, message in enumerate(self.messages[::-1]):
             if message.role != "tool":
                 return message.calls[i:]
         return ()
 
-    def tokens(self, system: str, tools: Sequence[Any], bytes_a_token: float = BYTES_A_TOKEN) -> int:
-        return estimate_tokens(count_request_bytes(system, self.shown(), tools), bytes_a_token)
+    def count_tokens(self, system: str, tools: Sequence[Any], bytes_a_token: float = BYTES_A_TOKEN) -> int:
+        return estimate_tokens(count_request_bytes(system, self.list_messages(), tools), bytes_a_token)
 
     def shorten(self, template: str) -> bool:
         """Leave out the older half of the earlier turns, or else parts of this one's; False: nothing left."""
         if self.history:
             leave = (len(self.history) + 1) // 2
             self.history, self.forgotten = self.history[leave:], self.forgotten + leave
-            lost = [part for part in self.relied_on if not any(part in message.text for message in self.shown())]
+            lost = [
+                part for part in self.relied_on if not any(part in message.text for message in self.list_messages())
+            ]
             if lost and self.messages:
                 self.messages[0] = self.messages[0]._replace(text="\n".join([*lost, self.messages[0].text]))
             return True
@@ -126,7 +128,7 @@ class Conversation:
         self.longest_said = longest // 2
         return True
 
-    def whole(self) -> HistoryView:
+    def get_view(self) -> HistoryView:
         """Return what is shown of earlier turns, for `restore`."""
         return HistoryView(self.history, self.forgotten, self.messages[0])
 

@@ -199,13 +199,13 @@ class Dispatcher:
                 return _make_turn(inbound, good, self._translate(text, answered), by=BY_COMMAND)
             result = result._replace(text=self._translate(result.text, answered))
         if result.made:
-            return self._go_on(result.made, result.text, inbound, hooks)
+            return self._resume_after_approval(result.made, result.text, inbound, hooks)
         if result.again:
             turn = self._run_turn(inbound._replace(text=result.again, foreign=result.foreign), hooks)
             return _add_notes(turn, result.text)
         return _make_turn(inbound, result.good, result.text, by=BY_COMMAND)
 
-    def _go_on(self, made: Approval, said: str, inbound: Inbound, hooks: TurnHooks) -> Turn:
+    def _resume_after_approval(self, made: Approval, said: str, inbound: Inbound, hooks: TurnHooks) -> Turn:
         """Go on with the conversation in which a call was asked for that was made now, and answer who said yes to it.
 
         Without a model, or in another chat, they are told the result plainly.
@@ -248,7 +248,7 @@ class Dispatcher:
             others = stores.find_shared_turns(inbound.session, inbound.who)
             if others is None or others:
                 own = [others is not None and number not in others for number in numbers]
-                earlier = [turn if mine else _keep_spoken(turn) for turn, mine in zip(earlier, own, strict=True)]
+                earlier = [turn if mine else _strip_tool_calls(turn) for turn, mine in zip(earlier, own, strict=True)]
                 summary = ""
         cleaned = inbound._replace(text=replace_surrogates(inbound.text))
         if _is_hook(inbound) and not has_model:  # the matcher would take what others have sent for a wish
@@ -301,7 +301,7 @@ class Dispatcher:
                     turn,
                     now,
                     tuple(act for act, _ in acts),
-                    self._name_counter(turn, counted_as),
+                    self._name_counting_model(turn, counted_as),
                     numbers[turn.forgotten - 1] if turn.forgotten else 0,
                     inbound.inbox,
                     told.prefix,
@@ -338,7 +338,7 @@ class Dispatcher:
             cut = f"too long for the model's window: it was shown {most} characters of that, without the middle"
         return _add_notes(turn, cut, *self._select_new([doubt, self.app.rights.problem(), *problems]))
 
-    def _name_counter(self, turn: Turn, model: str) -> str:
+    def _name_counting_model(self, turn: Turn, model: str) -> str:
         """Whose tokens a turn has counted: its model's, by the name it was asked for by, or another's of the chain."""
         by, further = turn.provider.partition(":")[2], self.app.config.models.get(model)
         return model if not by or (further and further.name == by) else by
@@ -371,7 +371,7 @@ def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # 
     return Turn(said, messages, 0, (), Usage(), "" if good else "error", by, notice)
 
 
-def _keep_spoken(turn: Sequence[Message]) -> tuple[Message, ...]:
+def _strip_tool_calls(turn: Sequence[Message]) -> tuple[Message, ...]:
     """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
     from picoclaw import claims
 

@@ -79,7 +79,7 @@ class Agent:
         limit = ""
         try:
             run.finish_open_calls()
-            while not limit and run.talk.messages[-1].role != "assistant":
+            while not limit and run.conversation.messages[-1].role != "assistant":
                 try:
                     calls = run.ask()
                 except DeadlinePassed:
@@ -101,7 +101,7 @@ class Agent:
             return run.break_off("error", mark)
         return run.end(limit)
 
-    def open_conversation(
+    def build_conversation(
         self,
         brief: TurnContext,
         history: Turns,
@@ -114,7 +114,7 @@ class Agent:
         talk = Conversation(
             list(history), list(messages or [Message("user", brief.text)]), 0, brief.relied_on, summary, keep_whole=keep
         )
-        self.fit(talk, brief, self.tools(brief))
+        self.shorten_to_window(talk, brief, self.tools(brief))
         return talk
 
     def tools(self, brief: TurnContext) -> tuple[dict[str, Any], ...]:
@@ -123,10 +123,10 @@ class Agent:
             return tuple({"name": name} for name in sorted(brief.tools or self.toolset.names))
         return self.toolset.definitions(brief.tools, split_window(self.window, self.answer).tools)
 
-    def fit(self, talk: Conversation, brief: TurnContext, tools: Sequence[Any]) -> None:
+    def shorten_to_window(self, talk: Conversation, brief: TurnContext, tools: Sequence[Any]) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
         most = split_window(self.window, self.answer).request if self.window else 0
-        while most and talk.tokens(brief.system, tools, brief.bytes_a_token) > most:
+        while most and talk.count_tokens(brief.system, tools, brief.bytes_a_token) > most:
             if not talk.shorten(self.prompts["shortened"]):
                 return
 
@@ -148,11 +148,13 @@ class _TurnRun:
     ) -> None:
         self.agent, self.brief, self.hooks, self.prompts = agent, brief, hooks, agent.prompts
         keep = agent.toolset.keep_whole
-        self.talk = agent.open_conversation(brief, history, so_far, lambda tool, result: keep(tool, result, caller))
+        self.conversation = agent.build_conversation(
+            brief, history, so_far, lambda tool, result: keep(tool, result, caller)
+        )
         allowed = [names for names in (brief.only, caller.may) if names is not None]
         only = frozenset.intersection(*allowed) | {READ_ON_TOOL} & agent.toolset.names if allowed else None
         self.calls = TurnCalls(agent.toolset, agent.prompts, only, agent.writes, agent.clock)
-        self.calls.remember(self.talk.messages)
+        self.calls.remember(self.conversation.messages)
         self.tools = agent.tools(brief)
         self.caller = caller if hooks.stop is None else replace(caller, stop=hooks.stop)
         self.steps, self.usage = 0, Usage()
@@ -162,29 +164,29 @@ class _TurnRun:
         self.notice = Notice("")
         self.question = brief.text  # the user's newest message
         self.typed: tuple[str, ...] = ()
-        self.unheard: tuple[str, ...] = ()
+        self.unanswered_texts: tuple[str, ...] = ()
         self.was_asked_again = False
         self.unfounded: list[str] = []
-        self.kept = 0
+        self.saved_count = 0
 
     def finish_open_calls(self) -> None:
         """Give a result to each call that another process left open, without doing anything twice."""
-        for call in self.talk.unanswered():
+        for call in self.conversation.list_open_calls():
             self._check_stop()
             if self.calls.may_change(call):
                 self.calls.add_past(call, self.prompts["lost_act"])
-                self.talk.result(call, self.prompts["lost_act"])
+                self.conversation.add_result(call, self.prompts["lost_act"])
             else:
                 self._make_call(call)
 
     def ask(self, *, with_calls: bool = True) -> list[ToolCall]:
         """Make one request, shortened until it fits; the answer joins the conversation. Returns the calls it wants.
 
-        Where half of the conversation is only tried because a server does not say what is wrong, and that server does
-        not answer then either, the whole is shown again from the next request on.
+        After a refusal without a reason it is repeated with half of the history. If that does not help at the same
+        server, later requests show the full history again.
         """
-        agent, talk, stop = self.agent, self.talk, self.hooks.stop
-        agent.fit(talk, self.brief, self.tools)
+        agent, talk, stop = self.agent, self.conversation, self.hooks.stop
+        agent.shorten_to_window(talk, self.brief, self.tools)
         whole: HistoryView | None = None
         halved_for, calls = "", list[ToolCall]()
         while True:
@@ -193,7 +195,7 @@ class _TurnRun:
                 self.steps += 1
                 request = Request(
                     self.brief.system,
-                    talk.shown(),
+                    talk.list_messages(),
                     self.tools,
                     agent.answer,
                     self.deadline,
@@ -221,7 +223,7 @@ class _TurnRun:
                     if self.last_end.finish == REPEATS:
                         break  # which hangs up
             except MaybeTooLong:
-                halved_for, whole = agent.provider.name, talk.whole()
+                halved_for, whole = agent.provider.name, talk.get_view()
                 if talk.history:
                     talk.shorten(self.prompts["shortened"])
             except ContextOverflow:
@@ -236,7 +238,7 @@ class _TurnRun:
         ratio = measure_bytes_a_token(self.brief.bytes_a_token, self.last_end.usage)
         self.brief = self.brief._replace(bytes_a_token=ratio)
         calls = calls if with_calls else []
-        talk.answer(self._word_answer(calls, with_calls=with_calls), calls, self.last_end.thought)
+        talk.add_answer(self._word_answer(calls, with_calls=with_calls), calls, self.last_end.thought)
         self.said = ""
         if halved_for != agent.provider.name:
             talk.restore(whole)
@@ -269,13 +271,13 @@ class _TurnRun:
             return False
         from picoclaw import claims
 
-        prompts, talk, answer = self.prompts, self.talk, self.talk.messages[-1]
+        prompts, talk, answer = self.prompts, self.conversation, self.conversation.messages[-1]
         marks, ask = [], ""
         if self.unfounded:
             marks.append(fill_template(prompts["unfounded"], {"values": ", ".join(self.unfounded)}, "values"))
             self.unfounded = []
         can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.tools)
-        shown = talk.shown() if can_measure else ()
+        shown = talk.list_messages() if can_measure else ()
         if can_measure and (
             values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)
         ):
@@ -304,7 +306,7 @@ class _TurnRun:
         for call in calls:
             self._check_stop()
             if self.take_typed():
-                self.talk.settle(self.prompts["put_off"])
+                self.conversation.fill_missing_results(self.prompts["put_off"])
                 break
             if self.agent.clock() < self.deadline:
                 self._make_call(call)
@@ -318,26 +320,26 @@ class _TurnRun:
                 from picoclaw.claims import find_unfounded_values
 
                 kept = "\n".join(list_texts(call))
-                self.unfounded += find_unfounded_values(kept, self.talk.shown(), self.brief.system)
+                self.unfounded += find_unfounded_values(kept, self.conversation.list_messages(), self.brief.system)
         self.hooks.listen(call)
         run = self.calls.make(call, self.caller)
-        self.talk.result(call, run.result)
+        self.conversation.add_result(call, run.result)
         if acts:
             self._keep()
         self.hooks.listen(run)
 
     def _keep(self) -> None:
         """Hand on what the turn consists of: before something is done, and what came of it."""
-        if self.kept != len(self.talk.messages):
-            self.kept = len(self.talk.messages)
-            self.hooks.keep(tuple(self.talk.messages))
+        if self.saved_count != len(self.conversation.messages):
+            self.saved_count = len(self.conversation.messages)
+            self.hooks.keep(tuple(self.conversation.messages))
 
     def take_typed(self) -> bool:
         """Take in what the person has typed meanwhile; not beside the matcher, which answers one thing at a time."""
         typed = tuple(self.hooks.typed()) if self.last_end.usage.total else ()  # the matcher's answers count no tokens
         for text in typed:
             self.question = fill_template(self.prompts["meanwhile"] or "{content}", {"content": text}, "content")
-            self.talk.hear(self.question)
+            self.conversation.add_user_text(self.question)
         if typed:
             self.typed += typed
             self.caller = replace(self.caller, user_texts=(*self.caller.user_texts, *typed))
@@ -357,10 +359,10 @@ class _TurnRun:
 
     def ask_last_word(self, limit: str) -> None:
         """Ask once more, without tools, so that the person learns where things stand."""
-        prompts, limits, talk = self.prompts, self.agent.limits, self.talk
-        talk.settle(prompts["not_run"])
+        prompts, limits, talk = self.prompts, self.agent.limits, self.conversation
+        talk.fill_missing_results(prompts["not_run"])
         if self.said:
-            talk.answer(self.said)
+            talk.add_answer(self.said)
             self.said = ""
         numbers = {"steps": str(limits.steps), "seconds": f"{limits.seconds:g}", "tokens": str(limits.tokens)}
         reason = fill_template(prompts[f"limit_{limit}"], numbers)
@@ -375,34 +377,34 @@ class _TurnRun:
         if talk.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.calls.runs)) or "nothing"
             known = {"reason": reason, "tools": used, "result": self.calls.newest}
-            talk.answer(f"{self.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
+            talk.add_answer(f"{self.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
 
     def note_failure(self, error: ProviderError) -> None:
-        """Note why no answer came; what was typed before it, and nobody has begun to answer, is handed back."""
+        """Note why no answer came, and which typed texts no answer has begun on."""
         self.notice = Notice(" ".join(str(error).split()), failed=True)
         if not self.said:
-            self.unheard = self.typed[len(self.typed) - len(self.talk.waiting) :]
-            self.talk.waiting.clear()
+            self.unanswered_texts = self.typed[len(self.typed) - len(self.conversation.waiting) :]
+            self.conversation.waiting.clear()
 
     def break_off(self, how: str, mark: str) -> Turn:
         """Answer what is open, keep what was said so far, and mark it as cut."""
-        self.talk.settle(self.prompts["not_run"])
-        self.talk.answer(f"{self.said}\n{mark}".strip())
+        self.conversation.fill_missing_results(self.prompts["not_run"])
+        self.conversation.add_answer(f"{self.said}\n{mark}".strip())
         return self.end(how)
 
     def end(self, how: str) -> Turn:
         return Turn(
-            reply=self.talk.messages[-1].text,
-            messages=tuple(self.talk.messages),
+            reply=self.conversation.messages[-1].text,
+            messages=tuple(self.conversation.messages),
             steps=self.steps,
             tools=tuple(self.calls.runs),
             usage=self.usage,
             stopped=how,
             provider=self.agent.provider.name,
             notice=self.notice,
-            forgotten=self.talk.forgotten,
-            unheard=self.unheard,
-            longest_said=self.talk.longest_said,
+            forgotten=self.conversation.forgotten,
+            unanswered_texts=self.unanswered_texts,
+            longest_said=self.conversation.longest_said,
         )
 
     def _check_stop(self) -> None:

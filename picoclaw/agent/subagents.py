@@ -161,7 +161,7 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
 
     Raises StoreError, and KeyboardInterrupt when it was stopped.
     """
-    subagents, call = app.subagent_tasks, next(iter(Conversation([], list(so_far)).unanswered()), None)
+    subagents, call = app.subagent_tasks, next(iter(Conversation([], list(so_far)).list_open_calls()), None)
     if call is None or (found := workflow.find_awaited_task(call, so_far, subagents.children(task.number))) is None:
         return []
     if found.status in OPEN_STATUSES:

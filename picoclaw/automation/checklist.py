@@ -407,15 +407,15 @@ PastSample = tuple[float, float | None]
 class ItemStatus(NamedTuple):
     """What was found of an item: whether it is due and why; `note` is for whoever is asked about it.
 
-    `known` is what to remember of it now, `settled` when it has been asked about. Its time comes in `next_s`, or came
+    `state_now` is what to remember of it now, `state_after_asking` when it has been asked about. Its time comes in `next_s`, or came
     `late_s` ago.
     """
 
     item: ChecklistItem
     due: bool
     why: str
-    known: ChecklistItemState
-    settled: ChecklistItemState
+    state_now: ChecklistItemState
+    state_after_asking: ChecklistItemState
     note: str = ""
     next_s: float | None = None
     late_s: float = 0.0
@@ -477,17 +477,17 @@ def _check_item(
         return found
     # a condition with a time is judged when its time has come, and once more a moment later
     timed = _check_timing(item, known, now)
-    after, next_s = timed.known.after, timed.next_s
+    after, next_s = timed.state_now.after, timed.next_s
     why = found.why if timed.due else timed.why
     if timed.due and not found.due and not senses.asleep:
         ahead = (0.0 if item.timing.kind == "every" else _RECHECK_S) - timed.late_s
-        after, next_s = (after, ahead) if ahead > 0 else (timed.settled.after, None)
+        after, next_s = (after, ahead) if ahead > 0 else (timed.state_after_asking.after, None)
         why += "" if ahead > 0 else ", so this time has passed"
     return found._replace(
         due=timed.due and found.due,
         why=why,
-        known=found.known._replace(after=after),
-        settled=found.settled._replace(after=timed.settled.after, told=False),
+        state_now=found.state_now._replace(after=after),
+        state_after_asking=found.state_after_asking._replace(after=timed.state_after_asking.after, told=False),
         next_s=next_s,
     )
 
@@ -658,7 +658,7 @@ def _describe_change(thing: str, before: float | str | None, after: float | str 
     return f"{thing} went from {before:g} to {after:g}" if abs(after - before) > step else ""
 
 
-# The world that the checklist speaks of: the sensors of this board, and files by their size and time.
+# Sensors and files that checklist items refer to: the sensors of this board, and files by their size and time.
 
 
 @dataclass(frozen=True)
@@ -753,7 +753,7 @@ class FileChanges:
         self._left = dict(self._before)
         self._calls: set[str] = set()
 
-    def hear(self, event: object) -> None:
+    def on_event(self, event: object) -> None:
         if isinstance(event, ToolCall):
             words = str(event.arguments)
             named = (path for path in self._left if Path(path).name in words)

@@ -365,7 +365,7 @@ class Heartbeat:
         asleep = keep and not situation.by_hand and is_quiet(situation.quiet, now.wall)
         found = check_items(listed.items, known, self.senses, now.wall, asleep=asleep)
         if keep and listed != Checklist():  # an editor may just be about to write it
-            self.beats.remember({finding.item.key: finding.known for finding in found})
+            self.beats.remember({finding.item.key: finding.state_now for finding in found})
         since_s, is_running = None, False
         if last := today.last:  # by the clock of this boot, or else by the date
             same_boot = last.boot == now.boot
@@ -403,13 +403,15 @@ class Heartbeat:
 
         def hear(event: Event | ToolRun) -> None:
             self.used += event.usage.total if isinstance(event, End) else 0
-            traces.hear(event)
+            traces.on_event(event)
 
         asked = Inbound(HEARTBEAT_SESSION, looked.decision.ask, "heartbeat", self.beats.last_chat())
         turn = self.answer(asked, tokens, hear)
         made = self._make_record(begun, turn, looked)
         settled = looked.decision.asked if made.outcome in {"silent", "said"} else ()
-        known = [(f.item, f.known) for f in looked.situation.findings] + [(f.item, f.settled) for f in settled]
+        known = [(f.item, f.state_now) for f in looked.situation.findings] + [
+            (f.item, f.state_after_asking) for f in settled
+        ]
         lines = {item.key: traces.update_state(one, list_item_files(item)) for item, one in known}
         self.beats.finish(made, lines, told=told)
         self.going = 0

@@ -216,7 +216,7 @@ def is_overdue(job: Job, wall: float) -> bool:
     return _get_due_time(job) <= wall
 
 
-# Tells what lies in the outbox, so that nothing is lost, and nothing comes twice without saying so.
+# Delivers the outbox at least once; a message that may come twice says so.
 
 MessageSender = Callable[[OutboxMessage], None]
 """Shows a message; raises OSError when that cannot be done now."""

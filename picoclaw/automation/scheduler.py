@@ -147,7 +147,7 @@ class Scheduler:
             self._do(now)
             jobs = self._jobs.all()
         self._post()
-        doubt, waits = self._doubt(jobs, now)
+        doubt, waits = self._find_untrusted_waits(jobs, now)
         spread = max(1.0, self._late_from + SPREAD_S - mono)  # for what is held back
         waits += [wait if wait > 0 else spread for job in jobs if (wait := get_job_wait(job, now)) is not None]
         wait = min(waits, default=float("inf"))
@@ -174,7 +174,7 @@ class Scheduler:
             self._jobs.decide(partial(finish_run, outcome=outcome, wall=wall), number)
             self._ended.popleft()
 
-    def _doubt(self, jobs: Sequence[Job], now: JobContext) -> tuple[str, list[float]]:
+    def _find_untrusted_waits(self, jobs: Sequence[Job], now: JobContext) -> tuple[str, list[float]]:
         """Describe the jobs that wait for a trusted date, and the seconds until the next check."""
         held = [job for job in jobs if needs_date(job, now.boot)]
         if now.trusted or not held:
@@ -191,7 +191,7 @@ def _format_count(jobs: Sequence[Job]) -> str:
     return f"{len(jobs)} appointment{'s wait' if len(jobs) > 1 else ' waits'}"
 
 
-# Measuring apart from the thread that everything waits in: a bus that hangs delays no reminder and no rule.
+# Runs slow measurements in a thread of their own: a bus that hangs delays no reminder and no rule.
 
 
 class WorkerThread:
@@ -238,7 +238,7 @@ class LeaderLock:
         self._file: int | None = None
         self._waits = self._ended = False
 
-    def mine(self) -> bool:
+    def acquire(self) -> bool:
         """Take the lock unless another process holds it; True also where no file can be locked."""
         with self._turn:
             if self._file is None and not self._waits:

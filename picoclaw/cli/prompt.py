@@ -99,10 +99,12 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     ratio = app.stores.bytes_a_token(told.brief.model or app.config.model.name or "default") if kept else BYTES_A_TOKEN
     brief = told.brief._replace(bytes_a_token=ratio, summary=summary)
     agent = replace(app.agent, window=model.context_tokens)  # also where none is configured
-    talk = agent.open_conversation(brief, earlier)
+    talk = agent.build_conversation(brief, earlier)
     tools = agent.tools(brief)
     lost, wrap = app.prompts["lost"], app.prompts["untrusted"]
-    request = Request(brief.system, talk.shown(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap)
+    request = Request(
+        brief.system, talk.list_messages(), tools, app.room.answer, 0.0, brief.model, lost=lost, untrusted=wrap
+    )
     if model.is_small and model.base_url and inbound.origin != "heartbeat":
         from picoclaw.agent.small import SmallProvider
 

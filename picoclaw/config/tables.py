@@ -324,7 +324,7 @@ _LOGIN_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
 def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], path: Path) -> None:
-    """Hold the tables of people against each other, and whom the channels' tables call the owner; raises ConfigError."""
+    """Check [people] against the channels' owners; raises ConfigError."""
     by_way: dict[str, str] = {}
     for name, person in people.items():
         where = f"{path}: [people.{name}]"

@@ -64,7 +64,7 @@ class Watch:
 
     def step(self, wall: float, mono: float) -> float | None:
         """Do what is due; returns how many seconds it may sleep, None for until something changes."""
-        if not self._lead.mine():
+        if not self._lead.acquire():
             return None
         zone = self.zone()
         local = datetime.fromtimestamp(wall, zone) if zone else datetime.fromtimestamp(wall).astimezone()

@@ -298,7 +298,9 @@ class MessageQueue:
         finally:
             self._now = None
         self.progress.expect("agent", _SETTLE_TIMEOUT_S)
-        if back := self._heard[len(self._heard) - len(turn.unheard) :]:  # what no model has heard is answered next
+        if back := self._heard[
+            len(self._heard) - len(turn.unanswered_texts) :
+        ]:  # what no model has heard is answered next
             with self._lock:
                 self._queue.extendleft(reversed(back))
             self._put_back(back)

@@ -94,7 +94,7 @@ def list_modules(where: Sequence[Path]) -> list[str]:
 
 
 def list_drivers(where: Sequence[Path]) -> list[str]:
-    """List the names that are meant for `chip`."""
+    """List the drivers of parts: all modules but the tools for whole buses."""
     return [name for name in list_modules(where) if name not in _TOOL_FILES]
 
 

@@ -660,7 +660,7 @@ def _find_existing_folder(path: Path) -> str:
     return next(str(p) for p in (path, *path.parents) if os.path.lexists(p))
 
 
-# The machine under the board's sensors: what makes a small computer with a card forget, fill up, wear out or lie.
+# The machine under the board's sensors: memory, disk, wear of the card, clock, groups.
 
 _SECTOR_BYTES, _MEGABYTE, _DAY_S = 512, 1_000_000, 86_400
 _HIGH_WRITES_PER_DAY, _MAX_WRITES_PER_DAY = 250 * _MEGABYTE, 1000 * _MEGABYTE

@@ -82,7 +82,7 @@ def _write_boosts(path: Path, kept: Mapping[str, float]) -> None:
 
 _DAMAGE_ERRORS = (apsw.CorruptError, apsw.NotADBError, StoreDamaged, UnicodeDecodeError)
 SLOTS_PER_BLOCK = 60
-"""Vectors in a row: that of chunk `id` is the `id % SLOTS`-th of row `id // SLOTS`, if the row's mask says so."""
+"""Vectors in a block: chunk `id` has number `id % SLOTS_PER_BLOCK` of block `id // SLOTS_PER_BLOCK`, if its mask says so."""
 
 _BUSY_MS = 5000
 _APPLICATION_ID = 0x7069636F
@@ -501,7 +501,7 @@ class _IndexSync:
                 (file, *source, content.problem),
             ).get
         wanted = split_chunks(content.text if source.path in self.files.documents else blank_comments(content.text))
-        if day := content.day or find_day(source.path, ""):
+        if day := content.day or find_note_day(source.path, ""):
             wanted = [
                 chunk if day in chunk.heading else chunk._replace(heading=f"{day} > {chunk.heading}".strip(" >"))
                 for chunk in wanted
@@ -584,7 +584,7 @@ class _IndexSync:
         self._heirs = {}
 
 
-def find_day(path: str, heading: str) -> str:
+def find_note_day(path: str, heading: str) -> str:
     """Tell the day that a chunk is about, '' when neither its file's name nor its heading says it."""
     for found in (_DAY_NOTE_PATH.fullmatch(path), *reversed([*_ISO_DAY.finditer(heading)])):
         if found:
@@ -630,8 +630,7 @@ class IndexFile:
     ) -> None:
         """Take the index's file, usually `memory.db`, the workspace, and what to find besides; opens nothing yet.
 
-        One that is not `kept` is not written to its file, but held in this process's memory, or else `frozen`: the
-        file as it was when it could still be written, for questions only.
+        Without `kept` it is in this process's memory and not in its file. `frozen`: the existing file, read-only.
         """
         self._path, self._workspace, self._documents = path, workspace, documents
         self._kept, self.frozen = kept and not frozen, frozen
@@ -700,7 +699,7 @@ class IndexFile:
                 if key != _hash_chunk(heading, text):
                     raise StoreDamaged(f"chunk {number} is not what was written")
                 boost = self._boosts.get(key.hex(), 0.0)
-                found[number] = MemoryRow(number, path, start, end, heading, text, find_day(path, heading), boost)
+                found[number] = MemoryRow(number, path, start, end, heading, text, find_note_day(path, heading), boost)
             return found
 
         found = self._run(read)

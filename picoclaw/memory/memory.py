@@ -1,4 +1,4 @@
-"""The one door to the index: what is remembered is brought up to date, given vectors, and found."""
+"""The facade of the memory index: what is remembered is brought up to date, given vectors, and found."""
 
 from __future__ import annotations
 

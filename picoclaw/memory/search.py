@@ -1,20 +1,23 @@
-"""How the words, the vectors and the days of a question become one order and one measure.
+"""Ranks the chunks of notes for a question: which come first, and how sure the first is.
 
-The order. Each side's best are taken together. A chunk gets 0.1 for its words, as BM25 / the best BM25, 0.033 for each
-standard deviation that its vector is nearer than the mean of all chunks, and 0.17 where its day is one that the
-question names. The first 24 of these get 0.4 more for their best entry: which share of what the question's words
-weigh, by their rarity, that one line has; a word of like meaning counts in part, by the table of word vectors that
-ships. A fifth of what its neighbours in the same file have is added. The owner's opinion and the note's age change this
-by a few hundredths, the age by more where the question asks for the last time.
+Order, the sum for each chunk:
 
-The score. The order only compares: the best of what has nothing to do with a question is the best as well. So that is
-measured apart, and means the same with every embedding and with none: 0.45 and more is certain, which four of five
-questions about nothing do not reach. Of words: the best entry's share, as above, a word that is in no note weighing as
-one that is in two. Of vectors: how far the best cosine is beyond those of questions that concern nobody's notes; the
-second best of 16 such is 0, a text compared with itself is 1. It is added to the share of like words, a shipped table's
-with 0.3, a model's whole, and never takes from what the words themselves show. This is the score of the first hit; of
-the others, four fifths of it and as much of the last fifth as they have of the first one's value, or as much of all
-of it where they have neither a word of the question nor its day.
+    0.1    BM25 / best BM25
+    0.033  standard deviations that its vector is nearer than the mean of all chunks
+    0.17   1 if its day is one that the question names
+    0.4    share of the question's words, weighted by rarity, in its best line; only for the first 24 by the sum so far;
+           words of like meaning, by the shipped table of word vectors, count in part
+    0.2    of what its neighbours in the file have
+
+and some hundredths for the owner's rating and the age of the note, more for the age where a question asks for the last
+time of something.
+
+Score, 0 to 1, which means the same with every embedding and with none; 0.45 is certain, and four of five questions that
+no note answers stay below it. By words: the share above; a word that is in no note weighs as one that is in two. By
+vectors: the best cosine, where 0 is the second best cosine of 16 questions that concern nobody's notes and 1 a text
+with itself; added with 0.3 for the shipped table and 1 for a model, and it never lowers the score by words. The other
+hits have four fifths of the first one's score and the rest in proportion to their sum, or all of it in proportion if
+they have neither a word of the question nor its day.
 """
 
 import math
@@ -34,7 +37,7 @@ from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import Embedder, find_word_table
 from picoclaw.memory.entries import FOREIGN, make_comparison_key, parse_entries
 from picoclaw.memory.files import SHARED_PREFIX
-from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_day, iter_lines, quote_phrases
+from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_note_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
 from picoclaw.text import STOP_WORDS, list_query_terms, pattern
 from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
@@ -344,7 +347,7 @@ def search_memory(
     chunks, having = index.document_frequencies({word: forms.get(word, [word]) for word in plain})
     if not (plain or dated):
         return []
-    known = any(having.values()) or not dated  # or else "last" and "Tuesday" are in a note by chance only
+    known = any(having.values()) or not dated  # its words ("last", "Tuesday") are in a note by chance only
     text = dict(index.match(chain(*forms.values()), _MAX_BY_WORDS)) if known else {}
     close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and plain else None
     near = close[0] if close else None
@@ -393,7 +396,7 @@ def search_memory(
         ):
             part = make_snippet(row.text, row.start, weights, shares=rated[row.id][1] if row.id in rated else ())
             heading = row.heading if row.heading.endswith(part.heading) else part.heading  # it knows none above it
-            day, line = find_day(row.path, part.heading) or row.day, min(part.line, row.end)
+            day, line = find_note_day(row.path, part.heading) or row.day, min(part.line, row.end)
             place = row.path, row.start, row.end, line, heading, day
             hits.append(MemoryHit(row.id, *place, round(score, 3), part.text, is_certain=score >= least))
     return sorted(hits, key=lambda hit: not hit.is_certain)
@@ -586,9 +589,9 @@ def rate_lines(
     table: "StaticEmbedder | None",
     forms: Mapping[str, Sequence[str]],
 ) -> dict[int, tuple[list[float], list[float]]]:
-    """Say of each line of some chunks what those of the words weigh that its entry or its heading has.
+    """For each line of some chunks, the total weight of the words that its entry or its heading has.
 
-    Twice: of the words alone, and with what is like them by the table.
+    Twice: of the words alone, and with words of like meaning by the table.
     """
     if not rows:
         return {}
@@ -886,7 +889,7 @@ def make_snippet(
 
 
 def _shorten(text: str, words: Iterable[str], most: int) -> str:
-    """Cut a text that is too long, so that the first of the words stays, and the mark of what is not the owner's."""
+    """Cut a long text around the first of the words; keep the mark of what is not the owner's."""
     if len(text) <= most:
         return text
     source = next((f"({entry.source}) " for entry in parse_entries(text) if FOREIGN in entry.source), "")

@@ -121,7 +121,7 @@ class Chain:
                 if error.is_unexplained and not (link.window or turn.halved) and is_long(request):
                     turn.shortens = turn.halved = True
                     raise MaybeTooLong(str(error)) from error
-                yield from self._pass_over(error, request)
+                yield from self._skip_model(error, request)
         if self._fallback is None:
             raise _combine_errors(turn.problems)
         self._fallback.rests = all(isinstance(error, OverBudget) for _, error in turn.problems)
@@ -140,7 +140,7 @@ class Chain:
             return False
         return shorten_request(request) is not None or not any(_fits(other, request) for other in others)
 
-    def _pass_over(self, error: ProviderError, request: Request) -> Iterator[Event]:
+    def _skip_model(self, error: ProviderError, request: Request) -> Iterator[Event]:
         """Go on to the next, and say why: each time when none is left, else once, until that model answers again."""
         turn = self._turn
         link = turn.order.pop(0)

@@ -1,4 +1,4 @@
-"""What is done when a model fails: what its server's error means, how long to wait, when to ask again or not at all."""
+"""What happens when a model server fails: error classification, retries, probes and the circuit breaker."""
 
 import json
 import re

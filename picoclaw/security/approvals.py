@@ -77,7 +77,7 @@ class ApprovalManager:
     def approvals(self) -> Approvals:
         return self.stores.approvals
 
-    def keep(self, asked: CallRequest, caller: Caller, decision: Decision) -> int:
+    def queue_call(self, asked: CallRequest, caller: Caller, decision: Decision) -> int:
         """Queue a call for the guard and ask the owner; returns its number. Raises Denied, or StoreError."""
         shown = format_call_question(asked)
         if len(shown) > MAX_QUESTION_CHARS:
@@ -111,18 +111,18 @@ class ApprovalManager:
             one = self.approvals.get(number)
             length += len(one.shown) if one else 0
             if listed and length > MAX_QUESTION_CHARS:
-                self._ask(listed)
+                self._post_question(listed)
                 listed, length = [], len(one.shown) if one else 0
             listed.append(number)
         if listed:
-            self._ask(listed)
+            self._post_question(listed)
 
     def ask_remaining(self, approvals: Approvals) -> None:
         """Ask about calls that were queued by processes which ended before asking. Raises StoreError."""
         for numbers in approvals.left():
-            self._ask(numbers, approvals)
+            self._post_question(numbers, approvals)
 
-    def _ask(self, numbers: Sequence[int], approvals: Approvals | None = None) -> None:
+    def _post_question(self, numbers: Sequence[int], approvals: Approvals | None = None) -> None:
         if asked := (approvals or self.approvals).ask(numbers, self.now().tzinfo):
             self.changed(asked)
 
@@ -185,7 +185,7 @@ class ApprovalManager:
 
     def _run_call(self, taken: Approval, said: ApprovalAnswer, stop: Stop) -> ApprovalOutcome:
         if void := self._explain_void(taken):
-            self._settle(ended := taken._replace(state="void", outcome=void))
+            self._record_outcome(ended := taken._replace(state="void", outcome=void))
             self._notify_home(ended, void)
             return ApprovalOutcome(f"Number {taken.number} was not done: {void}.", good=False)
         caller = replace(self._restore_caller(taken, lambda text: self.tell(taken.home, text)), stop=stop)
@@ -193,7 +193,7 @@ class ApprovalManager:
         heard = tuple(sorted(caller.taints))
         ended = taken._replace(state="done" if good else "failed", outcome=result, heard=heard)
         try:  # whatever the disk says from here on: it was done, and nobody may be told that it was not
-            self._settle(ended)
+            self._record_outcome(ended)
             more = self._allow_always(ended, said) if said.always else ""
         except StoreError as error:
             more = f" But that could not be written down: {error}"
@@ -204,7 +204,7 @@ class ApprovalManager:
         self._log(ended, f"allowed for good as rule {allowed} by {said.who or 'the owner'}")
         return f" It is allowed for good as rule {allowed}; `picoclaw policy revoke {allowed}` takes that back."
 
-    def _settle(self, ended: Approval) -> None:
+    def _record_outcome(self, ended: Approval) -> None:
         self.approvals.settle(ended.number, ended.state, ended.outcome, ended.heard)
         self.stores.settle(ended.session)
         self._log(ended, f"number {ended.number}: {ended.state}")

@@ -126,7 +126,7 @@ def is_known_text(
     is_name: Callable[[str], bool] = lambda _: False,
     units: Collection[str] = (),
 ) -> bool:
-    """Whether a text says nothing new: numbers, known words, and a few known pieces in each line.
+    """Whether a text carries no instruction: numbers, known words, and a few known pieces in each line.
 
     Such a text, like the output of `wc` or of a program that the turn wrote itself, cannot ask for anything. Known pieces are
     whole `phrases`, file names, and whole lines or quoted texts of what was `written`, one in a line; a piece of one word

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.memory.index import MemoryRow, find_day
+from picoclaw.memory.index import MemoryRow, find_note_day
 from picoclaw.memory.search import VectorComparison, fold_accents
 from picoclaw.records import NamedTuple
 from picoclaw.shared.tables import Row
@@ -191,5 +191,5 @@ def split_query(word: str) -> list[str]:
 
 def make_memory_row(row: Sequence[object]) -> MemoryRow:
     number, path, start, end, heading, text = row
-    day = find_day(str(path), str(heading))
+    day = find_note_day(str(path), str(heading))
     return MemoryRow(int(str(number)), str(path), int(str(start)), int(str(end)), str(heading), str(text), day, 0.0)

@@ -485,7 +485,7 @@ def test_what_cannot_be_opened_is_refused_before_it_is_written_down(desk):
 
 
 def test_without_a_watch_that_listens_nothing_goes_on(desk):
-    desk.leases._promise = lambda moment: False
+    desk.leases._set_watchdog_deadline = lambda moment: False
     assert desk.on()["rule"] == "hardware"
     assert pin(desk.home) == 0
 

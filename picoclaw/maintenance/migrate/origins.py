@@ -259,7 +259,7 @@ class ForeignSkill(NamedTuple):
 
 @dataclass
 class ForeignAgent:
-    """What was found in a home. `left` is what is not taken: what, and why."""
+    """What was found in a home. `not_taken` is what is not taken: what, and why."""
 
     kind: Kind
     home: Path
@@ -275,7 +275,7 @@ class ForeignAgent:
     matrix_token: str = ""
     matrix_people: tuple[str, ...] = ()
     zone: str = ""
-    left: list[tuple[str, str]] = field(default_factory=list)
+    not_taken: list[tuple[str, str]] = field(default_factory=list)
 
 
 def find_homes(ours: Path, user: Path) -> Iterator[tuple[Kind, Path]]:
@@ -403,7 +403,7 @@ def read_home(kind: Kind, home: Path) -> ForeignAgent:
         if owner != os.geteuid() and os.geteuid() != 0:
             raise MaintenanceError(f"{home} belongs to another user; run this as that user")
         found = ForeignAgent(kind, home, home / "workspace")
-        folder = _Folder(home, found.left)
+        folder = _Folder(home, found.not_taken)
         config = folder.table(settings.name)
         _READERS[kind](found, folder, config)
         _read_workspace(found)
@@ -444,9 +444,11 @@ def _take_telegram(found: ForeignAgent, token: Any, people: Iterable[Any], where
         if match := _PERSON.fullmatch(text):
             numbers.append(int(match[1]))
         elif text == "*":
-            found.left.append((f"{where} allow *", "everybody may talk to that bot; here only people who are named"))
+            found.not_taken.append(
+                (f"{where} allow *", "everybody may talk to that bot; here only people who are named")
+            )
         elif text and not text.startswith("YOUR_"):
-            found.left.append(
+            found.not_taken.append(
                 (f"{where} allow {text[:40]}", "only numbers of people are taken: a name may change hands")
             )
     found.telegram_people = tuple(dict.fromkeys(number for number in numbers if number > 0))
@@ -461,11 +463,11 @@ def _take_matrix(found: ForeignAgent, table: Any, token: Any, people: Iterable[A
     found.matrix_server, found.matrix_people = server, tuple(dict.fromkeys(known))
     found.matrix_token = _take_key(found, token, "Matrix token")
     if not found.matrix_token:
-        found.left.append(
+        found.not_taken.append(
             ("Matrix account", "only an access token is taken, no password; `picoclaw matrix login` gets one")
         )
     if any(_get(table, name, bool) for name in ("e2eeEnabled", "encryption")) or _pick(table, "crypto_passphrase"):
-        found.left.append(("Matrix encryption", "picoclaw cannot read encrypted rooms; make one without"))
+        found.not_taken.append(("Matrix encryption", "picoclaw cannot read encrypted rooms; make one without"))
 
 
 def _take_key(found: ForeignAgent, key: Any, where: str) -> str:
@@ -473,14 +475,16 @@ def _take_key(found: ForeignAgent, key: Any, where: str) -> str:
     if isinstance(key, str) and not _REFERENCE.fullmatch(key):
         return key.strip() if key.isascii() and key.isprintable() else ""
     if isinstance(key, dict) or (isinstance(key, str) and key.startswith(("${", "enc://", "file://"))):
-        found.left.append((where, "it is not in the settings, but in a variable, a file or encrypted; set it by hand"))
+        found.not_taken.append(
+            (where, "it is not in the settings, but in a variable, a file or encrypted; set it by hand")
+        )
     return ""
 
 
 def _leave_channels(found: ForeignAgent, channels: Any, is_on: Callable[[Any], bool]) -> None:
     for name, table in channels.items() if isinstance(channels, dict) else ():
         if isinstance(table, dict) and name not in {"telegram", "matrix", "defaults"} and is_on(table):
-            found.left.append(
+            found.not_taken.append(
                 (
                     f"channel {str(name)[:40]}",
                     "of channels only Telegram and Matrix are taken",
@@ -514,9 +518,11 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
     key = _take_key(found, _pick(table, "apiKey", "api_key"), f"{name} key")
     _set_model(found, name, model, _pick(table, "apiBase", "api_base"), key)
     if servers := _get(config, "tools.mcpServers", dict):
-        found.left.append(("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here"))
+        found.not_taken.append(
+            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
+        )
     root = str(found.workspace)
-    stores = [_Folder(Path(base), found.left) for base in (root, str(found.home)) if Path(base).is_dir()]
+    stores = [_Folder(Path(base), found.not_taken) for base in (root, str(found.home)) if Path(base).is_dir()]
     jobs: dict[str, Any] = {}
     for store in reversed(stores):
         for entry in _get(store.table("cron/jobs.json"), "jobs", list):
@@ -531,7 +537,9 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
                     jobs[str(_pick(entry, "id"))] = entry
     _take_jobs(found, jobs.values(), {})
     if Path(found.workspace).is_dir():
-        _read_nanobot_history(found, _Folder(found.workspace, found.left).text("memory/history.jsonl", 8_000_000) or "")
+        _read_nanobot_history(
+            found, _Folder(found.workspace, found.not_taken).text("memory/history.jsonl", 8_000_000) or ""
+        )
     _leave_files(found, folder, "sessions", "conversations")
 
 
@@ -547,13 +555,13 @@ def _read_nanobot_history(found: ForeignAgent, text: str) -> None:
 
 def _read_openclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) -> None:
     if "$include" in config:
-        found.left.append(("$include", "settings in further files are not read"))
+        found.not_taken.append(("$include", "settings in further files are not read"))
     defaults = _get(config, "agents.defaults", dict)
     _set_workspace(found, _get(defaults, "workspace") or _get(config, "agent.workspace"))
     found.zone = _get(defaults, "userTimezone")
     agents = [*_get(config, "agents.entries", dict), *_get(config, "agents.list", list)]
     if len(agents) > 1:
-        found.left.append(("agents", f"of {len(agents)} only the workspace of the first is taken"))
+        found.not_taken.append(("agents", f"of {len(agents)} only the workspace of the first is taken"))
     telegram = _get(config, "channels.telegram", dict)
     accounts = [telegram, *_get(telegram, "accounts", dict).values()]
     people = [entry for account in accounts for entry in _get(account, "allowFrom", list)]
@@ -578,15 +586,19 @@ def _read_openclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
     known: dict[str, Any] = next((one for one in _get(table, "models", list) if _get(one, "id") == model), {})
     api = _get(table, "api")
     if api and api not in _APIS:
-        found.left.append((f"model {name}/{model}"[:80], f"picoclaw does not speak {api[:40]}"))
+        found.not_taken.append((f"model {name}/{model}"[:80], f"picoclaw does not speak {api[:40]}"))
     else:
         _set_model(
             found, name, model, _pick(table, "baseUrl"), key, _APIS.get(api, ""), _get(known, "contextWindow", int)
         )
     if servers := _get(config, "mcp.servers", dict):
-        found.left.append(("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here"))
+        found.not_taken.append(
+            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
+        )
     if every := _get(defaults, "heartbeat.every"):
-        found.left.append(("heartbeat interval", f"{every[:20]} there; here it is every_minutes under [heartbeat]"))
+        found.not_taken.append(
+            ("heartbeat interval", f"{every[:20]} there; here it is every_minutes under [heartbeat]")
+        )
     stored_jobs = [*_get(folder.table("cron/jobs.json"), "jobs", list), *rows["jobs"]]
     _take_jobs(found, {str(_pick(entry, "id")): entry for entry in stored_jobs}.values(), rows["next"])
     found.pages = dict.fromkeys(untouched, "")  # so that _read_workspace knows them
@@ -627,7 +639,9 @@ def _read_openclaw_state(found: ForeignAgent, folder: _Folder) -> tuple[dict[str
             finally:
                 connection.close()
         except apsw.Error as error:
-            found.left.append((name, f"not all of it could be read ({error}); start that program once, then try again"))
+            found.not_taken.append(
+                (name, f"not all of it could be read ({error}); start that program once, then try again")
+            )
     return rows, untouched
 
 
@@ -665,11 +679,13 @@ def _read_picoclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
     if others := [
         one for one in _get(config, "model_list", list) if one is not table and _pick(one, "api_keys", "api_key")
     ]:
-        found.left.append(("further models", f"{len(others)}: add those that you use as [models.NAME]"))
+        found.not_taken.append(("further models", f"{len(others)}: add those that you use as [models.NAME]"))
     if servers := _get(config, "tools.mcp.servers", dict):
-        found.left.append(("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here"))
+        found.not_taken.append(
+            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
+        )
     if Path(found.workspace).is_dir():
-        store = _Folder(found.workspace, found.left)
+        store = _Folder(found.workspace, found.not_taken)
         _take_jobs(found, _get(store.table("cron/jobs.json"), "jobs", list), {})
         _leave_files(found, store, "sessions", "conversations")
 
@@ -683,7 +699,7 @@ def _read_yaml(found: ForeignAgent, folder: _Folder, name: str) -> dict[str, Any
         read = yaml.safe_load(text)
         return read if isinstance(read, dict) else {}
     except (yaml.YAMLError, RecursionError, ValueError):
-        found.left.append((name, "it is not valid YAML; the keys in it are not read"))
+        found.not_taken.append((name, "it is not valid YAML; the keys in it are not read"))
         return {}
 
 
@@ -708,9 +724,9 @@ def _set_model(
         url += "/v1"
     url = url or default
     if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url or "@" in url:
-        found.left.append((name, "the address of its server is not known; `picoclaw init --model-url` sets one"))
+        found.not_taken.append((name, "the address of its server is not known; `picoclaw init --model-url` sets one"))
     elif not key and not re.match(r"https?://(?:127\.|localhost|10\.|192\.168\.|\[::1\])", url) and not base_url:
-        found.left.append((name, "no key for it is in the home; `picoclaw init` sets a model"))
+        found.not_taken.append((name, "no key for it is in the home; `picoclaw init` sets a model"))
     else:
         short = model.removeprefix(f"{provider}/")
         found.model = ForeignModel(url, short, api or ("anthropic" if is_anthropic else "openai"), key, context_tokens)
@@ -718,7 +734,9 @@ def _set_model(
 
 def _leave_files(found: ForeignAgent, folder: _Folder, name: str, what: str) -> None:
     if names := [one for one in folder.names(name) if not one.startswith(".")]:
-        found.left.append((what, f"{len(names)} in {name}: they hold calls of that program's tools; they stay there"))
+        found.not_taken.append(
+            (what, f"{len(names)} in {name}: they hold calls of that program's tools; they stay there")
+        )
 
 
 # Jobs: one shape with three dialects.
@@ -738,11 +756,11 @@ def _take_jobs(found: ForeignAgent, entries: Iterable[Any], next_ms: Mapping[str
         payload, schedule, state = (_get(entry, key, dict) for key in ("payload", "schedule", "state"))
         kind, command = _get(payload, "kind"), _read_command(payload)
         if kind in _OWN_KINDS or _pick(entry, "declarationKey"):
-            found.left.append((f"job {name}", "that program made it for itself"))
+            found.not_taken.append((f"job {name}", "that program made it for itself"))
             continue
         text = command or _pick(payload, "message", "text")
         if (kind not in _KINDS and not command) or not isinstance(text, str) or not text.strip():
-            found.left.append((f"job {name}", f"what it does ({kind[:40] or 'nothing'}) is not known here"))
+            found.not_taken.append((f"job {name}", f"what it does ({kind[:40] or 'nothing'}) is not known here"))
             continue
         delivery = _get(entry, "delivery", dict)
         session = str(_pick(payload, "sessionKey", "session_key") or "")
@@ -793,14 +811,14 @@ def _read_moment(value: Any) -> float:
 def _read_workspace(found: ForeignAgent) -> None:
     untouched, found.pages = set(found.pages), {}
     if not Path(found.workspace).is_dir():
-        found.left.append(("workspace", f"{found.workspace} is not there"))
+        found.not_taken.append(("workspace", f"{found.workspace} is not there"))
         return
-    folder = _Folder(found.workspace, found.left)
+    folder = _Folder(found.workspace, found.not_taken)
     for name, ours in PAGES.items():
         if ours in found.pages or (text := folder.text(name)) is None:
             continue
         if name in untouched or sha256(text.encode()).hexdigest()[:8] in _UNTOUCHED:
-            found.left.append((name, "as that program made it: nothing of yours is in it"))
+            found.not_taken.append((name, "as that program made it: nothing of yours is in it"))
         elif text := _FRONT.sub("", text, count=1).strip():
             found.pages[ours] = f"{text}\n"
     _read_notes(found, folder)
@@ -809,14 +827,14 @@ def _read_workspace(found: ForeignAgent) -> None:
             if name in found.skills or name.startswith(".") or not Path(f"{root.root}/{base}/{name}").is_dir():
                 continue
             if name in _SHIPPED_SKILLS[found.kind]:
-                found.left.append((f"skill {name}", "it came with that program, and speaks of its own tools"))
+                found.not_taken.append((f"skill {name}", "it came with that program, and speaks of its own tools"))
             else:
                 _read_skill(found, root, f"{base}/{name}", name)
 
 
 def _list_shared_skills(found: ForeignAgent) -> Iterator[tuple[_Folder, str]]:
     if found.kind != "nanobot" and os.path.realpath(found.home) != os.path.realpath(found.workspace):
-        yield _Folder(found.home, found.left), "skills"
+        yield _Folder(found.home, found.not_taken), "skills"
 
 
 def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
@@ -831,7 +849,7 @@ def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
         match = _DAY_FILE.fullmatch(name)
         if match is None:
             if name.endswith(".md") and name != "MEMORY.md":
-                found.left.append(
+                found.not_taken.append(
                     (f"memory/{name}", "it is not the note of a day; copy it into workspace/memory if you use it")
                 )
             continue
@@ -842,7 +860,7 @@ def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
         text = folder.text(f"memory/{name}")
         total += len(text or "")
         if total > _MAX_NOTES_BYTES:
-            found.left.append(
+            found.not_taken.append(
                 (f"memory/{name}", "the notes have more than 20 MB; this one and those behind it are left")
             )
             return
@@ -852,7 +870,7 @@ def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
 
 
 def _read_skill(found: ForeignAgent, folder: _Folder, base: str, name: str) -> None:
-    before, content = len(found.left), dict[str, bytes]()
+    before, content = len(found.not_taken), dict[str, bytes]()
     waiting, size = [""], 0
     while waiting:
         inner = waiting.pop()
@@ -867,11 +885,11 @@ def _read_skill(found: ForeignAgent, folder: _Folder, base: str, name: str) -> N
             elif (data := folder.read(f"{base}/{path}", _MAX_SKILL_BYTES)) is not None:
                 content[path], size = data, size + len(data)
         if size > _MAX_SKILL_BYTES or len(content) > _MAX_SKILL_FILES:
-            found.left.append((f"skill {name}", f"it has more than {_MAX_SKILL_FILES} files or 4 MB"))
+            found.not_taken.append((f"skill {name}", f"it has more than {_MAX_SKILL_FILES} files or 4 MB"))
             return
     if SKILL_FILE not in content:
-        if len(found.left) == before:
-            found.left.append((f"skill {name}", f"it has no {SKILL_FILE}"))
+        if len(found.not_taken) == before:
+            found.not_taken.append((f"skill {name}", f"it has no {SKILL_FILE}"))
         return
     from picoclaw.skills import frontmatter
 
@@ -879,7 +897,7 @@ def _read_skill(found: ForeignAgent, folder: _Folder, base: str, name: str) -> N
         read = frontmatter.parse_skill(content[SKILL_FILE].decode(), Path(name))
     except (SkillError, UnicodeDecodeError) as error:
         why = str(error) if isinstance(error, SkillError) else "it is no text in UTF-8"
-        found.left.append((f"skill {name}", f"{SKILL_FILE} cannot be used: {why}"))
+        found.not_taken.append((f"skill {name}", f"{SKILL_FILE} cannot be used: {why}"))
         return
     needs = [" or ".join(names) for names in read.needs.programs] + list(read.needs.environment)
     notes = (*read.notes, *([f"it needs {', '.join(needs)}"] if needs else ()))

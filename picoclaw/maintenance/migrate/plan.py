@@ -88,7 +88,7 @@ def make_plan(
 
     `keys` says that keys are taken, `jobs` counts those that there are, `agreed` names steps of a run to go on with.
     """
-    left = list(agent.left)
+    left = list(agent.not_taken)
     title = ORIGINS[agent.kind].title
     with suppress(ValueError):
         now = now.astimezone(parse_zone(agent.zone)) if agent.zone else now

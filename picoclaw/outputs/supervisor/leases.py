@@ -1,7 +1,7 @@
 """The outputs that are away from their safe level: granted, written down, driven, ended (`Leases.end_due`).
 
-On the way out: the marker and the intent are on the disk, the watchdog is told the end, then the output moves. On the
-way back: the output moves first. All writing is the journal's, in a thread of its own: a card that takes nothing for
+Switching on: write the marker and the intent to the disk, set the watchdog's deadline, then drive the line. Switching
+off: drive the line first. All writing is the journal's, in a thread of its own: a card that takes nothing for
 ten seconds keeps an `on` waiting, and delays neither the end of a lease nor a stop.
 """
 
@@ -197,20 +197,19 @@ class Leases:
     def __init__(
         self,
         home: Path,
-        terminals: OutputDrivers,
+        drivers: OutputDrivers,
         clock: Callable[[], float],
-        promise: Callable[[float | None], bool],
+        set_watchdog_deadline: Callable[[float | None], bool],
         written: Callable[[], None] | None = None,
     ) -> None:
-        """`clock` gives boottime; `promise(moment)` tells the watchdog when it hears of us again at the latest.
-
-        It returns False when there is no watchdog that hears it. `written` is the Journal's.
+        """`clock` gives boottime; `set_watchdog_deadline(moment)` is False where no watchdog listens. `written` is the
+        Journal's.
         """
         self._home = home
-        self.kind = terminals.kind
-        self.terminals = terminals
+        self.kind = drivers.kind
+        self.drivers = drivers
         self._clock = clock
-        self._promise = promise
+        self._set_watchdog_deadline = set_watchdog_deadline
         self._is_marked = True
         self.running: dict[str, Lease] = {}
         self.unsafe: dict[str, tuple[OutputConfig, float]] = {}
@@ -224,14 +223,14 @@ class Leases:
         for output in left:
             self.unsafe[output.name] = (output, self._clock())
         outputs = list(armed)
-        self.safe_all(outputs)
+        self.make_all_safe(outputs)
         problem = ""
         try:
             self.history.update(audit.replay(self._home))
         except (OSError, ValueError, TypeError, KeyError, ArithmeticError) as error:
             problem = f"{self._home / audit.AUDIT_FILE} cannot be read back: {error}; move it aside"
         if not problem and not audit.list_files(self._home):
-            # Who has taken the audit away has not taken a rest away: as if the longest time had ended just now.
+            # without an audit each output counts as just off after its longest time, so deleting it skips no rest
             now = self._clock()
             self.history.update({output.name: [OnPeriod(now - output.longest_on_s, now)] for output in outputs})
         for periods in self.history.values():
@@ -243,7 +242,7 @@ class Leases:
         self, client: int, output: OutputConfig, ask: OutputRequest, armed: Iterable[OutputConfig]
     ) -> PendingRequest | str:
         """Have what a client asks for written down, which `grant` does then; returns what is wrong with the output."""
-        if problem := self.terminals.ready(output):
+        if problem := self.drivers.ready(output):
             self.note("refused", name=output.name, rule="hardware", why=problem, who=ask.who)
             return problem
         name, renews, seconds = output.name, output.name in self.running, ask.seconds or 0.0
@@ -261,19 +260,19 @@ class Leases:
         self.flush()
         return intent
 
-    def cancel(self, why: str, name: str = "") -> None:
+    def cancel_intents(self, why: str, name: str = "") -> None:
         """Do nothing of what is being written down, of one output or of all; those who asked are told why."""
         for intent in self.intents.values():
             if name in {"", intent.name}:
                 intent.cancelled = intent.cancelled or why
 
-    def forget(self, client: int) -> None:
+    def drop_intent(self, client: int) -> None:
         """A client has its answer: what was written down for it and was not done is cancelled."""
         intent = self.intents.pop(client, None)
         if intent is None or intent.error or intent.renews or intent.name in {"", *self.running}:
             return
         if all(other.name != intent.name for other in self.intents.values()):
-            self.later("cancelled", name=intent.name, why=intent.cancelled)
+            self.record_later("cancelled", name=intent.name, why=intent.cancelled)
 
     def grant(self, client: int, output: OutputConfig, ask: OutputRequest) -> str:
         """Drive what was written down, for its seconds from now on; returns what is wrong.
@@ -282,7 +281,7 @@ class Leases:
         """
         name, seconds, now = output.name, ask.seconds or 0.0, self._clock()
         lease = Lease(output, ask.level, now + seconds, client)
-        if not self._promise(min([lease.ends, *(other.ends for other in self.running.values())])):
+        if not self._set_watchdog_deadline(min([lease.ends, *(other.ends for other in self.running.values())])):
             problem = "the supervisor's watchdog does not hear it"
             self.note("refused", name=name, rule="hardware", why=problem, who=ask.who)
             return problem
@@ -290,10 +289,10 @@ class Leases:
             self.history[name] = [*prune_periods(self.history.get(name, ()), output, now), OnPeriod(now)]
         self.running[name] = lease
         del self.intents[client]
-        if problem := self.terminals.drive(output, lease.level):
-            self.safe(output, "safe", f"it could not be driven: {problem}")
+        if problem := self.drivers.drive(output, lease.level):
+            self.make_safe(output, "safe", f"it could not be driven: {problem}")
             return problem
-        self.note("read", name=name, level=self.terminals.read(output))
+        self.note("read", name=name, level=self.drivers.read(output))
         return ""
 
     def leave(self, client: int) -> None:
@@ -311,10 +310,10 @@ class Leases:
                     samples.want(needs)
                 why = check_required_sensor(needs, sample, now)
             if why:
-                self.safe(output, "safe", why)
+                self.make_safe(output, "safe", why)
         for output, at in list(self.unsafe.values()):
             if self._clock() >= at:
-                self.safe(output, "safe", "tried again")
+                self.make_safe(output, "safe", "tried again")
 
     def next_due(self, samples: SampleSource, *, critical: bool) -> float | None:
         """When `end_due` is to be called next, None for not at all; `critical`: when something has to go safe."""
@@ -328,42 +327,42 @@ class Leases:
 
     def end_client(self, client: int) -> None:
         """A client is gone without a word: what it had switched on goes off."""
-        self.forget(client)
+        self.drop_intent(client)
         for lease in [lease for lease in self.running.values() if lease.client == client]:
-            self.safe(lease.output, "safe", "its client is gone")
+            self.make_safe(lease.output, "safe", "its client is gone")
 
-    def safe(self, output: OutputConfig, act: str, why: str = "", who: str = "") -> str:
+    def make_safe(self, output: OutputConfig, act: str, why: str = "", who: str = "") -> str:
         """Bring one output to its safe level; returns what is wrong, and tries again later then."""
         name = output.name
-        self.cancel(why or act, name)
-        problem = self.terminals.drive(output, output.safe_level)
+        self.cancel_intents(why or act, name)
+        problem = self.drivers.drive(output, output.safe_level)
         lease = self.running.pop(name, None)
         known = name in self.unsafe
         if problem:
             if lease or known:
                 self.unsafe[name] = (output, self._clock() + _RETRY_S)
             if not known:
-                self.later("unsafe", name=name, why=why, problem=problem)
+                self.record_later("unsafe", name=name, why=why, problem=problem)
             return f"{name} could not be brought to its safe level: {problem}"
         self.unsafe.pop(name, None)
-        self._promise(min((other.ends for other in self.running.values()), default=None))
+        self._set_watchdog_deadline(min((other.ends for other in self.running.values()), default=None))
         periods = self.history.get(name, [])
         if periods and periods[-1].ended is None:
             periods[-1] = OnPeriod(periods[-1].began, self._clock())
         if lease or known:
-            self.later(act, name=name, level=output.safe_level, why=why, who=who)
+            self.record_later(act, name=name, level=output.safe_level, why=why, who=who)
         return ""
 
-    def safe_all(self, others: Sequence[OutputConfig] = (), why: str = "") -> list[str]:
+    def make_all_safe(self, others: Sequence[OutputConfig] = (), why: str = "") -> list[str]:
         """Bring back everything that is away, and drive the others safe as well; returns what is wrong."""
-        self.cancel(why)
+        self.cancel_intents(why)
         away = [lease.output for lease in self.running.values()] + [output for output, _ in self.unsafe.values()]
         outputs = {output.name: output for output in [*others, *away]}
-        return [problem for output in outputs.values() if (problem := self.safe(output, "safe", why))]
+        return [problem for output in outputs.values() if (problem := self.make_safe(output, "safe", why))]
 
     def note(self, act: str, **more: Any) -> None:
         """Have an act written down."""
-        self.later(act, **more)
+        self.record_later(act, **more)
         self.flush()
 
     def flush(self) -> None:
@@ -373,7 +372,7 @@ class Leases:
             self.journal.change(lambda: (self._home / LIVE_FILE).unlink(missing_ok=True))
         self.journal.flush()
 
-    def later(self, act: str, **more: Any) -> None:
+    def record_later(self, act: str, **more: Any) -> None:
         """Have an act written down with the next `flush`."""
         self.journal.record(act, **more)
 

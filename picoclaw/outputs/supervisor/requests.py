@@ -154,7 +154,7 @@ class RequestHandler:
             return make_refusal("request", f"a request needs do: {', '.join(map(str, does))}")
         answer = check_board(given, self._leases.kind) or does[do]()
         if answer is not None:
-            self._leases.forget(client)
+            self._leases.drop_intent(client)
         return answer
 
     def _set(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
@@ -225,7 +225,7 @@ class RequestHandler:
         if problem := self._leases.grant(client, output, ask):
             return make_refusal("hardware", problem)
         if self.stopped:
-            self._leases.safe(output, "safe", "stop")
+            self._leases.make_safe(output, "safe", "stop")
             return make_refusal("stop", f"{output.name} is at its safe level again: everything was stopped meanwhile")
         return make_ok(f"{output.name} is {format_level(ask.level)} for {intent.seconds:g} s", seconds=intent.seconds)
 
@@ -242,7 +242,7 @@ class RequestHandler:
         if lease is None and name not in armed:
             return make_ok(f"{name} was not on")
         output = lease.output if lease else armed[name]
-        problem = self._leases.safe(output, "off", who=who)
+        problem = self._leases.make_safe(output, "off", who=who)
         hint = f"; `picoclaw outputs set {name} off SECONDS` switches it off for a while" if output.safe_level else ""
         return make_result(
             [problem] if problem else [], f"{name} is at its safe level, {format_level(output.safe_level)}{hint}"
@@ -251,16 +251,16 @@ class RequestHandler:
     def stop(self, who: str) -> Answer:
         """Everything off, and nothing on until a person resumes."""
         self._stopped = f"by {who or 'somebody'}"
-        problems = self._leases.safe_all([*self._plan.usable().values()], "stop")
+        problems = self._leases.make_all_safe([*self._plan.usable().values()], "stop")
         self._leases.journal.change(lambda: (self._home / STOP_FILE).touch(mode=0o600))
-        self._leases.later("stop", who=who)
+        self._leases.record_later("stop", who=who)
         unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
         return make_result(
             problems, f"stopped: everything is at its safe level{unarmed}; `picoclaw outputs resume` ends that"
         )
 
     def _all_off(self, who: str) -> Answer:
-        problems = self._leases.safe_all([*self._plan.usable().values()], f"asked by {who}")
+        problems = self._leases.make_all_safe([*self._plan.usable().values()], f"asked by {who}")
         unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
         return make_result(problems, f"everything is at its safe level{unarmed}")
 
@@ -309,7 +309,7 @@ class RequestHandler:
 
     def all_safe(self, why: str) -> None:
         """Bring everything that is away back."""
-        self._leases.safe_all(why=why)
+        self._leases.make_all_safe(why=why)
 
     def flush(self) -> None:
         """Have written down what `tick`, `gone` and the like have done; to be called before sleeping."""
@@ -362,8 +362,8 @@ class RequestHandler:
         """Look whether outputs.toml is another than the one we know; what is on then was meant by the old one."""
         if not self._plan.changed:
             return
-        self._leases.safe_all(why="outputs.toml was changed")
-        self._leases.terminals.close()  # their declarations may change
+        self._leases.make_all_safe(why="outputs.toml was changed")
+        self._leases.drivers.close()  # their declarations may change
         self._leases.note("reload")
         self._plan.load()
-        self._leases.safe_all([*self._plan.usable().values()])
+        self._leases.make_all_safe([*self._plan.usable().values()])
