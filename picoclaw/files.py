@@ -49,15 +49,16 @@ RESERVES = {
 beyond it, or that share of the disk if that is less."""
 
 
-def read_file(path: Path, most: int = -1) -> bytes:
+def read_file(path: Path, most: int = -1, *, links: bool = True) -> bytes:
     """Read a regular file, of a large one its first `most` bytes. Raises OSError."""
-    with open_file(path) as file:
+    with open_file(path, links=links) as file:
         return file.read(most)
 
 
-def open_file(path: Path) -> BinaryIO:
-    """Open a regular file to be read. Raises OSError, also for a pipe, without waiting."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+def open_file(path: Path, *, links: bool = True) -> BinaryIO:
+    """Open a regular file to be read. Raises OSError, also for a pipe, without waiting, and without `links` for a link."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
+    file = os.fdopen(os.open(path, flags), "rb")
     try:
         check_regular(path, os.fstat(file.fileno()).st_mode)
     except OSError:

@@ -408,7 +408,7 @@ def test_a_secrets_file_that_is_wrong_is_named_and_not_shown(home, secrets):
 def test_a_pipe_in_place_of_a_file_is_named_and_not_waited_for(home, name):
     home.mkdir()
     os.mkfifo(home / name, 0o600)
-    with pytest.raises(ConfigError, match=rf"{re.escape(name)} is not a regular file"):
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)} cannot be read: it is not a regular file"):
         load_config({"PICOCLAW_HOME": str(home)})
 
 
@@ -416,7 +416,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_not_waited_for(home, name):
 def test_secrets_that_are_no_file_are_named(home, make):
     home.mkdir()
     make(home / "secrets.toml")
-    with pytest.raises(ConfigError, match=r"secrets\.toml (cannot be read: it is a folder|is not a regular file)"):
+    with pytest.raises(ConfigError, match=r"secrets\.toml cannot be read: (it is a folder|it is not a regular file)"):
         load_config({"PICOCLAW_HOME": str(home)})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, open_file
 from picoclaw.text import pattern
 
 
@@ -54,10 +54,8 @@ def _explain_line(text: bytes, message: str) -> str:
 def read_regular(path: Path, *, private: bool = False) -> bytes:
     """Read a regular file whole, nothing if there is none; a pipe in its place would keep us waiting for ever."""
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        with open_file(path) as file:
             mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise ConfigError(f"{path} is not a regular file: move it aside and write a text file")
             if private and mode & 0o077:
                 raise ConfigError(f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}): chmod 600 {path}")
             return file.read()

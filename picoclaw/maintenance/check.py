@@ -18,7 +18,7 @@ import apsw
 
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError
-from picoclaw.files import DAMAGED_INFIX, explain_os_error
+from picoclaw.files import DAMAGED_INFIX, explain_os_error, read_file
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.maintenance import repair
 from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS, WAL_SUFFIXES
@@ -272,7 +272,7 @@ def _check_audit_logs(home: Path) -> _Rows:
             continue
         try:
             count, *_, fault = verify(home)
-            is_torn = bool(fault) and hash_chain.read_regular_file(home / name)[-1:] not in {b"", b"\n"}
+            is_torn = bool(fault) and read_file(home / name, links=False)[-1:] not in {b"", b"\n"}
         except OSError as error:
             yield bad(name, f"cannot be read: {explain_os_error(error)}")
             continue

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import StoreError
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, read_file
 from picoclaw.messages import Caller
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
@@ -138,17 +138,16 @@ def _hash_policy(home: Path) -> str:
     from picoclaw.security import hash_chain
 
     try:
-        return hash_chain.hash_line(hash_chain.read_regular_file(home / POLICY_NAME))
+        return hash_chain.hash_line(read_file(home / POLICY_NAME, links=False))
     except OSError:
         return _NO_HASH
 
 
 def _read_mark(home: Path) -> tuple[AuditHead, str] | None:
     """Read the last record and the hash of the policy from audit.head; None if it cannot be read."""
-    from picoclaw.security import hash_chain
 
     try:
-        number, newest, rules = hash_chain.read_regular_file(home / HEAD_NAME).decode("ascii").split()
+        number, newest, rules = read_file(home / HEAD_NAME, links=False).decode("ascii").split()
         return AuditHead(int(number), newest), rules
     except (OSError, ValueError):
         return None

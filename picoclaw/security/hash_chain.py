@@ -9,13 +9,12 @@ import fcntl
 import importlib
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from picoclaw.files import append_bytes, sync_folder, write_atomic
+from picoclaw.files import append_bytes, check_regular, read_file, sync_folder, write_atomic
 from picoclaw.records import dataclass
 
 FIRST_HASH = "0" * 64
@@ -105,7 +104,7 @@ def _open_locked(path: Path) -> Iterator[int]:
     while True:
         file = os.open(path, flags, 0o600)
         try:
-            _require_regular(file, path)
+            check_regular(path, os.fstat(file).st_mode)
             if _try_lock(file) and os.path.samestat(os.fstat(file), path.stat()):
                 yield file
                 return
@@ -154,7 +153,7 @@ def _rotate_files(path: Path, kept: int) -> None:
 def read_chain(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
     """Give each line with its record, None for one that cannot be parsed."""
     try:
-        text = read_regular_file(path)
+        text = read_file(path, links=False)
     except FileNotFoundError:
         return
     for line in text.splitlines():
@@ -167,18 +166,6 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
-
-
-def read_regular_file(path: Path) -> bytes:
-    """Read a regular file; a pipe in its place would block for ever. Raises OSError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
-        _require_regular(file.fileno(), path)
-        return file.read()
-
-
-def _require_regular(file: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def list_chain_files(path: Path, kept: int) -> list[Path]:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from picoclaw.automation import wakeup
-from picoclaw.files import write_atomic
+from picoclaw.files import read_file, write_atomic
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.config import OutputConfig, RequiredSensor
 from picoclaw.outputs.limits import OnPeriod, OutputRequest, SensorSample, check_required_sensor, prune_periods
 from picoclaw.outputs.supervisor.endpoint import LIVE_FILE
 from picoclaw.outputs.supervisor.lines import OutputDrivers
 from picoclaw.records import NamedTuple, asdict, dataclass
-from picoclaw.security.hash_chain import read_regular_file
 
 _RETRY_S = 1.0
 _MAX_UNWRITTEN = 100
@@ -387,7 +386,7 @@ class LiveMarker(NamedTuple):
 def load_marker(home: Path) -> LiveMarker:
     """Return what the marker says; nothing where there is none, or where it cannot be read."""
     try:
-        kept = json.loads(read_regular_file(home / LIVE_FILE))
+        kept = json.loads(read_file(home / LIVE_FILE, links=False))
     except (OSError, ValueError, RecursionError):
         return LiveMarker()
     if not isinstance(kept, dict):
