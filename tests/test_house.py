@@ -37,7 +37,7 @@ OUTSIDE_NAMES = {
 
 FLOORS = [
     {"records", "text"},
-    {"automation.clock", "chart", "errors", "files", "messages", "schema"},
+    {"automation.clock", "chart", "errors", "files", "messages", "schema", "stop_order"},
     {
         "claims",
         "http_client",

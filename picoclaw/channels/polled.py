@@ -32,10 +32,11 @@ from picoclaw.channels.http_api import HttpApi, LinkState, Timing, Unreachable
 from picoclaw.channels.pairing import Pairing
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreDamaged, StoreError
-from picoclaw.messages import Origin, is_other_person, is_stop_order
+from picoclaw.messages import Origin, is_other_person
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
+from picoclaw.stop_order import is_stop_order
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.times import format_duration

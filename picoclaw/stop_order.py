@@ -1,0 +1,52 @@
+"""The order to stop all outputs, known by its words alone, before a model or the matcher sees the message.
+
+In a hurry nobody remembers the right words, and stopping does no harm; so many are taken, in four languages.
+"""
+
+from collections.abc import Sequence
+
+_MAX_STOP_LENGTH = 60
+_STOP_WORDS = """
+stop stopp stoppe stoppen halt haltet anhalten notaus para parad pare paralo alto basta corta cortalo detente
+arrete arretez arreter stoppez emergency
+"""
+_OFF_WORDS = """
+off aus ausschalten ausmachen abschalten apaga apagad apagalo apagar eteins eteignez coupe coupez
+"""
+_ALL_WORDS = "all everything alles alle todo todos tout tous"
+_POLITE_WORDS = """
+it that now please right away immediately the outputs turn switch shut down jetzt sofort bitte mach mache schalt
+schalte stell das ausgange ya ahora mismo por favor las salidas maintenant stp svp vite immediatement s il te
+vous plait les sorties ca
+"""
+_STOP, _OFF, _ALL, _BESIDE = (
+    frozenset(words.split()) for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS)
+)
+
+
+def is_stop_order(text: str) -> bool:
+    """Tell whether a message is nothing but the order that all outputs stop, in English, German, Spanish or French.
+
+    Behind a comma may stand more where all is named: "everything off, I am going to bed".
+    """
+    words = _split_plain(text)
+    if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
+        return True
+    first = _split_plain(text.partition(",")[0][:_MAX_STOP_LENGTH])
+    return len(first) > 1 and "," in text and "?" not in text and not _ALL.isdisjoint(first) and _orders_stop(first)
+
+
+def _orders_stop(words: Sequence[str]) -> bool:
+    found = frozenset(words)
+    ends = not found.isdisjoint(_STOP) or not (found.isdisjoint(_OFF) or found.isdisjoint(_ALL))
+    return ends and found <= _STOP | _OFF | _ALL | _BESIDE
+
+
+def _split_plain(text: str) -> list[str]:
+    """Split a text into words of small letters without accents; none where something else than words ends it."""
+    import unicodedata  # 1 MB of tables
+
+    if text.lstrip().startswith("/") or "?" in text:
+        return []
+    plain = "".join(char for char in unicodedata.normalize("NFD", text.casefold()) if not unicodedata.combining(char))
+    return "".join(char if char.isalnum() else " " for char in plain).split()
