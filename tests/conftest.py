@@ -6,8 +6,10 @@ import time
 
 import pytest
 from _pytest.runner import runtestprotocol
+from databases import share_databases
 from grammars import share_grammars
 
+share_databases()
 share_grammars()
 gc.disable()  # until all tests are collected: there is little garbage in that, and looking for it takes a quarter
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the suite in the background ignores it

@@ -17,6 +17,7 @@ import termios
 import threading
 import time
 
+import databases
 import grammars
 
 OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
@@ -32,6 +33,7 @@ def serve(channel):
     """Fork a process for each request, until the test's process closes the channel."""
     for name in PRELOADED:
         importlib.import_module(f"picoclaw.{name}")
+    databases.share_databases()
     grammars.share_grammars()
     grammars.compile_shipped()
     gc.collect()

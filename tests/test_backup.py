@@ -19,6 +19,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import sweep
 from person import Person, picoclaw
 
 from picoclaw.cli import update as update_verb
@@ -130,6 +131,7 @@ def test_secrets_that_were_left_out_stay_in_the_home(tmp_path):
     assert "sk-0123456789abcdef" in (home / "secrets.toml").read_text()
 
 
+@pytest.mark.sweep
 def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
     """Before whichever step: the home is what it was, or what it becomes; what looks like the home of before is it."""
     home, file = tmp_path / "picoclaw", tmp_path / "b.tar.gz"
@@ -138,7 +140,7 @@ def test_a_restore_that_is_killed_leaves_a_whole_home(tmp_path):
     database = Database(home / "state.db")
     Marks(database).set("after", "kept")
     database.close()
-    for n in itertools.count():
+    for n in sweep.steps(4):
         pid = os.fork()
         if pid == 0:
             die_at(n)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+import sweep
 from clock_kills import killed
 from clock_kit import FIRST_BOOT, Board
 
@@ -83,8 +84,11 @@ JUMPS = [
 ]
 
 
-@pytest.mark.parametrize(("zone", "change"), [(zone, change) for zone, both in CHANGES.items() for change in both])
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("zone", "change", "name"),
+    sweep.sample(((zone, change, name) for zone, both in CHANGES.items() for change in both for name in SCRIPTS), 5),
+)
 def test_each_slot_is_done_once_or_reported(tmp_path, zone, change, name):
     before_h, script = SCRIPTS[name]
     begin = datetime.fromisoformat(change).replace(tzinfo=ZoneInfo(zone)).timestamp() - before_h * HOUR + 7.5
@@ -454,7 +458,8 @@ def test_what_another_living_process_tells_is_left_to_it(board):
     assert board.texts == ["Reminder: tea"]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(sweep.take(1, 5)))
 def test_killed_again_and_again_nothing_is_lost_and_nothing_is_done_twice(tmp_path, seed):
     found = killed(tmp_path, 25, seed)
     assert found.pop("killed") >= 10

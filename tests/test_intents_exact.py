@@ -1,10 +1,10 @@
 """What acts without a model needs an order that is the whole of the sentence: talk about it changes nothing."""
 
-import os
 import re
 import tomllib
 
 import pytest
+import sweep
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -158,8 +158,8 @@ def spoken(line):
 
 TEXTS = (VALUES["message"], VALUES["text"])
 ORDERS = sorted(set(orders()))
-EACH = 1 if os.environ.get("ALL_ORDERS") else 5
-"""Each way of talking is tried with every fifth order, the next way with those behind them; `make hostile` tries all."""
+EACH = sweep.take(8, 1)
+"""Each way of talking is tried with every eighth order, the next way with those behind them; `make sweep` tries all."""
 
 
 def past(text):
@@ -241,6 +241,7 @@ def test_most_templates_make_an_order():
     assert len(doing) > len(ORDERS) * 0.7
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", TALK)
 def test_talk_about_an_order_does_nothing(kind):
     """Each order of the data as a question, with a "not", in the past and as what somebody has said."""

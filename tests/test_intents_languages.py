@@ -1,7 +1,6 @@
 """German, Spanish and French without a model: what is understood, what must not act, and what is loaded for it."""
 
 import json
-import os
 import re
 import tomllib
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+import sweep
 from test_history_tools import fill
 
 from picoclaw.app import App
@@ -591,6 +591,7 @@ def spoken(line, phrases, values):
         yield " ".join(re.sub(r"\{(\w+)\}", lambda slot: values[slot[1]], text).split())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_talk_about_an_order_does_nothing(home, language):
     provider = make_provider(home)
@@ -600,7 +601,7 @@ def test_talk_about_an_order_does_nothing(home, language):
     assert exact >= {"output_on", "output_off", "cron_add", "cron_timer", "cron_remove", "rule_tell", "memory_store"}
     asks = re.compile(r"\b(kannst|könntest|würdest) du|puedes|podrías|(peux|pourrais) tu|tu peux|pouvez vous")
     acted = []
-    each = 1 if os.environ.get("ALL_ORDERS") else 3  # as in test_intents_exact.py
+    each = sweep.take(8, 1)  # as in test_intents_exact.py
     for number, form in enumerate(TALK[language]):
         for name, text in doing[number % each :: each]:
             if form[-1] == "?" and asks.search(text):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
+import sweep
 from model_server import ModelServer, drop, reply, status
 from scripted import Scripted, says
 from test_dream import NEW, OLD
@@ -364,18 +365,20 @@ def _cut_off_at(moment, folder):
     return os.WIFSIGNALED(end)
 
 
+@pytest.mark.sweep
 def test_killed_at_every_step_nothing_is_lost_or_done_twice(tmp_path):
-    outcomes, moment, cut = set(), 0, True
+    outcomes = set()
     home = Home(tmp_path / "evening", memory=DREAMS_ONLY, provider=Scripted())
     home.chores.run(EVENING)
     tasks(home)
     home.note("the fuse of the pump is 3 A", EVENING)
     home.database.close()
-    while cut:
+    for moment in sweep.steps(4):
         folder = shutil.copytree(tmp_path / "evening", tmp_path / str(moment))
         cut = _cut_off_at(moment, folder)
         outcomes.add(_after_the_cut(folder))
-        moment += 1
+        if not cut:
+            break
     assert moment > 30
     assert outcomes == {(False, False), (True, False), (True, True)}
 

@@ -1,6 +1,9 @@
 """What a reader sees of a text: comments and invisible characters go, code and all that is shown stays."""
 
+import itertools
+
 import pytest
+import sweep
 from timing import least_seconds
 
 from picoclaw.markdown import describe_hidden, remove_hidden
@@ -171,8 +174,8 @@ MOULDS = {
 MOULDS |= {piece: lambda n, piece=piece: piece * (n // len(piece)) for piece in PIECES}
 
 
-@pytest.mark.parametrize("trusting", [False, True])
-@pytest.mark.parametrize("mould", MOULDS, ids=ascii)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("mould", "trusting"), sweep.sample(itertools.product(MOULDS, [False, True]), 3), ids=ascii)
 def test_it_takes_time_in_proportion(mould, trusting):
     """Four times the text takes about four times as long; sixteen times would be its square."""
 

@@ -12,11 +12,11 @@ from collections import Counter
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sweep
 from model_server import ModelServer, raw, refusal
 from rights import ordinary_user
 from test_memory_index import killed
@@ -562,6 +562,7 @@ def test_an_index_that_is_gone_or_damaged_is_built_again(place, damage):
 # --- kill -9, other processes ---
 
 
+@pytest.mark.sweep
 def test_kill_9_before_any_statement_then_a_search(place):
     """Half of the changes may be there, but what is there fits together, and the next look brings the rest."""
     write(place, "memory/MEMORY.md", "the boiler has a valve\n\n" * 60)
@@ -590,7 +591,7 @@ def search_and_refresh(place):
 
 def _survived(place, template, expected):
     """Kill at each statement in turn, beginning with a copy of a home; how many there are."""
-    for at in count():
+    for at in sweep.steps(5):
         shutil.rmtree(place / "home", ignore_errors=True)
         if template.exists():
             shutil.copytree(template, place / "home")
@@ -599,7 +600,7 @@ def _survived(place, template, expected):
             memory.refresh()
             assert [hit._replace(id=0) for hit in memory.search("pump valve", NOW, least=0)] == expected
             assert memory.stats()["chunks"] == memory.stats()["vectors"]
-            if at % 7 == 0:
+            if at % 3 == 0:
                 assert memory.check() == []
         if not died:
             break

@@ -10,6 +10,7 @@ from threading import Event
 
 import apsw
 import pytest
+import sweep
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -134,17 +135,18 @@ def test_every_earlier_version_comes_along(tmp_path, count):
     assert tables(tmp_path / "state.db") == tables(tmp_path / "new.db")
 
 
+@pytest.mark.sweep
 def test_a_migration_that_is_cut_off_is_done_again(tmp_path):
     path = tmp_path / "state.db"
     earlier_version(path, 7)
     before, cuts = tables(path), 0
-    for statement in range(4, 60):
+    for statement in sweep.sample(range(4, 60), 4):
         if killed_at(statement, Database, path):
             cuts += 1
             with closing(apsw.Connection(str(path))) as connection:
                 names = {name for (name,) in connection.execute("SELECT name FROM migrations")}
             assert (tables(path) == before) == ("m008_sessions" not in names)
-    assert cuts > 20
+    assert cuts > sweep.take(5, 20)
     home = Home(tmp_path)
     assert home.shown("terminal") == ["n3", "n9"]
     home.sound()
@@ -704,6 +706,7 @@ def test_a_chore_that_fails_says_so_once(tmp_path):
 # --- cuts, and other processes ---
 
 
+@pytest.mark.sweep
 def test_a_prune_that_is_killed_anywhere_leaves_whole_turns(home, monkeypatch):
     monkeypatch.setattr(retention, "_BATCH_SIZE", 3)
     call = ToolCall("c", "exec", {})
@@ -714,9 +717,10 @@ def test_a_prune_that_is_killed_anywhere_leaves_whole_turns(home, monkeypatch):
     home.say("old", key="shed", at=NOON - 400 * DAY)
     home.say("new", at=NOON)
     home.stores.close()
-    before, cuts = home.path.read_bytes(), 0
-    while killed_at(cuts + 1, pruned, home.path):
-        cuts += 1
+    before = home.path.read_bytes()
+    for cut in sweep.steps(6, 1):
+        if not killed_at(cut, pruned, home.path):
+            break
         home = Home(home.path.parent)
         home.sound()
         assert {len(said) for said in home.history.turns("home")} <= {2, 4}
@@ -728,7 +732,7 @@ def test_a_prune_that_is_killed_anywhere_leaves_whole_turns(home, monkeypatch):
             path.unlink()
         home.path.write_bytes(before)
     home = Home(home.path.parent)
-    assert cuts > 50  # opening takes a dozen
+    assert cut > 50  # opening takes a dozen
     assert_pruned(home)
 
 

@@ -65,7 +65,7 @@ class Database:
         self.path = path
         with self._explained():
             if not path.exists():
-                _create_database(path)
+                _create_database(path, migrations)
             check_regular(path, path.stat().st_mode)
             _check_not_empty(path)
             mark = path.with_name(path.name + SUSPECT_SUFFIX)
@@ -284,21 +284,33 @@ def _connect(path: Path) -> StoreConnection:
     return connection
 
 
-def _create_database(path: Path) -> None:
-    """Build the file under another name first: under its own name it is never half made."""
+def _create_database(path: Path, migrations: Sequence[Migration]) -> None:
+    """Build the file with its tables under another name first: under its own name it is never half made."""
     young = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     young.unlink(missing_ok=True)
-    os.close(os.open(young, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    handle = os.open(young, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
         with contextlib.closing(_connect(young)) as connection:
-            connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT")
+            connection.execute("PRAGMA synchronous = OFF")  # synced once, below
+            connection.execute("PRAGMA journal_mode = MEMORY")
+            with transact(connection):
+                connection.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, at TEXT NOT NULL) STRICT")
+                for migration in migrations:
+                    _run_migration(connection, migration)
             connection.execute("PRAGMA journal_mode = WAL")
+        os.fsync(handle)
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(young)
     finally:
+        os.close(handle)
         for leftover in path.parent.glob(young.name + "*"):
             leftover.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _run_migration(connection: apsw.Connection, migration: Migration) -> None:
+    migration(connection)
+    connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))
 
 
 def _check_schema(connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, thorough: bool) -> None:
@@ -325,8 +337,7 @@ def _migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> No
     for migration in missing:
         with transact(connection):  # another process may have done it meanwhile
             if not connection.execute("SELECT 1 FROM migrations WHERE name = ?", (migration.__name__,)).get:
-                migration(connection)
-                connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (migration.__name__,))
+                _run_migration(connection, migration)
     if missing:  # a log that begins anew takes less of a small disk; waits for nobody
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     connection.execute("PRAGMA foreign_keys = ON")
