@@ -280,7 +280,8 @@ class App:
     """One running picoclaw. Parts that a verb does not use are not made.
 
     `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware. `changed`
-    hears of each kept call that was asked about, answered or done. `root` is the app of the home, in the view that a person
+    hears of each kept call that was asked about, answered or done. `language` is that of whoever is answered, '' where
+    config.toml does not say. `root` is the app of the home, in the view that a person
     has of it, or an agent.
     """
 
@@ -290,6 +291,7 @@ class App:
     rehearses: bool = False
     changed: Callable[[Approval], None] = lambda _: None
     root: App | None = None
+    language: str = ""
 
     @property
     def mark(self) -> str:
@@ -468,7 +470,7 @@ class App:
         from picoclaw.intents.grammar import find_language
 
         found = (find_language(clean_text(text), self.languages) for text in reversed(texts[-3:]))
-        language = next(filter(None, found), "en")
+        language = next(filter(None, found), (self.root or self).language or "en")
         with suppress(ConfigError):
             return self.load_language(language).say["reminder"] if language != "en" else ""
         return ""
@@ -484,6 +486,7 @@ class App:
             languages=self.languages,
             load=self.load_language,
             declared=self.wiring.list_names,
+            usual=lambda: (self.root or self).language,
         )
 
     @cached_property

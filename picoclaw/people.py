@@ -31,6 +31,11 @@ class People:
         name = self.find(who)
         return self._people[name].role if name else None
 
+    def language(self, who: str) -> str:
+        """The language of that person, '' where none is set, and for nobody of the household. Raises StoreError."""
+        name = self.find(who)
+        return self._people[name].language if name else ""
+
     def list_ways(self, name: str) -> list[str]:
         """What channels call a person, those of config.toml first. Raises StoreError."""
         paired = [way for way, known in self._read_paired().items() if known == name]

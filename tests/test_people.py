@@ -1,7 +1,9 @@
 """The people of a household: each has a workspace, notes and reminders of their own, and nobody has another's."""
 
 import threading
+import time
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,19 +13,22 @@ from test_telegram import QUICK, WORDING, TelegramServer
 
 from picoclaw.agent.subagents import run_task
 from picoclaw.app import App
+from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.jobs import format_message, get_heading, word_missed
+from picoclaw.automation.scheduler import Scheduler
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import make_pairing
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
-from picoclaw.daemon.background import run_job
+from picoclaw.daemon.background import run_job, word_reminder
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.people import People
 from picoclaw.records import replace
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.workspace import prepare_home
 
 PEOPLE = {
@@ -514,3 +519,124 @@ def test_a_sub_agent_of_a_guest_has_the_rights_of_a_guest(home):
     household.close()
     assert "1234" not in report
     assert task.origin == "guest"
+
+
+# What is said without a model is said in a person's language where what they write does not tell it.
+SPEAKING = PEOPLE | {
+    "ada": PersonConfig("owner", telegram=1, language="fr"),
+    "bob": PersonConfig("member", telegram=2, language="de"),
+}
+
+
+@pytest.fixture
+def speakers(household):
+    household.app.config = replace(household.app.config, people=SPEAKING)
+    return household
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "answer"),
+    [
+        (2, "temperature", "Temperatur"),
+        (2, "asdf", "Das kann ich ohne Modell nicht"),
+        (2, "how warm is it in the greenhouse?", "temperature"),  # who writes English is answered in it
+        (1, "hum", "humidité"),
+        (3, "temperature", "temperature"),
+    ],
+)
+def test_each_is_answered_in_their_own_language(speakers, number, said, answer):
+    assert answer in speakers.ask(number, said).reply
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "heading"),
+    [
+        (2, "tea 10 min", "Erinnerung:"),
+        (1, "remind me in 10 minutes to tea", "Rappel :"),
+        (3, "remind me in 10 minutes to tea", "Reminder:"),
+    ],
+)
+def test_a_reminder_is_headed_in_the_language_of_the_moment_it_is_told(speakers, number, said, heading):
+    app = speakers.app
+    caller = Caller(
+        f"telegram:{number}", "owner" if number == 1 else "member", app.now(), print, who=f"telegram:{number}"
+    )
+    app.toolset.run(ToolCall("1", "cron", {"action": "add", "message": "tea", "at_seconds": 600}), caller)
+    job = app.stores.jobs.all()[0]
+    assert (job.heading, job.who) == ("Reminder:", f"telegram:{number}")  # as a model had it planned
+    outbox, words = Outbox(app.stores.database), _make_wording(app)
+    scheduler = Scheduler(
+        app.stores.jobs, ClockWatch(lambda: True, job.boot), lambda _: None, lambda: None, print, words
+    )
+    scheduler.step(time.time() + 600, job.mono)
+    assert [one.text for one in outbox.waiting()] == [f"{heading} tea"]
+
+
+def _make_wording(app):
+    return partial(word_reminder, People(app.config.people, app.stores.database).language)
+
+
+LATE = [
+    ("Reminder: tea", 7200, "Reminder: tea (was due 2 h ago)"),
+    ("Erinnerung: Tee", 7200, "Erinnerung: Tee (war vor 2 h fällig)"),
+    ("Erinnerung: Tee", 90000, "Erinnerung: Tee (war vor 1 Tag 1 h fällig)"),
+    ("Recordatorio: té", 180000, "Recordatorio: té (era para hace 2 días 2 h)"),
+    ("Rappel : thé", 7200, "Rappel : thé (prévu il y a 2 h)"),
+    ("It is 7 °C", 7200, "It is 7 °C (was due 2 h ago)"),
+    ("Rappel : thé", 30, "Rappel : thé"),
+]
+
+
+@pytest.mark.parametrize(("text", "late", "told"), LATE)
+def test_a_late_reminder_says_so_in_its_own_language(text, late, told):
+    assert format_message(OutboxMessage(1, "terminal", text, 1000.0), "terminal", 1000.0 + late) == told
+
+
+def test_what_stands_before_a_reminder_is_the_same_in_both_files(household):
+    for language in household.app.languages:
+        assert get_heading(language) == household.app.load_language(language).say["reminder"]
+
+
+def test_missed_ones_are_counted_in_the_reminders_language():
+    assert word_missed("Rappel :", "3") == " (3 précédents ont été manqués)"
+    assert word_missed("Reminder:", "3") == " (3 earlier ones were missed)"
+
+
+def test_a_language_that_nobody_speaks_here_is_refused(home):
+    (home / "config.toml").write_text('[people.bob]\nlanguage = "tlh"\n')
+    with pytest.raises(ConfigError, match="'tlh' is none that picoclaw speaks; it speaks de, en, es, fr"):
+        load_config({"PICOCLAW_HOME": str(home)})
+
+
+MEETINGS = {
+    "de": ["hallo", "Bob", "nein, das ist falsch", "nenn mich Bob", "ich wohne in Berlin", "auslassen"],
+    "es": ["hola", "Bob", "eso está mal", "me llamo Bob", "vivo en Berlin", "omitir"],
+    "fr": ["bonjour", "Bob", "c'est faux", "je m'appelle Bob", "j'habite à Berlin", "passer"],
+}
+SPOKEN_WORDS = {
+    "de": "Notiert: Name Bob.\nZeitzone: ",
+    "es": "Anotado: Nombre Bob.\nZona horaria: ",
+    "fr": "Noté : Nom Bob.\nFuseau horaire : ",
+}
+
+
+@pytest.mark.parametrize("language", MEETINGS)
+def test_the_first_meeting_is_held_in_a_persons_language(household, language):
+    people = PEOPLE | {"bob": PersonConfig("member", telegram=2, language=language)}
+    household.app.config = replace(household.app.config, people=people)
+    answers = [household.ask(2, text).reply for text in MEETINGS[language]]
+    assert SPOKEN_WORDS[language] in answers[1]
+    assert SPOKEN_WORDS[language] in answers[3]
+    assert "USER.md" in answers[5]
+    page = household.app.find_view("telegram:2").personal.read("USER.md")
+    assert ("- Name: Bob" in page, "- Time zone: Europe/Berlin" in page, "- Preferences: -" in page) == (
+        True,
+        True,
+        True,
+    )
+    english = "Noted Known Name: Taken skip undo done called city keep anything thank"
+    assert not [
+        word
+        for word in english.split()
+        if any(word in answer for answer in answers if language != "de" or word != "Name:")
+    ]

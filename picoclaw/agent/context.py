@@ -106,6 +106,7 @@ class AgentApp(Protocol):
 
     config: Config
     board: Board
+    language: str
 
     @property
     def prompts(self) -> Prompts: ...

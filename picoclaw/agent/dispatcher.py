@@ -74,6 +74,9 @@ class Dispatcher:
 
     def answer(self, inbound: Inbound, hooks: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
+        if people := self.app.config.people:
+            with suppress(StoreError):
+                self.app.language = people[name].language if (name := self.app.find_person(inbound.who)) else ""
         hook = self.app.config.hooks.get(inbound.session.removeprefix(HOOK_SESSIONS)) if _is_hook(inbound) else None
         if hook and not hook.answer:  # its words are told as they are
             return _make_turn(inbound, True, inbound.text, by="hook")

@@ -4,13 +4,17 @@ Intervals and "in ten minutes" go by the monotonic clock of this boot, appointme
 is trusted. An occurrence is decided on once: done, or reported as missed.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from zlib import crc32
 
+from picoclaw.config.files import read_toml
 from picoclaw.errors import StoreError
 from picoclaw.occurrences import add_done, find_due, find_next, is_over
 from picoclaw.records import NamedTuple
+from picoclaw.resources import find_shipped
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.text import truncate
@@ -72,7 +76,7 @@ def decide_job(job: Job, now: JobContext) -> JobDecision | None:
 
 def _decide_occurrence(job: Job, come: _Occurrence, now: JobContext) -> JobDecision:
     at = now.wall - come.late_s
-    others = f" ({come.others} earlier ones were missed)" if come.others else ""
+    others = word_missed(job.heading, come.others) if come.others else ""
     if job.claimed:
         message = "" if job.last_status == SKIPPED else f"{_describe_job(job)} is skipped: it still runs{others}"
         return JobDecision(_disable_one_off(job._replace(last_status=SKIPPED)), message, now.wall)
@@ -267,11 +271,52 @@ def open_chat(
         ring()
 
 
+_ENGLISH = {
+    "heading": "Reminder:",
+    "late": " (was due {time} ago)",
+    "missed": " ({count} earlier ones were missed)",
+    "repeat": " (perhaps a repeat: picoclaw stopped while it delivered this)",
+    "day": "d",
+    "days": "d",
+}
+
+
+@cache
+def _load_words() -> dict[str, dict[str, str]]:
+    """What a reminder says besides its own words, by language, without English."""
+    return read_toml(find_shipped("templates") / "reminders.toml")
+
+
+def get_heading(language: str) -> str:
+    """What stands before a reminder in a language."""
+    return _load_words().get(language, _ENGLISH)["heading"] if language != "en" else _ENGLISH["heading"]
+
+
+def _find_words(text: str) -> Mapping[str, str]:
+    """The words of the language that a text begins in, if it is a reminder's; English, for which no file is read."""
+    if not text or text.startswith(_ENGLISH["heading"]):
+        return _ENGLISH
+    return next((words for words in _load_words().values() if text.startswith(words["heading"])), _ENGLISH)
+
+
+def word_missed(heading: str, count: str) -> str:
+    return _find_words(heading)["missed"].replace("{count}", count)
+
+
+def _word_duration(seconds: float, words: Mapping[str, str]) -> str:
+    return re.sub(
+        r"\b(\d+) d\b",
+        lambda found: f"{found[1]} {words['day' if found[1] == '1' else 'days']}",
+        format_duration(seconds),
+    )
+
+
 def format_message(message: OutboxMessage, session: str, wall: float) -> str:
     """Format a message for the chat `session`, with a note if it is late, perhaps repeated, or for another chat."""
     whose = "" if message.session == session else f"For chat {message.session!r}: "
     late = wall - message.at
-    due = f" (was due {format_duration(late)} ago)" if late > GRACE_S else ""
-    again = " (perhaps a repeat: picoclaw stopped while it delivered this)" if message.begun else ""
+    words = _find_words(message.text) if late > GRACE_S or message.begun else _ENGLISH
+    due = words["late"].replace("{time}", _word_duration(late, words)) if late > GRACE_S else ""
+    again = words["repeat"] if message.begun else ""
     apart = "\n" if due + again and message.text.endswith(")") else ""  # the line of a file is one by itself
     return f"{whose}{message.text}{apart}{due}{again}"

@@ -110,9 +110,19 @@ class Scheduler:
     """The jobs of one home, as one process sees them. Several may work on one database."""
 
     def __init__(
-        self, jobs: Jobs, watch: ClockWatch, run: JobRunner, post: Callable[[], None], say: Callable[[str], None]
+        self,
+        jobs: Jobs,
+        watch: ClockWatch,
+        run: JobRunner,
+        post: Callable[[], None],
+        say: Callable[[str], None],
+        word: Callable[[Job], Job] | None = None,
     ) -> None:
-        """`run` does what is more than a reminder, `post` shows the messages, `say` a person what is wrong."""
+        """`run` does what is more than a reminder, `post` shows the messages, `say` a person what is wrong.
+
+        `word` gives a reminder the heading that it is told with.
+        """
+        self._word = word or (lambda job: job)
         self._jobs = jobs
         self._watch = watch
         self._run = run
@@ -143,7 +153,7 @@ class Scheduler:
         jobs = self._jobs.all()
         trusted = bool(jobs) and self._watch.trusted(wall, mono)
         now = JobContext(wall, mono, self._watch.boot, trusted, get_process_identity(), is_process_alive)
-        if any(decide_job(job, now) for job in jobs):
+        if any(self._decide(job, now) for job in jobs):
             self._do(now)
             jobs = self._jobs.all()
         self._post()
@@ -154,10 +164,14 @@ class Scheduler:
         return doubt, None if wait == float("inf") else wait
 
     def _do(self, now: JobContext) -> None:
-        for decision in self._jobs.decide(lambda job: self._spread(decide_job(job, now), now)):
+        for decision in self._jobs.decide(lambda job: self._spread(self._decide(job, now), now)):
             if decision.run and decision.job and (outcome := self._run(decision.job)):
                 self.note_end(decision.job.number, outcome)
         self.settle(now.wall)
+
+    def _decide(self, job: Job, now: JobContext) -> JobDecision | None:
+        decision = decide_job(job, now)
+        return decide_job(self._word(job), now) if decision and decision.message else decision
 
     def _spread(self, decision: JobDecision | None, now: JobContext) -> JobDecision | None:
         """Start late jobs one at a time, SPREAD_S apart."""

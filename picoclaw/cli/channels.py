@@ -138,6 +138,7 @@ def add_people_options(parser: Parser) -> None:
         words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
         words[word].add_argument("--terminal", metavar="LOGIN", help="their login name on this machine")
         words[word].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
+        words[word].add_argument("--language", metavar="LANGUAGE", help="their language, such as de")
         words[word].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
 
 
@@ -150,7 +151,12 @@ def run_people(given: Options) -> int:
     config = load_config()
     if given.act in {"add", "edit"}:
         options = {"role": given.role or None, "telegram": given.telegram, "matrix": given.matrix}
-        options |= {"terminal": given.terminal, "time_zone": given.zone, "agent": given.agent}
+        options |= {
+            "terminal": given.terminal,
+            "time_zone": given.zone,
+            "agent": given.agent,
+            "language": given.language,
+        }
         values = {key: value for key, value in options.items() if value is not None}
         is_new = None if given.act == "add" else False
         print_wrapped(*household.save_person(config, given.name, values, is_new=is_new))

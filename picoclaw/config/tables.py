@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple, dataclass, field
+from picoclaw.resources import find_shipped
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 from picoclaw.times import parse_hour_span, parse_zone
@@ -312,6 +313,7 @@ class PersonConfig:
     terminal: Annotated[str, "their login name on this machine, for `picoclaw chat`"] = ""
     time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': what they have told"] = ""
     agent: Annotated[str, "the agent that answers in a new chat of theirs; '': the home's own"] = ""
+    language: Annotated[str, "their language, such as de, where what they write does not tell it; '': English"] = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -337,6 +339,9 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
                 raise ConfigError(f"{where}: time_zone: {error}") from None
         if person.matrix and not _MATRIX_USER.fullmatch(person.matrix):
             raise ConfigError(f"{where}: matrix: {person.matrix!r} is not a Matrix user: write it as @name:example.org")
+        if person.language and not (find_shipped("templates") / "intents" / f"{person.language}.toml").is_file():
+            known = ", ".join(sorted(one.stem for one in (find_shipped("templates") / "intents").glob("*.toml")))
+            raise ConfigError(f"{where}: language: {person.language!r} is none that picoclaw speaks; it speaks {known}")
         if person.terminal and not _LOGIN_NAME.fullmatch(person.terminal):
             raise ConfigError(f"{where}: terminal: {person.terminal!r} is no login name, such as ada")
         if person.terminal == "root" and person.role != "owner":

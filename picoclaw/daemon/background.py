@@ -13,7 +13,7 @@ from picoclaw.app import App, open_tasks
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
-from picoclaw.automation.jobs import JobOutcome, format_message, open_chat
+from picoclaw.automation.jobs import JobOutcome, format_message, get_heading, open_chat
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.automation.wakeup import wake_all
@@ -104,7 +104,12 @@ class BackgroundWorker:
             deliver = stack.enter_context(
                 open_chat(outbox, session, lambda one: show(format_message(one, session, time.time())), self._wake_all)
             )
-        scheduler = Scheduler(Jobs(database), make_clock_watch(self._app), self._begin_job, deliver, self._show)
+        word = None
+        if any(person.language for person in self._app.config.people.values()):
+            from picoclaw.people import People
+
+            word = partial(word_reminder, People(self._app.config.people, database).language)
+        scheduler = Scheduler(Jobs(database), make_clock_watch(self._app), self._begin_job, deliver, self._show, word)
         self._scheduler = scheduler
         stack.callback(self._abandon_jobs, scheduler)
         watch = self._watch(database)
@@ -251,6 +256,12 @@ def run_job(app: App, job: Job) -> JobOutcome:
     finally:
         own.wiring.leave()
         own.close_own()
+
+
+def word_reminder(find_language: Callable[[str], str], job: Job) -> Job:
+    """Head a reminder in the language of whoever has planned it, as config.toml has it now. Raises StoreError."""
+    language = find_language(job.who) if job.kind == "reminder" else ""
+    return job._replace(heading=get_heading(language)) if language else job
 
 
 def _run_turn_job(app: App, job: Job) -> JobOutcome:

@@ -60,18 +60,20 @@ class IntentProvider:
         languages: Mapping[str, frozenset[str]] = MappingProxyType({}),
         load: Callable[[str], Grammar] | None = None,
         declared: Callable[[], Mapping[str, str]] = dict,
+        usual: Callable[[], str] = str,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
         `unlisted` names tools that a model is not told of: a sentence may mean them all the same. `languages` has the words by
         which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
-        has the names of sensors and outputs, each with which of both it is.
+        has the names of sensors and outputs, each with which of both it is. `usual()` is the language of whoever asks,
+        where no words tell it, '' for English.
         """
         self.rests = False
         self.unlisted, self._declared = frozenset(unlisted), declared
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
-        self._problem = ""
+        self._problem, self._usual = "", usual
         self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model = configured_model
@@ -100,8 +102,8 @@ class IntentProvider:
         ]
 
     def _listen(self, text: str, before: str = "") -> IntentMatcher:
-        """Take the language of a text: the one with most of its words, else that of the text before, else English."""
-        return self._listen_in(self._find_language(text) or self._find_language(before) or "en")
+        """Take the language of a text: the one with most of its words, else that of the text before, else the usual."""
+        return self._listen_in(self._find_language(text) or self._find_language(before) or self._usual() or "en")
 
     def _listen_in(self, language: str) -> IntentMatcher:
         if language not in self._matchers and self._load:
@@ -123,9 +125,9 @@ class IntentProvider:
         text = clean_text(messages[-1].text)
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(asked[-1], asked[-2] if len(asked) > 1 else "")
-        if onboarding.ONBOARDING_TOOL in offered and self._matcher is self._matchers["en"]:
+        if onboarding.ONBOARDING_TOOL in offered and (meeting := self._open_meeting()):
             match = self._matcher.match(text, offered)
-            return [(text, self._meeting.match(messages[:-1], text, match, self._words(None, ())))]
+            return [(text, meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
         topic, last = self._topic(turns)
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
@@ -134,6 +136,15 @@ class IntentProvider:
         if all(match is None or match.intent == "nothing" for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+
+    def _open_meeting(self) -> onboarding.Onboarding | None:
+        """The first meeting in the language of the text; None in one that it is not held in."""
+        matcher = self._matcher
+        if matcher is self._matchers["en"]:
+            return self._meeting
+        if matcher is self._matchers.get(self._usual()):
+            return onboarding.Onboarding(matcher.words, matcher.intents, matcher.say)
+        return None
 
     def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[tuple[str, IntentMatch | None]]:
         """The answer to a sum, which goes on with the one before; nothing where the text is none."""
@@ -302,7 +313,7 @@ class IntentProvider:
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
         before = [clean_text(turn[0].text) for turn in turns[:-4:-1]]
-        language = next(filter(None, map(self._find_language, (text, *before))), "en")
+        language = next(filter(None, map(self._find_language, (text, *before))), self._usual() or "en")
         tools = self._listen_in(language).tools
         for tool in sorted(tools, key="all".__eq__):
             for expression, told in tools[tool].get("told", {}).items():
