@@ -63,11 +63,26 @@ def select_agent(config: Config, key: str) -> Config:
     """The settings of a home as a further agent has them. Raises ConfigError."""
     key = check_agent(config, key)
     agent, model, api_key = config.agents[key], config.model, config.api_key
+    models, keys = config.models, config.model_keys
     if agent.model:
-        model, api_key = config.models[agent.model], config.model_keys.get(agent.model, "")
+        model, api_key = models[agent.model], keys.get(agent.model, "")
+    if "model" in agent.then:
+        models, keys = {**models, "model": replace(config.model, then=[])}, {**keys, "model": config.api_key}
+    if agent.then:
+        model = replace(model, then=agent.then)
+    own = {name: value for name in ("steps", "seconds", "tokens") if (value := getattr(agent, name))}
     offer = [name for name in agent.tools if not name.endswith("*")]
     tools = replace(config.tools, offer=[*config.tools.offer, *offer])
-    return replace(config, agent=key, model=model, api_key=api_key, tools=tools)
+    return replace(
+        config,
+        agent=key,
+        model=model,
+        models=models,
+        model_keys=keys,
+        api_key=api_key,
+        tools=tools,
+        limits=replace(config.limits, **own),
+    )
 
 
 class PersonalPages:

@@ -207,7 +207,12 @@ class Stores:
         if self.root:
             accounts = self.root.ledger.accounts  # its turns keep the corrections of all
         ring = partial(wake_all, config.home)
-        return UsageLedger(accounts, config.costs, self.now, ring, agent=config.agent, person=config.person)
+        caps = {
+            key: replace(config.costs, day_tokens=agent.day_tokens, day_money=agent.day_money)
+            for key, agent in config.agents.items()
+            if agent.day_tokens or agent.day_money
+        }
+        return UsageLedger(accounts, config.costs, self.now, ring, agent=config.agent, person=config.person, caps=caps)
 
     def load_history(self, session: str) -> PastTurns:
         """What came before; nothing when the disk fails, because an answer is worth more than its history.

@@ -926,7 +926,10 @@ def test_the_settings_in_the_docs_are_taken(tmp_path):
 
 def test_the_docs_name_each_cause_and_each_step():
     causes = {word for row in re.findall(r"^\| (`.*?) \|", DOCS, re.MULTILINE) for word in re.findall("`([a-z]+)", row)}
-    assert causes == {"chat", "cron", "rule", "heartbeat", "subagent", "summary", "dream", "review", "summon", "memory"}
+    assert causes == {
+        *("chat", "cron", "rule", "heartbeat", "hook", "subagent"),
+        *("summary", "dream", "review", "summon", "memory", "warm"),
+    }
     steps = [int(step) for step in re.findall(r"^\| (\d+) % \|", DOCS, re.MULTILINE)]
     assert steps == sorted({ledger.get_limit_percent(cause) for cause in causes})
     assert f"last {RETENTION_DAYS} days" in DOCS

@@ -5,17 +5,17 @@ import threading
 import time
 
 import pytest
-from model_server import ModelServer, call, reply, silence
+from model_server import ModelServer, call, refusal, reply, silence
 from test_house import modules_of
 
 from picoclaw import cli
 from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, SubagentsConfig, TeamConfig
-from picoclaw.errors import ConfigError
+from picoclaw.config.tables import AgentConfig, CostsConfig, ModelConfig, PersonConfig, SubagentsConfig, TeamConfig
+from picoclaw.errors import ConfigError, OverBudget
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.messages import Caller, Inbound, Stop, ToolCall, TurnHooks
+from picoclaw.messages import Caller, Inbound, Purpose, Stop, ToolCall, TurnHooks
 from picoclaw.store.outbox import Outbox
 from picoclaw.workspace import prepare_home
 
@@ -796,3 +796,146 @@ def test_an_agent_that_waited_for_another_when_it_was_cut_off_gets_the_report(ho
     assert "The cellar says:" in letter.text
     assert "It is dry." in letter.text
     assert len(it.app.subagent_tasks.newest("telegram:1", 9)) == 2
+
+
+# --- limits and further models of an agent
+
+
+def with_garden(**settings):
+    return AGENTS | {"garden": AgentConfig("Flora", "plants", model="garden", **settings)}
+
+
+def looping(agent, _):
+    return reply("", call("board_status", {})) if agent == "garden" else reply("Hello.")
+
+
+def test_a_turn_ends_at_the_agents_own_limits(house):
+    it = house(looping, agents=with_garden(steps=3))
+    it.ask(1, "/agent garden")
+    turn = it.ask(1, "how are you?")
+    assert (turn.stopped, "the limit of 3 steps is reached" in turn.reply) == ("steps", True)
+    assert it.app.find_view("telegram:1", "cellar").config.limits.steps == it.app.config.limits.steps == 20
+
+
+def test_a_task_is_held_to_the_stricter_limits_of_both(house):
+    def script(agent, body):
+        if agent == "garden":
+            return reply("", call("board_status", {}))
+        return delegating("garden", "measure")(body)
+
+    it = house(script, agents=with_garden(steps=2))
+    it.ask(1, "do it")
+    (task,) = it.app.subagent_tasks.newest("telegram:1", 9)
+    assert task.limits.steps > 2
+    assert task.used.steps == 3  # and a last word
+    assert "2 steps" in str(it.sent("garden")[0])
+
+
+CHAIN = {"butler": "garden", "garden": "cellar"}
+
+
+def chaining(agent, body):
+    if agent == "cellar" or newest(body)["role"] == "tool":
+        return reply("Done.", usage=(900, 100))
+    return reply("", call("delegate", {"agent": CHAIN[agent], "task": "x"}), usage=(900, 100))
+
+
+def test_what_one_agent_does_for_another_counts_for_both(house):
+    """Each asks the model twice, at 1,000 tokens; cellar once: garden's own day has 3,000 then, and the board's 5,000."""
+    it = house(chaining, agents=with_garden(day_tokens=100_000))
+    assert it.ask(1, "do it").reply == "Done."
+    it.app.stores.ledger.settle()
+    rows = it.app.stores.ledger.accounts.rows("0001-01-01", "9999-12-31")
+    assert {(place.agent, place.cause): taken.tokens for place, taken in rows.items()} == {
+        ("", "chat"): 2000,
+        ("garden", "subagent butler"): 2000,
+        ("cellar", "subagent garden/butler"): 1000,
+    }
+    ledger = it.app.find_view("telegram:1", "garden").stores.ledger
+    assert ledger.explain_cap("chat") == ""
+    assert ledger._used["garden"].tokens == 3000
+
+
+@pytest.mark.parametrize(
+    ("spent_by", "asks", "why"),
+    [
+        ("garden", "garden", "the agent garden: 1,000 of 1,000 tokens (100 %)"),
+        ("garden", "butler", ""),
+        ("cellar for garden", "garden", "the agent garden: 1,000 of 1,000 tokens (100 %)"),
+        ("cellar for garden", "cellar", ""),
+        ("cellar for butler", "garden", ""),
+        ("garden, which is free", "garden", ""),
+    ],
+)
+def test_an_agent_rests_when_its_own_day_is_used_up(house, spent_by, asks, why):
+    costs = CostsConfig(prices={"garden": [0, 0], "other": [1, 1]} if "free" in spent_by else {})
+    it = house(chaining, agents=with_garden(day_tokens=1000), costs=costs)
+    agent, _, asker = spent_by.partition(",")[0].partition(" for ")
+    view = it.app.find_view("telegram:1", agent)
+    cause = f"subagent {asker}" if asker else "chat"
+    entry = view.stores.ledger.begin(Purpose(cause, "terminal"), agent, 900, 100)
+    view.stores.ledger.end(entry, 900, 100, known=True)
+    view.stores.ledger.settle()
+    asked = it.app.find_view("telegram:1", asks if asks != "butler" else "").stores.ledger
+    assert asked.explain_cap("chat").startswith(why or " ") is bool(why)
+    if why:
+        session = it.ask(1, f"/agent {asks}").reply and it.ask(1, "hello")
+        assert len(it.sent("garden")) == 0
+        assert "of the day are used" in f"{session.notice.text}{session.reply}"
+
+
+def test_for_whom_a_task_is_done_may_have_used_up_their_day(house):
+    """Garden has 10 tokens left; what cellar would do for it is refused, and what it does for butler is not."""
+    it = house(lambda *_: reply("Done."), agents=with_garden(day_tokens=1000))
+    garden, cellar = (it.app.find_view("telegram:1", key).stores.ledger for key in ("garden", "cellar"))
+    garden.begin(Purpose("chat", "terminal"), "garden", 900, 100)
+    with pytest.raises(OverBudget, match="the agent garden"):
+        cellar.begin(Purpose("subagent garden", "terminal"), "cellar", 900, 100)
+    cellar.begin(Purpose("subagent butler", "terminal"), "cellar", 900, 100)
+
+
+@pytest.mark.parametrize(
+    ("then", "asked"),
+    [
+        ([], ["garden"]),
+        (["alone"], ["garden", "alone"]),
+        (["model"], ["garden", "butler"]),
+        (["cellar", "model"], ["garden", "cellar", "butler"]),
+    ],
+)
+def test_an_agent_falls_back_on_the_models_that_it_names(house, then, asked):
+    def script(agent, _):
+        return reply("Here I am.") if agent == asked[-1] and then else refusal(500, "broken")
+
+    it = house(script, agents=with_garden(then=then))
+    it.ask(1, "/agent garden")
+    turn = it.ask(1, "how are you?")
+    assert list(dict.fromkeys(request.body["model"] for request in it.server.requests)) == asked
+    if then:
+        assert turn.reply == "Here I am."
+
+
+LIMITED = '[models.garden]\nname = "g"\nbase_url = "http://127.0.0.1:1/v1"\n[agents.garden]\n'
+
+
+@pytest.mark.parametrize(
+    ("toml", "wrong"),
+    [
+        (f'{LIMITED}model = "garden"\nthen = ["model"]\nsteps = 4\nday_tokens = 5000', ""),
+        (f'{LIMITED}then = ["garden"]', ""),
+        (f'{LIMITED}then = ["model"]', "then: there is no [models.model]"),  # which is its own already
+        (f'{LIMITED}then = ["gardn"]', "then: there is no [models.gardn]; did you mean 'garden'?"),
+        (f'{LIMITED}model = "garden"\nthen = ["garden"]', "then: garden is its own model already"),
+        (f"{LIMITED}steps = -1", "steps"),
+        (f"{LIMITED}day_money = 2.0", "day_money takes prices"),
+        ("[agents.default]\nsteps = 3", "its limits [limits] and [costs]"),
+    ],
+)
+def test_what_is_wrong_with_the_limits_of_an_agent_is_said(home, toml, wrong):
+    (home / "config.toml").write_text(toml)
+    if not wrong:
+        load_config({"PICOCLAW_HOME": str(home)})
+        return
+    with pytest.raises(ConfigError) as error:
+        load_config({"PICOCLAW_HOME": str(home)})
+    assert wrong in str(error.value)

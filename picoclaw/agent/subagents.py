@@ -8,7 +8,7 @@ has ended.
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from picoclaw.agent import workflow
@@ -114,11 +114,15 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     view = _find_view(app, task)
     config, now, light = view.config, view.now(), view.light_agent
     origin: Origin = task.origin if is_other_person(task.origin) or task.origin == "mcp" else "subagent"
+    limits = task.limits
+    if config.agent:  # of a task that it does for another, the stricter of both
+        own = config.limits
+        limits = workflow.cap_limits(limits, TaskUsage(own.steps, own.seconds, own.tokens))
     # it is told what its mode asks for, with its limits and the reports that it needs
     builder = replace(
         view.context_builder,
         config=replace(config, prompt=replace(config.prompt, mode=task.mode)),
-        limits=f"{task.limits.steps} steps, {format_duration(task.limits.seconds)}",
+        limits=f"{limits.steps} steps, {format_duration(limits.seconds)}",
         may=light.toolset.names if task.tools is None else task.tools & light.toolset.names,
         needed=[need for number in task.needs if (need := app.subagent_tasks.get(number))],
         tidy=False,
@@ -129,7 +133,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         only=may if told.brief.only is None else may & told.brief.only,
         bytes_a_token=view.stores.bytes_a_token(told.brief.model or config.model.name or "default"),
     )
-    left = workflow.get_remaining(task.limits, recorder.used)
+    left = workflow.get_remaining(limits, recorder.used)
     agent = replace(light, limits=LimitsConfig(*left, config.limits.result_chars))
     so_far = app.subagent_tasks.messages(task) or [Message("user", brief.text)]
     so_far += _finish_awaited(app, task, so_far, stop)
@@ -145,7 +149,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         depth=task.depth,
         task=task.number,
         who=task.who,
-        cause="subagent",
+        cause=" ".join(filter(None, ("subagent", "/".join(_list_askers(app, task))))),
         behalf=task.origin if origin == "subagent" else "subagent",
     )
     called = {call.name for message in so_far for call in message.calls}
@@ -154,6 +158,14 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     with view.approving.ask_at_end(caller):
         turn = agent.turn(brief, (), caller, hooks, so_far)
     return turn._replace(taints=limit_taints(caller.taints))
+
+
+def _list_askers(app: AgentApp, task: Task | None) -> Iterator[str]:
+    """The agents that a task is done for, the one that has delegated it first."""
+    while task:
+        if task.asker:
+            yield task.asker
+        task = app.subagent_tasks.get(task.parent) if task.parent else None
 
 
 def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:

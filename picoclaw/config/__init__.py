@@ -226,6 +226,11 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
     check_agents(agents, named, home, path)
     check_agent_people(agents, people, path)
+    for key, agent in agents.items():
+        if agent.day_money and not settings.get("costs", CostsConfig()).prices:
+            raise ConfigError(
+                f'{path}: [agents.{key}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]'
+            )
     teams: dict[str, TeamConfig] = _make_named_tables(TeamConfig, grouped, path, "teams")
     check_links(links, teams, agents, path)
     parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")

@@ -379,6 +379,15 @@ class AgentConfig:
     people: Annotated[list[str], 'who may talk to it besides you: names of [people.NAME], or "*" for everybody'] = (
         field(default_factory=lambda: ["*"])
     )
+    then: Annotated[
+        list[str],
+        'models that are asked when its own fails, in this order: names of [models.NAME], or "model" for [model]',
+    ] = field(default_factory=list)
+    steps: Annotated[int, Span(0, 1000), "model calls with tools in one turn of it; 0: as under [limits]"] = 0
+    seconds: Annotated[float, Span(0, 86_400), "seconds that one turn of it may take; 0: as under [limits]"] = 0.0
+    tokens: Annotated[int, Span(0, 100_000_000), "tokens in and out of one turn of it; 0: as under [limits]"] = 0
+    day_tokens: Annotated[int, Span(0, 10_000_000_000), "its tokens of a day, of those under [costs]; 0: no cap"] = 0
+    day_money: Annotated[float, Span(0, 1_000_000), "its money of a day, of that under [costs]; 0: no cap"] = 0.0
 
     def is_open_to(self, person: str) -> bool:
         """Whether a member of the household may talk to it, or a guest, who is ''."""
@@ -395,6 +404,9 @@ def find_default_agent(agents: Mapping[str, AgentConfig]) -> str:
     return next((key for key, agent in agents.items() if agent.default), DEFAULT_AGENT)
 
 
+_OF_FURTHER_AGENTS = (
+    *("model", "then", "tools", "workspace", "steps", "seconds", "tokens", "day_tokens", "day_money"),
+)
 _TOOL_PATTERN = pattern(r"[a-z][a-z0-9_.-]*\*?", re.IGNORECASE)
 
 
@@ -415,15 +427,21 @@ def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], hom
         if agent.default or key == DEFAULT_AGENT:
             if "*" not in agent.people:
                 raise ConfigError(f"{where}: people: the default agent answers everybody; name people at another one")
-            if given := [name for name in ("model", "tools", "workspace") if getattr(agent, name)]:
+            if given := [name for name in _OF_FURTHER_AGENTS if getattr(agent, name)]:
                 raise ConfigError(
-                    f"{where}: {given[0]}: the default agent is this home: its model is [model], its tools are those of"
-                    " [tools], and its workspace is the home's"
+                    f"{where}: {given[0]}: the default agent is this home: its models are those of [model], its tools"
+                    " those of [tools], its limits [limits] and [costs], and its workspace is the home's"
                 )
             continue
-        if agent.model and agent.model not in models:
-            known = find_nearest(agent.model, dict.fromkeys(models)) if models else "; there is no [models.NAME] at all"
-            raise ConfigError(f"{where}: model: there is no [models.{agent.model}]{known}")
+        for setting, names in (("model", filter(None, [agent.model])), ("then", agent.then)):
+            for name in names:
+                if name not in models and not (setting == "then" and name == "model" and agent.model):
+                    known = (
+                        find_nearest(name, dict.fromkeys(models)) if models else "; there is no [models.NAME] at all"
+                    )
+                    raise ConfigError(f"{where}: {setting}: there is no [models.{name}]{known}")
+        if agent.model in agent.then and agent.model:
+            raise ConfigError(f"{where}: then: {agent.model} is its own model already")
         for tool in agent.tools:
             if not _TOOL_PATTERN.fullmatch(tool):
                 raise ConfigError(f"{where}: tools: {tool!r} is no tool's name; `picoclaw tools` lists them")

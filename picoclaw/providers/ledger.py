@@ -128,6 +128,16 @@ def get_seconds_left(now: datetime) -> float:
     return max(1.0, tomorrow.timestamp() - now.timestamp())
 
 
+def list_payers(agent: str, cause: str) -> list[str]:
+    """The agents that a request counts for: the one that makes it, and those that it does it for, as the cause says."""
+    kind, _, askers = cause.partition(" ")
+    return [agent, *(askers.split("/") if kind == "subagent" and askers else ())]
+
+
+def _add_use(used: DailyUse, taken: LedgerTotals) -> DailyUse:
+    return DailyUse(used.tokens + taken.tokens, used.money + taken.money)
+
+
 class LedgerEntry(NamedTuple):
     """A request that is being made, with what it was entered for."""
 
@@ -165,10 +175,12 @@ class UsageLedger:
         *,
         agent: str = "",
         person: str = "",
+        caps: Mapping[str, CostsConfig] | None = None,
     ) -> None:
         """`now` is the owner's wall clock; `ring` is called when there is a message for the owner to be delivered.
 
-        `agent` and `person` are those of the entries: see LedgerKey.
+        `agent` and `person` are those of the entries: see LedgerKey. `caps` are those of single agents, by their keys; what
+        one does for another, as the cause says, counts for both.
 
         Raises ConfigError for a price that is none.
         """
@@ -176,8 +188,10 @@ class UsageLedger:
         self._now, self._ring, self._clock = now, ring, clock
         self._agent, self._person = agent, person
         self._prices = costs.by_model
-        self._has_caps = bool(costs.day_tokens or costs.day_money)
+        self._caps = caps or {}
+        self._has_caps = bool(costs.day_tokens or costs.day_money or self._caps)
         self._known = DailyUse()
+        self._used: dict[str, DailyUse] = {}
         self._has_message = False
 
     def today(self) -> DailyUse:
@@ -187,10 +201,30 @@ class UsageLedger:
 
     def explain_cap(self, cause: str) -> str:
         """Say why no model is asked for a cause now, '' if one is. What the disk does not tell is no reason."""
+        if not self._has_caps:
+            return ""
         try:
-            return explain_cap(self.today(), self.costs, cause) if self._has_caps else ""
+            day = self._day()
+            self._count(self.accounts.rows(day, day))
         except StoreError:
             return ""
+        return self._explain(cause)
+
+    def _count(self, rows: LedgerRows) -> None:
+        """See what of the caps is used."""
+        self._known = count_use(rows, self._prices)
+        for key in self._caps:
+            own = {place: taken for place, taken in rows.items() if key in list_payers(place.agent, place.cause)}
+            self._used[key] = count_use(own, self._prices)
+
+    def _explain(self, cause: str) -> str:
+        if why := explain_cap(self._known, self.costs, cause):
+            return why
+        for key in list_payers(self._agent, cause):
+            used = self._used.get(key, DailyUse())
+            if key in self._caps and (why := explain_cap(used, self._caps[key], cause)):
+                return f"the agent {key}: {why.replace('[costs]', f'[agents.{key}]')}"
+        return ""
 
     @contextmanager
     def record(self, request: Request, model: str) -> Iterator[CountedAnswer]:
@@ -249,14 +283,16 @@ class UsageLedger:
             # a cap holds after a power cut as well; without one the accounts are not worth a sync for each request
             with self.accounts.transaction(sync=counts) as connection:
                 self._update_use(connection, place.day)
-                why = explain_cap(self._known, self.costs, place.cause) if counts else ""
+                why = self._explain(place.cause) if counts else ""
                 if not why:
                     ledger.add_usage(connection, place, entered)
         except StoreError:
-            why = explain_cap(self._known, self.costs, place.cause) if counts else ""
+            why = self._explain(place.cause) if counts else ""
             if not why:
                 self.accounts.note(place, entered)
-                self._known = DailyUse(self._known.tokens + entered.tokens, self._known.money + entered.money)
+                self._known = _add_use(self._known, entered)
+                payers = list_payers(place.agent, place.cause)
+                self._used |= {key: _add_use(self._used.get(key, DailyUse()), entered) for key in payers}
         self._ring_for_message()
         if why:
             raise OverBudget(why, retry_after=get_seconds_left(now))
@@ -298,7 +334,7 @@ class UsageLedger:
         """See how far the caps are used, and put a message to the owner into the transaction when one comes near."""
         if not self._has_caps:
             return
-        self._known = count_use(ledger.select_usage(connection, day, day), self._prices)
+        self._count(ledger.select_usage(connection, day, day))
         level = get_reached_limit(self._known.percent(self.costs))
         before, *steps = get_mark(connection, CAP_LEVEL_MARK).split() or [""]
         warned, newest = (int(steps[0]), int(steps[-1])) if before == day else (0, 0)
