@@ -389,14 +389,13 @@ CONNECTIONS = {
     "mqtt",
     "store",
     "mcp.NAME",
-    "people.NAME",
-    "agents.KEY",
-    "teams.NAME",
     "notify.NAME",
     "hooks.NAME",
     "sensors.NAME",
 }
 """The tables about what picoclaw is connected to, which are a page of their own."""
+HOUSEHOLD = {"people.NAME", "agents.KEY", "teams.NAME"}
+"""Those about who it is for, and who answers: a page of their own as well."""
 
 
 LINKS = """Who may give tasks to whom: the key of an agent, and the list of those that it may delegate to, such as
@@ -405,19 +404,27 @@ LINKS = """Who may give tasks to whom: the key of an agent, and the list of thos
 """The table of settings whose keys are the owner's."""
 
 
-def make_settings(*, connections: bool) -> Iterator[str]:
-    """The tables of config.toml."""
-    if connections:
+def find_part(name: str) -> set[str] | None:
+    return next((part for part in (CONNECTIONS, HOUSEHOLD) if name in part), None)
+
+
+def make_settings(part: set[str] | None = None) -> Iterator[str]:
+    """The tables of config.toml: those of a part, None for those of none."""
+    if part is CONNECTIONS:
         yield """# Settings of what it is connected to
 
 The tables of `~/.picoclaw/config.toml` about sensors and ways to reach it; [the others](settings.md) are another page."""
+    elif part is HOUSEHOLD:
+        yield """# Settings of people and agents
+
+The tables of `~/.picoclaw/config.toml` about people, agents and teams; [the others](settings.md) are another page."""
     else:
         yield """# Settings
 
 `~/.picoclaw/config.toml` holds the settings. All of them are optional; `picoclaw init` writes the usual ones, and
 `picoclaw doctor` names a mistake with its line. The environment variables `PICOCLAW_BASE_URL` and `PICOCLAW_MODEL` take
 precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`. What is about sensors and
-ways to reach it is on [a page of its own](settings-connections.md)."""
+ways to reach it is on [a page of its own](settings-connections.md), and so are [people and agents](settings-household.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
     for name, table in [
         *tables,
@@ -429,7 +436,7 @@ ways to reach it is on [a page of its own](settings-connections.md)."""
         ("teams.NAME", TeamConfig),
         ("sensors.NAME", SensorConfig),
     ]:
-        if not table.__module__.endswith("config.tables") or (name in CONNECTIONS) != connections:
+        if not table.__module__.endswith("config.tables") or find_part(name) is not part:
             continue
         purpose = (table.__doc__ or "").split(": ", 1)[1]
         more = f" More: [{MORE[name][1]}](../howto/{MORE[name][0]}.md)." if name in MORE else ""
@@ -497,8 +504,9 @@ def make_pages(*, talks: bool = True) -> Iterator[tuple[str, str]]:
         )
         with closing(App(config, board, rehearses=True)) as app:
             pages = [*make_said(app), *make_commands()]
-            pages += [("reference/settings.md", make_settings(connections=False))]
-            pages += [("reference/settings-connections.md", make_settings(connections=True))]
+            pages += [("reference/settings.md", make_settings())]
+            pages += [("reference/settings-connections.md", make_settings(CONNECTIONS))]
+            pages += [("reference/settings-household.md", make_settings(HOUSEHOLD))]
             pages += [("reference/tools.md", make_tools(app))]
             for path, lines in pages:
                 if not talks and path.startswith("talk/"):
