@@ -10,7 +10,7 @@ from picoclaw import cli
 from picoclaw.agents import agent_id, prepare_agent, select_agent
 from picoclaw.app import App
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, ToolsConfig
+from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, TelegramConfig, ToolsConfig
 from picoclaw.daemon.background import run_job
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
@@ -674,8 +674,53 @@ def test_a_new_chat_of_a_person_begins_with_their_agent(home):
 
 
 @pytest.mark.parametrize(
+    ("channel", "number", "people", "answers"),
+    [
+        ("telegram", 1, ["*"], "garden"),
+        ("telegram", 2, ["*"], "garden"),
+        ("telegram", 2, ["bob"], "garden"),
+        ("telegram", 2, ["cleo"], ""),  # who may not talk to it
+        ("telegram", 3, ["*"], "desk"),  # whose own agent counts more
+        ("telegram", 4, ["*"], "garden"),  # a guest
+        ("telegram", 4, ["bob"], ""),
+        ("telegram", 5, ["*"], ""),  # whose own agent is the home's
+        ("matrix", 1, ["*"], ""),
+        ("page", 1, ["*"], ""),
+    ],
+)
+def test_a_new_chat_of_a_channel_begins_with_its_agent(home, channel, number, people, answers):
+    household = Household(home)
+    known = PEOPLE | {
+        "cleo": PersonConfig("member", telegram=3, agent="desk"),
+        "eve": PersonConfig("member", telegram=5, agent="default"),
+    }
+    agents = household.app.config.agents | {"garden": AgentConfig("Flora", people=people), "desk": AgentConfig()}
+    config = replace(household.app.config, people=known, agents=agents, telegram=TelegramConfig(agent="garden"))
+    household.app.config = config
+    session = {"telegram": f"telegram:{number}", "matrix": "matrix:!r:x", "page": "page:home"}[channel]
+    origin = {1: "owner", 4: "guest"}.get(number, "member")
+    household.app.dispatcher.answer(Inbound(session, "good morning", origin, who=f"telegram:{number}"))
+    assert household.app.find_agent(session) == answers
+    if answers == "garden":
+        household.app.dispatcher.answer(Inbound("telegram:-9", "good morning", "cron", who=f"telegram:{number}"))
+        assert household.app.find_agent("telegram:-9") == ""
+    household.close()
+
+
+def test_a_chat_that_was_there_before_keeps_who_answers(home):
+    household = Household(home)
+    household.ask(1, "hello")
+    household.app.config = replace(household.app.config, telegram=TelegramConfig(agent="garden"))
+    household.ask(1, "hello again")
+    assert household.app.find_agent("telegram:1") == ""
+    household.close()
+
+
+@pytest.mark.parametrize(
     ("toml", "wrong"),
     [
+        ("[telegram]\nagent = 'gardn'\n[agents.garden]", "[telegram]: agent: there is no agent 'gardn'; did you mean"),
+        ("[page]\nagent = 'garden'\n", "[page]: agent: there is no agent 'garden'; there is no [agents.KEY] at all"),
         (
             "[agents.x]\npeople = ['eve']\n[people.eva]\n",
             "[agents.x]: people: there is no person 'eve'; known: eva",

@@ -59,6 +59,7 @@ CHAT_COMMANDS = {
 """The words behind a /: what may follow each, and what it does."""
 _MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "set", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations, and outputs, as far as these allow it."""
+_PEOPLE = frozenset({"owner", "web", "member", "guest"})
 _MAX_ANSWER_WORDS = 3
 _ANSWERS = frozenset({"/yes", "/no", "/always"})
 BY_COMMAND = "command"
@@ -136,17 +137,23 @@ class Dispatcher:
         return (self.app.find_view("", agent) if agent else self.app), inbound
 
     def _find_agent(self, inbound: Inbound) -> str:
-        """The key of the agent that a conversation is held with; a person's new chat begins with the one of theirs."""
-        agent = self.app.find_agent(inbound.session)
-        own = {person.agent for person in self.app.config.people.values()} - {"", self.app.config.default_agent}
-        if agent or not own or not (is_owner(inbound.origin) or inbound.origin == "member"):
+        """The key of the agent that a conversation is held with.
+
+        A new chat begins with that of the person, else with that of the channel, if it is for them.
+        """
+        agent, config = self.app.find_agent(inbound.session), self.app.config
+        if agent or not config.agents or inbound.origin not in _PEOPLE:
             return agent
-        sessions, people = self.app.stores.sessions, self.app.config.people
-        known = people.get(self.app.find_person(inbound.who))
-        if not known or known.agent not in own or next(iter(sessions.listed(inbound.session)), None):
+        known = None if inbound.origin == "guest" else config.people.get(self.app.find_person(inbound.who))
+        own = known.agent if known else ""
+        first = own or config.find_channel_agent(inbound.session.partition(":")[0])
+        if first in {"", config.default_agent} or next(iter(self.app.stores.sessions.listed(inbound.session)), None):
             return agent
-        sessions.set_agent(inbound.session, known.agent, self.app.now())
-        return known.agent
+        person = self.app.find_view(inbound.who).config.person if inbound.origin == "member" else ""
+        if is_other_person(inbound.origin) and not config.agents[first].is_open_to(person):
+            return agent
+        self.app.stores.sessions.set_agent(inbound.session, first, self.app.now())
+        return first
 
     def _read_plain_answer(self, inbound: Inbound) -> str:
         """The command that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.

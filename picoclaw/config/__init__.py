@@ -56,6 +56,7 @@ from picoclaw.config.tables import (
     WebConfig,
     check_agent_people,
     check_agents,
+    check_channel_agents,
     check_links,
     check_model_order,
     check_people,
@@ -147,6 +148,11 @@ class Config:
         """The key of the home's own agent."""
         return find_default_agent(self.agents)
 
+    def find_channel_agent(self, channel: str) -> str:
+        """The agent that answers in a new chat of a channel, '' for the home's own."""
+        agents = {"telegram": self.telegram.agent, "matrix": self.matrix.agent, "page": self.page.agent}
+        return agents.get(channel, "")
+
     @property
     def workspace(self) -> Path:
         return self.folder / "workspace"
@@ -226,6 +232,9 @@ def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
     agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
     check_agents(agents, named, home, path)
     check_agent_people(agents, people, path)
+    check_channel_agents(
+        {way: settings[way].agent for way in ("telegram", "matrix", "page") if way in settings}, agents, path
+    )
     for key, agent in agents.items():
         if agent.day_money and not settings.get("costs", CostsConfig()).prices:
             raise ConfigError(

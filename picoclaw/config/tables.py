@@ -259,6 +259,9 @@ class PageConfig:
         default_factory=list
     )
     openai: Annotated[bool, "whether programs with a token of yours may use the board as an OpenAI model"] = False
+    agent: Annotated[
+        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+    ] = ""
 
     def check(self, where: str) -> None:
         """Raise ConfigError for an origin that no request could ever match."""
@@ -276,6 +279,9 @@ class TelegramConfig:
     )
     api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
+    agent: Annotated[
+        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+    ] = ""
 
 
 _MATRIX_USER = pattern(r"@[^\s:]{1,200}:[A-Za-z0-9.:\[\]-]{1,230}")
@@ -290,6 +296,9 @@ class MatrixConfig:
         field(default_factory=list)
     )
     owner: Annotated[str, 'you, such as "@me:example.org"; "": the first who was paired, or the first of allow'] = ""
+    agent: Annotated[
+        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+    ] = ""
 
     def check(self, where: str) -> None:
         """Raise ConfigError for people whom no server could have."""
@@ -488,6 +497,14 @@ def check_agent_people(agents: Mapping[str, AgentConfig], people: Mapping[str, P
             raise ConfigError(f"{where}: a guest has the home's own agent")
         if person.role != "owner" and not agents[person.agent].is_open_to(name):
             raise ConfigError(f"{where}: people under [agents.{person.agent}] does not have {name}")
+
+
+def check_channel_agents(channels: Mapping[str, str], agents: Mapping[str, AgentConfig], path: Path) -> None:
+    """Hold the agents that answer in the new chats of channels against their tables; raises ConfigError."""
+    for channel, agent in channels.items():
+        if agent and agent not in (known := {find_default_agent(agents): None, **dict.fromkeys(agents)}):
+            near = find_nearest(agent, known) if agents else "; there is no [agents.KEY] at all"
+            raise ConfigError(f"{path}: [{channel}]: agent: there is no agent {agent!r}{near}")
 
 
 _MAX_ROLE_CHARS, _MAX_WORKFLOW_CHARS = 200, 1000
