@@ -45,6 +45,12 @@ class People:
         """Remember durably that `who` is that person. Raises StoreError."""
         Marks(self._database).set(_PAIRED_MARK, json.dumps(self._read_paired() | {who: name}))
 
+    def forget(self, who: str) -> None:
+        """Forget as whom `who` was paired. Raises StoreError."""
+        paired = self._read_paired()
+        if paired.pop(who, None):
+            Marks(self._database).set(_PAIRED_MARK, json.dumps(paired))
+
     def unpair(self, name: str) -> list[str]:
         """Forget how a person was paired; returns what channels called them. Raises StoreError."""
         paired = self._read_paired()

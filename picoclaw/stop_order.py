@@ -36,6 +36,11 @@ def is_stop_order(text: str) -> bool:
     return len(first) > 1 and "," in text and "?" not in text and not _ALL.isdisjoint(first) and _orders_stop(first)
 
 
+def is_urgent_text(text: str) -> bool:
+    """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
+    return is_stop_order(text) or text.lower() == "/stop"
+
+
 def _orders_stop(words: Sequence[str]) -> bool:
     found = frozenset(words)
     ends = not found.isdisjoint(_STOP) or not (found.isdisjoint(_OFF) or found.isdisjoint(_ALL))

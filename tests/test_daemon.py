@@ -191,6 +191,16 @@ def test_people_are_answered_before_webhooks(desk):
     assert desk.seen == ["hello", "a push", "another"]
 
 
+def test_who_sends_much_keeps_nobody_else_waiting(desk):
+    for number in range(5):
+        desk.arrives(f"bob {number}", key=f"wire:{number}", origin="member", who="terminal:bob")
+    for number in range(2):
+        desk.arrives(f"me {number}", who="page:1", key="wire:me")
+        desk.arrives(f"ada {number}", who="login:ada", key="wire:ada", origin="member")
+    desk.works()
+    assert desk.seen == ["bob 0", "me 0", "ada 0", "bob 1", "me 1", "ada 1", "bob 2", "bob 3", "bob 4"]
+
+
 def test_what_is_withdrawn_is_not_answered_and_a_turn_for_it_stops(tmp_path):
     def busy(inbound, around):
         desk.loop.withdraw("openai:ha:1", "b")

@@ -328,6 +328,32 @@ def test_a_role_in_the_settings_counts_more_than_who_came_first(home, people, al
     pairing.close()
 
 
+def test_who_was_forgotten_is_a_guest_to_the_next_code(home):
+    pairing = make_pairing(Config(home, people={"eve": PersonConfig("owner"), "bob": PersonConfig("member")}))
+    assert pairing.redeem(pairing.offer(), "1", "Me")  # the owner, who was first
+    for name, role in (("eve", "owner"), ("bob", "member")):
+        assert pairing.redeem(pairing.offer(name), "55", "Eve")
+        assert pairing.origin("55") == role
+        assert pairing.forget("55")
+        assert (pairing.allows("55"), pairing.origin("55")) == (False, "guest")
+        assert pairing.redeem(pairing.offer(), "55", "Eve")
+        assert pairing.origin("55") == "guest"
+    pairing.close()
+
+
+def test_a_home_that_is_not_there_yet_has_nobody(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "new"))
+    for words, said in (
+        (["people"], "nobody but you"),
+        (["people", "list", "--json"], "[]"),
+        (["people", "remove", "ada"], "there is no [people.NAME] at all"),
+        (["prompt", "--as", "ada"], "there is no [people.NAME] at all"),
+    ):
+        run(words)
+        assert said in "".join(capsys.readouterr()).replace("\n", " ")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_code_for_a_person_whom_the_service_does_not_know_yet_makes_a_guest(home):
     shell = make_pairing(Config(home, people={"eve": PersonConfig("owner")}))
     service = make_pairing(Config(home))

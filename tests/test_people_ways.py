@@ -21,6 +21,7 @@ from picoclaw.channels.dashboard import site
 from picoclaw.channels.dashboard.backend import PageQuestion
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.dashboard.programs import Programs
+from picoclaw.channels.ipc import connect
 from picoclaw.channels.socket import SocketChannel
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
@@ -391,6 +392,53 @@ def test_what_is_told_to_one_is_not_shown_to_another(tmp_path):
         assert [line["text"] for line in client.told("/api/state")["said"]] == ["for bob"]
 
 
+def test_who_is_logged_out_hears_nothing_more(tmp_path):
+    with household_page(tmp_path) as client:
+        log_in(client, "bob", "192.0.2.1")
+        with client.stream() as to_bob:
+            to_bob("board")
+            Logins(client.home, people=PEOPLE).forget(person="bob")  # as `people remove` does
+            client.page.send(OutboxMessage(1, "page:person/bob", "the new code of the door", 1.0))
+            heard = []
+            while one := to_bob():
+                heard.append(one)
+            assert "the door" not in str(heard)
+
+
+class OthersTerminals(SocketChannel):
+    """A channel to which every terminal is another user's of the machine."""
+
+    def _find_user(self, connection):
+        return "terminal:bob", "member"
+
+
+@pytest.mark.parametrize(
+    ("words", "waiting", "said"),
+    [
+        ({"text": "hi"}, 19, "kept"),
+        ({"text": "hi"}, 20, "20 of your messages wait"),
+        ({"text": "STOP"}, 20, "kept"),
+        ({"text": " /stop "}, 20, "kept"),
+        ({"text": "x" * 16_001}, 0, "16,000 characters at most"),
+        ({"text": "hi", "session": "x" * 101}, 0, "100 characters at most"),
+        ({"text": "hi", "id": "x" * 101}, 0, "100 characters at most"),
+    ],
+)
+def test_how_much_another_user_may_send(tmp_path, words, waiting, said):
+    posted = []
+    host = SimpleNamespace(count_waiting=lambda who: waiting, running="", wake_delivery=lambda: None)
+    channel = OthersTerminals(tmp_path, host)
+    channel.start(posted.append)
+    try:
+        with closing(connect(tmp_path, 5)) as line:
+            line.say({"do": "chat", "id": "1", **words})
+            assert said in str(line.next())
+        until(lambda: not channel._clients)
+    finally:
+        channel.stop()
+    assert bool(posted) == (said == "kept")
+
+
 def test_a_login_ends_with_the_person_and_changes_with_the_role(tmp_path):
     people = dict(PEOPLE)
     logins = Logins(tmp_path, people=people)
@@ -418,8 +466,14 @@ def test_a_person_who_is_removed_is_logged_out(tmp_path, monkeypatch, capsys):
     secret = Logins(folder, people=people).enter(make_code(folder, "bob"), "Firefox", "192.0.2.7")
     assert run(["page", "status"]) == 0
     assert "bob, let in" in capsys.readouterr().out
+    code = make_code(folder, "bob")
     assert run(["people", "remove", "bob"]) == 0
-    assert Logins(folder, people=people).find(secret) is None
+    service = Logins(folder, people=people)  # which has not been restarted yet
+    assert service.find(secret) is None
+    assert service.enter(code, "Firefox", "192.0.2.7") == ""
+    owners = make_code(folder)
+    service.forget(person="bob")
+    assert service.enter(owners, "Firefox", "192.0.2.7")
 
 
 LAMPS = """

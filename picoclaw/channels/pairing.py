@@ -195,6 +195,8 @@ class Pairing:
                 self._marks().set(self._owns, _NOBODY)  # no guest becomes the owner by that
             del paired[user]
             self._marks().set(self._pairs, json.dumps(paired))
+            assert self._database is not None
+            People(self._household, self._database).forget(f"{self.channel}:{user}")  # who they were paired as
             AuditLog(self._path.parent).mention("unpaired", who=f"{self.channel}:{user}")
             return True
 

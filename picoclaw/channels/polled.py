@@ -230,11 +230,6 @@ def restore_message(make: Callable[..., _Message], row: list[Any]) -> _Message:
     return restored
 
 
-def is_urgent_text(text: str) -> bool:
-    """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
-    return is_stop_order(text) or text.lower() == "/stop"
-
-
 class PolledChannel(Generic[_Message, _Api]):
     """A chat service's account, which a home's people talk to. Each service says how it is polled, and how it sends."""
 

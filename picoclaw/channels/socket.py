@@ -24,14 +24,15 @@ from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error, listen_unix
 from picoclaw.messages import DEFAULT_SESSION, TERMINAL_SESSIONS, Event, Origin, ToolRun, Turn, TurnHooks
+from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
-_MAX_CHATS_EACH, _MAX_CHARS = 4, 16_000
-"""Of another user of the machine: chats at once, and characters of a message."""
+_MAX_CHATS_EACH, _MAX_WAITING_EACH, _MAX_CHARS, _MAX_NAME_CHARS = 4, 20, 16_000, 100
+"""Of another user of the machine: chats at once, messages that wait, characters of a message, and of a chat's name."""
 
 
 class SocketHost(Protocol):
@@ -314,8 +315,8 @@ class SocketChannel:
         if client.base and word not in ("chat", "end", "attach"):
             self._tell(client, {"error": "that is the owner's; other users of this machine may chat"})
             return
-        if client.base and len(str(words.get("text", ""))) > _MAX_CHARS:
-            self._tell(client, {"error": f"a message may have {_MAX_CHARS:,} characters at most"})
+        if client.base and (why := self._find_excess(client, words, session)):
+            self._tell(client, {"error": why})
             return
         if word in ("chat", "end", "attach") and not self._may_chat(client):
             return
@@ -337,6 +338,17 @@ class SocketChannel:
             self._tell(client, reply)
         else:
             self._tell(client, {"error": f"{word!r} is not understood; it may be another version's"})
+
+    def _find_excess(self, client: SocketClient, words: dict[str, Any], session: str) -> str:
+        """Say what is too much of what another user of the machine asks for, '' for nothing."""
+        if len(str(words.get("text", ""))) > _MAX_CHARS:
+            return f"a message may have {_MAX_CHARS:,} characters at most"
+        if max(len(session), len(str(words.get("id") or ""))) > _MAX_NAME_CHARS:
+            return f"the name of a chat, or the number of a message, may have {_MAX_NAME_CHARS} characters at most"
+        is_urgent = words.get("do") != "chat" or is_urgent_text(str(words.get("text", "")).strip())
+        if not is_urgent and self._daemon.count_waiting(client.who) >= _MAX_WAITING_EACH:
+            return f"{_MAX_WAITING_EACH} of your messages wait to be answered, which is the most: wait for them"
+        return ""
 
     def _chat(self, client: SocketClient, arrived: InboxMessage) -> None:
         """Post it and say so: what a terminal was not told to be kept, it sends again, by the same number."""

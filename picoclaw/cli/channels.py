@@ -163,12 +163,14 @@ def run_people(given: Options) -> int:
         return 0
     if given.act == "remove":
         household.find_person(config, given.name)
-    with closing(Database(config.home / "state.db")) as database:
-        if given.act == "remove":
-            print_wrapped(*household.remove_person(config, database, given.name))
-            return 0
-        people = People(config.people, database)
-        listed = {name: (person, people.list_ways(name)) for name, person in config.people.items()}
+    listed = {}
+    if config.people:  # else there may be no home yet
+        with closing(Database(config.home / "state.db")) as database:
+            if given.act == "remove":
+                print_wrapped(*household.remove_person(config, database, given.name))
+                return 0
+            people = People(config.people, database)
+            listed = {name: (person, people.list_ways(name)) for name, person in config.people.items()}
     if given.json:
         print(format_json([{"name": name, "role": one.role, "ways": ways} for name, (one, ways) in listed.items()]))
         return 0

@@ -270,12 +270,9 @@ def check_person(config: "Config", name: str) -> "Role | None":
     """The role of a person by their name, None for none given. Raises ConfigError."""
     if not name:
         return None
-    if name not in config.people:
-        from picoclaw.schema import find_nearest
+    from picoclaw.maintenance.household import find_person
 
-        near = find_nearest(name, config.people).rstrip("?")
-        raise ConfigError(f"nobody is called {name!r}{near}; `picoclaw people` lists them, `people add` adds one")
-    return config.people[name].role
+    return find_person(config, name).role
 
 
 def check_conversation(app: "App", key: str) -> None:

@@ -29,6 +29,8 @@ _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why
 _MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
 _MAX_QUOTED_CHARS = 200
 _START_TIMEOUT_S, _SETTLE_TIMEOUT_S = 30.0, 60.0
+_MAX_ANSWERED_PEOPLE = 50
+"""How many of the last answers count for who comes next."""
 _PERSONAL_ORIGINS = frozenset({"owner", "web", "member", "guest", "remote"})
 """Those who type a message themselves: each of them may stop the outputs at once."""
 
@@ -89,6 +91,7 @@ class MessageQueue:
         self.pauses: list[Callable[[str], AbstractContextManager[None]]] = []
         """Each is entered with the session of a turn, to keep all else that needs the model out of its way."""
         self._queue: deque[InboxMessage] = deque()
+        self._answered: deque[str] = deque(maxlen=_MAX_ANSWERED_PEOPLE)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self.is_leaving = self.is_draining = False
@@ -265,8 +268,7 @@ class MessageQueue:
                 return None
             with self._lock:
                 if self._queue:
-                    # people come before programs, which wait for nothing
-                    self._now = next((one for one in self._queue if one.origin != "hook"), self._queue[0])
+                    self._now = self._choose()
                     self._queue.remove(self._now)
                     self.progress.expect("agent", self.app.config.limits.seconds + _SETTLE_TIMEOUT_S)
                     return self._now
@@ -274,6 +276,20 @@ class MessageQueue:
             if self.is_draining:
                 return None
             self._wake.wait()
+
+    def _choose(self) -> InboxMessage:
+        """Choose whose message is answered next: of several people, who has not been answered for the longest.
+
+        So one who sends a hundred keeps nobody waiting for a hundred answers. People come before programs, which wait
+        for nothing.
+        """
+        first: dict[tuple[bool, str], InboxMessage] = {}
+        for one in self._queue:
+            first.setdefault((one.origin == "hook", one.who), one)
+        turns = {who: number for number, who in enumerate(self._answered, 1)}
+        _, chosen = min(first.items(), key=lambda item: (item[0][0], turns.get(item[0][1], 0)))
+        self._answered.append(chosen.who)
+        return chosen
 
     def _respond(self, arrived: InboxMessage) -> None:
         self._begin([arrived])

@@ -108,9 +108,14 @@ class Logins:
             return Visitor(person, self._people[person].role if person else "owner", _name(secret, person))
 
     def forget(self, secret: str = "", person: str = "") -> int:
-        """Forget one browser, those of a person, or all; returns how many. Raises ChannelError."""
+        """Forget one browser, those of a person, or all; returns how many. Raises ChannelError.
+
+        With a person's browsers, or with all, goes the code that would let in another.
+        """
         with self._lock:
             known = self._read()
+            if not secret and person in {"", load_object(self._home / CODE_FILE).get("person", "")}:
+                remove_file(self._home / CODE_FILE)
             left = known
             if secret or person:
                 digest = hash_secret(secret)

@@ -439,6 +439,8 @@ class Site:
                     yield f"event: board\ndata: {news}\n\n" if news != shown else ": \n\n"
                     shown = news
                 happened = events.wait(follower, max(0.0, due - time.monotonic()))
+                if happened and self._logins.find(secret) != visitor:  # logged out while it waited
+                    return
                 if happened is None:
                     yield "event: displaced\ndata: {}\n\n" if follower.displaced else ": \n\n"
                     return

@@ -36,13 +36,14 @@ from picoclaw.channels.matrix.events import (
 )
 from picoclaw.channels.matrix.sender import MAX_TEXT_UNITS, NO_CONTEXT, MatrixSender, SendContext, make_number
 from picoclaw.channels.matrix.state import SyncState
-from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion, is_urgent_text
+from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
 from picoclaw.channels.rich_text import RichText, render_rich, split_message
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Event, Text, ToolRun, Turn, TurnHooks
 from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
+from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage

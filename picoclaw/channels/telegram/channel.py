@@ -19,7 +19,7 @@ from typing import Any
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
 from picoclaw.channels.channel import ApprovalAnswer, FindApproval
 from picoclaw.channels.http_api import DEFAULT_TIMING, Timing, Unreachable
-from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion, is_urgent_text
+from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
 from picoclaw.channels.telegram import updates
 from picoclaw.channels.telegram.api import TelegramApi
 from picoclaw.channels.telegram.sender import MAX_EXTENDABLE_UNITS, Sender
@@ -39,6 +39,7 @@ from picoclaw.messages import Turn, TurnHooks
 from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
+from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
