@@ -133,6 +133,22 @@ def test_prompt_is_small_after_the_first_meeting(tmp_path):
     assert (shown["system_bytes"] < 2000, shown["tools_bytes"] < 8192) == (True, True), shown["tools_bytes"]
 
 
+@pytest.mark.parametrize("meeting", [True, False])
+def test_prompt_is_small_in_a_household(tmp_path, meeting):
+    picoclaw(tmp_path, "init")
+    (tmp_path / "picoclaw/config.toml").write_text('[people.ada]\nrole = "owner"\n[people.bob]\n')
+    if not meeting:
+        (tmp_path / "picoclaw/workspace/BOOTSTRAP.md").unlink()
+    for words in ((), ("--as", "bob")):
+        shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim", *words).stdout)
+        names = {tool["function"]["name"] for tool in shown["body"]["tools"]}
+        assert ("memory_share" in names, "spawn_status" in names) == (True, False)
+        assert shown["tools_bytes"] <= 8192, shown["tools_bytes"]
+    (tmp_path / "picoclaw/config.toml").write_text('[people.bob]\n[tools]\noffer = ["spawn_status"]\n')
+    shown = json.loads(picoclaw(tmp_path, "prompt", "--json", "--board", "sim").stdout)
+    assert "spawn_status" in {tool["function"]["name"] for tool in shown["body"]["tools"]}
+
+
 EVERY_BUS = """
 parts.porch = { part = "bme280", address = 0x76 }
 parts.tank = { part = "mcp3008", bus = 0, chip = 0, values = { voltage = 1.2 } }

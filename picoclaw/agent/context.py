@@ -21,7 +21,7 @@ from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone, parse_zone
-from picoclaw.tools.registry import ON_REQUEST
+from picoclaw.tools.registry import ON_REQUEST, ON_REQUEST_IN_HOUSEHOLD
 from picoclaw.window import count_tool_bytes
 from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE
@@ -235,7 +235,8 @@ class ContextBuilder:
         # the tools that make sense now, and that the window has room for
         offered = here.tools if meeting else here.tools - {"first_run"}
         if not self.limits:  # what a sub-agent may use was decided when it was given its task
-            offered -= ON_REQUEST - {*self.config.tools.offer, *self._list_skill_tools(usable)}
+            unlisted = ON_REQUEST_IN_HOUSEHOLD if self.config.people else ON_REQUEST
+            offered -= unlisted - {*self.config.tools.offer, *self._list_skill_tools(usable)}
         if is_full and is_resident(origin):
             offered -= {"message"}  # the answer itself is told there
         if meeting or not is_full:

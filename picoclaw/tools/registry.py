@@ -48,6 +48,8 @@ ON_REQUEST = frozenset(
     }
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""
+ON_REQUEST_IN_HOUSEHOLD = ON_REQUEST | {"spawn_status"}
+"""The same in a home with people, which has `memory_share` besides: the list of tools is to stay short. /tasks shows the tasks."""
 
 _KEEPS = frozenset({"write", "remember", "share", "plan"})
 _HIDDEN = ("self", "caller")
