@@ -300,7 +300,8 @@ class CronTool:
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the owner's own message orders this reminder, or this change to it.
 
-        Commands and tasks for a model never count: what runs later begins untainted.
+        Commands and tasks for a model never count: what runs later begins untainted. Raises ToolError for a job of
+        another chat.
         """
         action, number, message = arguments["action"], arguments["job"], arguments["message"]
         kind, when = arguments["kind"].strip().lower() or "reminder", _parse_when(arguments)
@@ -308,6 +309,8 @@ class CronTool:
         if action == "add":
             return not more and orders.is_ordered_reminder(message, when, caller)
         old = self._find(number)
+        if action not in {"list", "get"} and (old is None or old.session != caller.session):
+            raise _no_such_job(number)  # before anybody is asked: the question says what another chat's is about
         new = orders.find_order(action, "job", number, [old.payload], caller) if old else None
         if old is None or new is None:
             return False
@@ -367,7 +370,7 @@ class CronTool:
             return self._add(caller, fields, when)
         old = jobs.get(caller.session, job)
         if old is None:
-            raise ToolError(f"this chat has no reminder {job}; {_LIST_HINT}")
+            raise _no_such_job(job)
         if action in _CHANGING_ACTIONS:
             _require_owner(caller, _apply_fields(old, fields))
         elif action != "get" and is_other_person(caller.origin):
@@ -553,3 +556,7 @@ def _apply_fields(job: Job, fields: Mapping[str, Any]) -> Job:
 
 def _make_gone_error(job: Job) -> ToolError:
     return ToolError(f"{_get_noun(job)} {job.number} was due or removed meanwhile; {_LIST_HINT}")
+
+
+def _no_such_job(number: int) -> ToolError:
+    return ToolError(f"this chat has no reminder {number}; {_LIST_HINT}")
