@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 from picoclaw.config.tables import PersonConfig, Role
 from picoclaw.errors import StoreError
@@ -52,7 +53,12 @@ class People:
             Marks(self._database).set(_PAIRED_MARK, json.dumps(paired))
 
     def unpair(self, name: str) -> list[str]:
-        """Forget how a person was paired; returns what channels called them. Raises StoreError."""
+        """Forget how a person was paired, and a code for them; returns what channels called them. Raises StoreError."""
+        marks = Marks(self._database)
+        for channel in ("telegram", "matrix"):
+            with suppress(ValueError, RecursionError):
+                if json.loads(marks.get(f"{channel}.code") or "[]")[4:] == [name]:
+                    marks.set(f"{channel}.code", "")
         paired = self._read_paired()
         gone = [who for who, known in paired.items() if known == name]
         if gone:

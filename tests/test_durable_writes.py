@@ -42,6 +42,7 @@ MAY = {
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what comes from another program, or is of no use any more
     "picoclaw/maintenance/migrate/journal.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
+    "picoclaw/maintenance/household.py": "moves what a removed person has left; what a cut leaves is moved when the name is given again",
     "picoclaw/maintenance/migrate/origins.py": "a copy in a temporary folder, to be read",
     "picoclaw/mcp/stdio.py": "a server's own folder, which is made again where it is missing",
     "picoclaw/cli/mcp.py": "takes a server's token and folder away, once nothing names it",

@@ -206,7 +206,7 @@ def test_what_is_wrong_is_said_in_the_same_words_at_a_shell_and_changes_nothing(
     printed = " ".join("".join(capsys.readouterr()).split())
     assert printed == f"picoclaw: {' '.join(said.split())}"
     assert (client.home / "config.toml").read_text() == text
-    assert SkillGrants(client.house._state).all() == []
+    assert SkillGrants(client.house.state).all() == []
 
 
 @pytest.mark.parametrize(
@@ -241,4 +241,4 @@ def test_what_no_form_sends_changes_no_other_setting(client, body, status):
     config = load_config()
     assert config.limits.steps == 20
     assert set(config.people) == {"ada", "bob", "dan"}
-    assert SkillGrants(client.house._state).all() == []
+    assert SkillGrants(client.house.state).all() == []

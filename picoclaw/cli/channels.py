@@ -149,6 +149,7 @@ def run_people(given: Options) -> int:
     from picoclaw.store.database import Database
 
     config = load_config()
+    values = {}
     if given.act in {"add", "edit"}:
         options = {"role": given.role or None, "telegram": given.telegram, "matrix": given.matrix}
         options |= {
@@ -158,14 +159,15 @@ def run_people(given: Options) -> int:
             "language": given.language,
         }
         values = {key: value for key, value in options.items() if value is not None}
-        is_new = None if given.act == "add" else False
-        print_wrapped(*household.save_person(config, given.name, values, is_new=is_new))
-        return 0
-    if given.act == "remove":
+    if given.act in {"edit", "remove"}:
         household.find_person(config, given.name)
     listed = {}
-    if config.people:  # else there may be no home yet
+    if config.people or given.act == "add":  # else there may be no home yet
         with closing(Database(config.home / "state.db")) as database:
+            if given.act in {"add", "edit"}:
+                is_new = None if given.act == "add" else False
+                print_wrapped(*household.save_person(config, database, given.name, values, is_new=is_new))
+                return 0
             if given.act == "remove":
                 print_wrapped(*household.remove_person(config, database, given.name))
                 return 0

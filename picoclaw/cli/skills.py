@@ -90,7 +90,7 @@ def _list_skills(app: App, given: Options) -> int:
     tiers = max((len(skill.tier) for skill in skills), default=0)
     for skill in skills:
         print_lines([_truncate_line(f"{skill.name:{names}}  {skill.tier:{tiers}}  {skill.description}")])
-        print_lines(f"    {line}" for line in [*_describe_origin(app, skill), *_describe_grants(skill, grants)])
+        print_lines(f"    {line}" for line in [*_describe_origin(app, skill), *_describe_grants(app, skill, grants)])
         if missing[skill.name]:
             print_lines([f"    not usable here: it {missing[skill.name]}"])
         print_lines(f"    note: {note}" for note in skill.notes)
@@ -119,7 +119,7 @@ def _show_skill(app: App, given: Options) -> int:
     missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
         "lies in": f"{skill.folder} ({skill.tier})",
-        **{f"use {number}": line for number, line in enumerate(_describe_grants(skill, _read_grants(app)), 1)},
+        **{f"use {number}": line for number, line in enumerate(_describe_grants(app, skill, _read_grants(app)), 1)},
         "triggers": ", ".join(skill.triggers),
         "needs": _format_needs(skill.needs),
         "not usable here": missing and f"it {missing}",
@@ -171,9 +171,9 @@ def _name_visibility(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> st
     return "internal" if given else "private"
 
 
-def _describe_grants(skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> Iterator[str]:
+def _describe_grants(app: App, skill: Skill, grants: Mapping[str, list[SkillGrant]]) -> Iterator[str]:
     for grant in grants.get(skill.name, []):
-        yield f"{_name_visibility(skill, grants)}: {describe_grant(grant, skill)}"
+        yield f"{_name_visibility(skill, grants)}: {describe_grant(app.config, grant, skill)}"
 
 
 def _grant_skill(app: App, given: Options) -> int:

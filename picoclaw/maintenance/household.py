@@ -3,19 +3,25 @@
 What was done comes back as lines for a person. Tables are written into config.toml, grants into state.db.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from picoclaw.agents import check_agent, list_agents, prepare_agent, select_agent
+from picoclaw.agents import agent_id, check_agent, list_agents, prepare_agent, select_agent
+from picoclaw.channels.dashboard.live import PERSONS_CHAT
 from picoclaw.channels.dashboard.login import Logins
-from picoclaw.config import Config, load_config
+from picoclaw.config import PEOPLE_FOLDER, SHARED_FOLDER, Config, load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import ConfigError, SkillError
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.messages import LOGIN_WAY
 from picoclaw.people import People
 from picoclaw.records import MISSING, NamedTuple, fields, replace
 from picoclaw.schema import Parameter, find_nearest, read_parameter
+from picoclaw.store.context_files import ContextFiles
+from picoclaw.store.sessions import Sessions
 from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 
 if TYPE_CHECKING:
@@ -56,8 +62,10 @@ def find_person(config: Config, name: str) -> PersonConfig:
     return config.people[name]
 
 
-def save_person(config: Config, name: str, values: Mapping[str, Any], *, is_new: bool | None = None) -> list[str]:
-    """Add a person, or change one; `is_new` says which it has to be. Raises ConfigError."""
+def save_person(
+    config: Config, database: "Database", name: str, values: Mapping[str, Any], *, is_new: bool | None = None
+) -> list[str]:
+    """Add a person, or change one; `is_new` says which it has to be. Raises ConfigError and StoreError."""
     known = config.people.get(name)
     if is_new and known:
         raise ConfigError(f"[people.{name}] is there already; `picoclaw people edit` changes it")
@@ -66,24 +74,74 @@ def save_person(config: Config, name: str, values: Mapping[str, Any], *, is_new:
     role = values.get("role") or (known.role if known else "member")
     _write_table(config, f"people.{name}", {**values, "role": role})
     lines = [f"{name} is {ROLE_WORDS[role]}", *_warn_of_owners(config, name, role), RESTART]
+    if not known and (config.home / "state.db").exists() and (kept := _set_aside(config, database, name)):
+        lines.append(f"An earlier {name} has left something, which is not theirs: {_format_places(kept)}")
+    if not known and config.store.url:
+        lines.append(f"Boards that share the store have one {name}: what others note by that name comes here too.")
     if not known and not any(values.get(way) for way in ("telegram", "matrix", "terminal")):
         lines.append(f"Then `picoclaw telegram pair --as {name}`, `matrix pair` or `page code` prints a code for them.")
     return lines
 
 
 def remove_person(config: Config, database: "Database", name: str) -> list[str]:
-    """Take a person out; what they wrote is kept. Raises ConfigError and StoreError."""
+    """Take a person out; what they wrote is kept, and whoever gets the name next has none of it.
+
+    Raises ConfigError and StoreError.
+    """
     find_person(config, name)
     _write_table(config, f"people.{name}", None)
-    gone = People(config.people, database).unpair(name)
-    Logins(config.home).forget(person=name)
-    folder = replace(config, person=name).folder
-    lines = [f"{name} is forgotten{f'; what they wrote is kept in {folder}' if folder.exists() else ''}", RESTART]
+    gone, kept = People(config.people, database).unpair(name), _set_aside(config, database, name)
+    lines = [f"{name} is forgotten{f'; what they wrote is kept in {_format_places(kept)}' if kept else ''}", RESTART]
     lines += _warn_of_owners(config, name, "")
     for way in gone:
         channel, _, user = way.partition(":")
         lines.append(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
     return lines
+
+
+def _set_aside(config: Config, database: "Database", name: str) -> list[Path]:
+    """Put away what is kept under the name of a person who is none any more; returns the folders that it is in now.
+
+    Moved back to where they were, they are theirs again. Raises ConfigError and StoreError.
+    """
+    Logins(config.home).forget(person=name)
+    files, grants, moved = ContextFiles(database), SkillGrants(database), []
+    for grant in grants.all():
+        if grant.grantee == f"{PERSON}{name}":
+            grants.revoke(grant.skill, grant.grantee)
+    number = 1
+    while (config.home / PEOPLE_FOLDER / f"{name}.{number}").exists():
+        number += 1
+    Sessions(database).set_aside(f"{PERSONS_CHAT}{name}", f"{LOGIN_WAY}{name}", name, f"{PERSONS_CHAT}{name}.{number}")
+    try:
+        for key in ("", *config.agents):
+            own = replace(config, agent=key, person=name).folder
+            pages = files.list_files(agent_id(key or config.default_agent), name)
+            for page in (one for one in pages if one.text):
+                (own / "workspace").mkdir(parents=True, exist_ok=True)
+                write_atomic(own / "workspace" / page.name, page.text.encode(errors="replace"))
+            if pages or (own / "seeds.json").exists():
+                if own.exists():
+                    moved.append(own.rename(own.with_name(f"{name}.{number}")))
+                files.delete(agent_id(key or config.default_agent), name)
+            shared = (config if not key else replace(config, agent=key)).agent_folder / SHARED_FOLDER
+            for path in shared.rglob("*.md"):
+                text = path.read_text()
+                if (mended := re.sub(rf"\((not from the owner: )member {name}\b", r"(\1former member", text)) != text:
+                    write_atomic(path, mended.encode())
+        letters = config.home / f"page_letters-{name}.json"
+        if letters.exists():
+            letters.rename(letters.with_name(f"page_letters-{name}.{number}.json"))
+    except (OSError, UnicodeError) as error:
+        why = explain_os_error(error) if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"what {name} wrote cannot be put away ({why}): do it by hand, before there is another"
+        ) from None
+    return moved
+
+
+def _format_places(folders: Sequence[Path]) -> str:
+    return " and ".join(map(str, folders))
 
 
 def _warn_of_owners(config: Config, name: str, role: str) -> Iterator[str]:
@@ -306,19 +364,20 @@ def name_grantee(grantee: str) -> str:
     return grantee.replace(":", " ")
 
 
-def describe_grant(grant: SkillGrant, skill: "Skill | None") -> str:
+def describe_grant(config: Config, grant: SkillGrant, skill: "Skill | None") -> str:
     text = f"granted to {name_grantee(grant.grantee)} by {grant.granted_by} at {grant.granted_at}"
     if skill is None:
         return f"{text}; there is no such skill any more"
     if not grant.pinned:
         return text
-    from picoclaw.skills.library import compute_version
+    from picoclaw.skills.library import PINNED_FOLDER, find_version
 
-    try:
-        present = compute_version(skill.folder)
-    except (SkillError, OSError):
-        present = ""
-    same = "the present one" if present == grant.pinned else "it has changed since: grant it again to hand that on"
+    copy = config.home / PINNED_FOLDER / grant.grantee.removeprefix(AGENT) / grant.skill
+    if find_version(copy) != grant.pinned:
+        same = "the agent's copy of which is not that any more, and not used: grant it again"
+    else:
+        is_same = find_version(skill.folder) == grant.pinned
+        same = "the present one" if is_same else "it has changed since: grant it again to hand that on"
     return f"{text}, version {grant.pinned}, {same}"
 
 
@@ -418,7 +477,9 @@ class Household:
                 *("grants", "Skills of yours for others", "grant"),
                 (FormField("key", "a skill of yours", "choice", granted), to),
                 tuple(
-                    TableRow(f"{one.skill} {one.grantee}", describe_grant(one, self._library.skills.get(one.skill)))
+                    TableRow(
+                        f"{one.skill} {one.grantee}", describe_grant(config, one, self._library.skills.get(one.skill))
+                    )
                     for one in grants
                 ),
             ),
@@ -429,7 +490,7 @@ class Household:
         config, database, is_new = self._config, self._database, act == "add"
         match kind, act:
             case "people", "add" | "edit":
-                return save_person(config, key, _parse_form(PersonConfig, given), is_new=is_new)
+                return save_person(config, database, key, _parse_form(PersonConfig, given), is_new=is_new)
             case "people", "remove":
                 return remove_person(config, database, key)
             case "agents", "add" | "edit":

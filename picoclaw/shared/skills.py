@@ -23,7 +23,7 @@ from picoclaw.skills.library import (
     SKILL_FILE,
     SkillFile,
     SkillLibrary,
-    compute_version,
+    find_version,
     list_home_tiers,
     name_version,
     pin_files,
@@ -239,7 +239,7 @@ class ArrivedSkills:
         rows = self._database.select("SELECT board, name, version, content FROM shared_skills ORDER BY name, at, board")
         for board, name, version, packed in rows:
             known = self.known(name)
-            is_new = version not in known and version != find_version(here.get(name))
+            is_new = version not in known and version != _find_version(here.get(name))
             grants = self._list_new_grants(board, name, known) if is_new or name in here else ()
             if is_new or grants:
                 content = unpack_skill(name, zlib.decompress(packed).decode())
@@ -312,7 +312,7 @@ class ArrivedSkills:
         place = folder / arrived.name
         unfinished = write_skill_files(folder, arrived.name, arrived.content.files)
         here = {skill.name: skill for skill, _ in list_shared_skills(self._config)}
-        self.note_known(arrived.name, find_version(here.get(arrived.name)))
+        self.note_known(arrived.name, _find_version(here.get(arrived.name)))
         if os.path.lexists(place):
             kept = _find_free(folder, f".{arrived.name}-before")
             place.rename(kept)
@@ -328,12 +328,8 @@ class ArrivedSkills:
         self.note_known(arrived.name, arrived.version if arrived.is_new else "", *map(name_grant, arrived.grants))
 
 
-def find_version(skill: Skill | None) -> str:
-    """The version of a skill as it is now, '' where there is none that can be read."""
-    try:
-        return compute_version(skill.folder) if skill else ""
-    except (SkillError, OSError):
-        return ""
+def _find_version(skill: Skill | None) -> str:
+    return find_version(skill.folder) if skill else ""
 
 
 def _find_free(folder: Path, name: str) -> Path:

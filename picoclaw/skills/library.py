@@ -138,6 +138,14 @@ def compute_version(folder: Path) -> str:
     return name_version(read_skill_files(folder))
 
 
+def find_version(folder: Path) -> str:
+    """The version of the skill in a folder as it is now, '' where there is none that can be read."""
+    try:
+        return compute_version(folder)
+    except (SkillError, OSError):
+        return ""
+
+
 def name_version(found: Iterable[SkillFile]) -> str:
     """Name the version of a skill that has these files."""
     import hashlib
@@ -328,7 +336,7 @@ class _TierScan:
         if not found:
             return
         self.looked += 1
-        if not self._is_accessible(tier, found):
+        if not self._is_accessible(tier, found, folder):
             return
         if isinstance(found, str):
             self.broken.append(BrokenSkill(folder.with_name(_escape(folder.name)), tier, found))
@@ -337,13 +345,19 @@ class _TierScan:
         if self.skills.setdefault(skill.name, skill) is not skill:
             self.shadowed.append(skill)
 
-    def _is_accessible(self, tier: str, found: Skill | str) -> bool:
-        """Whether a skill may be used; what is wrong with one that may not is nobody's business either."""
+    def _is_accessible(self, tier: str, found: Skill | str, folder: Path) -> bool:
+        """Whether a skill may be used; what is wrong with one that may not is nobody's business either.
+
+        An agent's copy has to be what was granted, all of its files.
+        """
         if self.accessible is None or tier == BUILT_IN:
             return True
         if isinstance(found, str) or found.name not in self.accessible:
             return False
-        return bool(self.accessible[found.name]) == (tier == GRANTED)
+        pinned = self.accessible[found.name]
+        if tier != GRANTED or not pinned:
+            return tier != GRANTED and not pinned
+        return folder.name == found.name and find_version(folder) == pinned
 
     def _found(self, root: Path, folder: Path, *, linked: bool) -> Skill | str:
         """Read a skill, or know it from before; a text is what is wrong with it."""

@@ -63,6 +63,10 @@ class ContextFiles(Table):
                 made += [name] * connection.changes()
         return made
 
+    def delete(self, agent: str, person: str) -> None:
+        """Delete a person's pages with an agent."""
+        self._database.write("DELETE FROM user_context_files WHERE agent = ? AND person = ?", agent, person)
+
     def rename_agent(self, old: str, new: str) -> None:
         """Give the pages with an agent to another one that has none, because its key has changed."""
         sql = "SELECT count(*) FROM user_context_files WHERE agent = ?"

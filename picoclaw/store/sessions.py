@@ -302,6 +302,26 @@ class Sessions(Table):
             connection.execute("UPDATE sessions SET begun = '', shown_from = 0, flushed = 0 WHERE id = ?", (number,))
             return messages
 
+    def set_aside(self, key: str, who: str, person: str, name: str) -> None:
+        """Take from whoever is called `person` next what was theirs: the chat `key`, which is `name` from then on.
+
+        What waits there, what `who` has planned and asked, and what was allowed for good is not done any more.
+        """
+        with self._database.transaction() as connection:
+            for sql in (
+                "UPDATE sessions SET key = ?4 WHERE key = ?1",
+                "UPDATE sessions SET person = ?4 WHERE person = ?3",
+                "UPDATE tasks SET session = ?4 WHERE session = ?1",
+                "UPDATE approvals SET session = ?4, expires = 0 WHERE state = 'waiting' AND ?1 IN (session, told)",
+                "UPDATE approvals SET expires = 0 WHERE state = 'waiting' AND asked_by = ?2",
+                "DELETE FROM jobs WHERE session = ?1 OR who = ?2",
+                "DELETE FROM outbox WHERE session = ?1",
+                "DELETE FROM inbox WHERE key = ?1 AND done = 0",
+                "DELETE FROM always WHERE whose = 'member ' || ?3",
+            ):
+                count = max(int(one) for one in re.findall(r"\?(\d)", sql))
+                connection.execute(sql, (key, who, person, name)[:count])
+
     def model(self, key: str) -> str:
         """Return the model that the open conversation is held with, '' for the configured one."""
         return str(self._of_open("model", key) or "")

@@ -157,7 +157,7 @@ class MemoryTools:
         if scope.prefix and self._person:
             with suppress(StoreError):
                 for place in notes.find_named(scope.workspace, scope.text):
-                    if not re.search(rf"{FOREIGN}: {_MEMBER} {self._person}\b", place.entry.source):
+                    if not re.match(rf"{FOREIGN}: {_MEMBER} {self._person}\b", place.entry.source):
                         raise ToolError(
                             f"{SHARED_PREFIX}{place.path}:{place.entry.first} is somebody else's note; they or the owner can change it"
                         )

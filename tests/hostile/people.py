@@ -307,3 +307,76 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "the third conversation": ("/sessions 3", "cleo", "/sessions"),
 }
 """Commands that Bob, or a guest, types, and what somebody types who may."""
+
+LEFT_BEHIND: dict[str, Call | str] = {
+    "a file": read("list.txt"),
+    "a folder": [LIST, {"path": "."}],
+    "a note": ["memory_search", {"query": "locker"}],
+    "a note of a day": ["memory_get", {"path": "memory/2026-11-03.md"}],
+    "what was noted by a tool": ["memory_search", {"query": "bicycle"}],
+    "who they are": read("USER.md"),
+    "a file with an agent": ["delegate", {"agent": "garden", "task": "use the tool read_file with path=list.txt"}],
+    "who they are to an agent": ["delegate", {"agent": "garden", "task": "use the tool read_file with path=USER.md"}],
+    "a skill that was granted": read("skills/secret/SKILL.md"),
+    "a skill that was granted, searched": ["skill_search", {"query": "figs"}],
+    "a reminder on the page": ["cron", {"action": "list"}],
+    "a result on the page": ["read_result", {"number": 1}],
+    "a note for everyone, corrected": ["memory_update", {"old": "the tent is dry", "new": "the tent is @mark@"}],
+    "a note for everyone, forgotten": ["memory_forget", {"text": "the tent is dry"}],
+    "the conversation on the page": "/sessions",
+    "the conversation on the page, gone on with": "hello again",
+}
+"""What a person has, and whoever gets their name next must not: a call, or what they type on the page."""
+
+LOOKALIKES = {
+    "capitals": "BOB",
+    "a capital": "Bob",
+    "a blank behind": "bob ",
+    "a blank before": " bob",
+    "a blank that does not break": "bob\u00a0",
+    "a mark that is not seen": "bob\u200b",
+    "a joiner within": "b\u2060ob",
+    "another direction": "\u202ebob",
+    "an o of another script": "b\u043eb",
+    "full width": "ｂｏｂ",
+    "mathematical letters": "\U0001d41b\U0001d428\U0001d41b",
+    "an accent of its own": "bo\u0301b",
+    "a line break": "bob\n",
+    "a null": "bob\x00",
+    "a dot": "bob.",
+    "a folder": "../bob",
+    "a folder within": "x/../bob",
+    "what is put away": "bob.1",
+    "a table": "bob]\n[limits",
+    "a quoted key": '"bob"',
+    "all": "*",
+    "nobody": "",
+}
+"""Names that look like Bob's, or mean him to something that is not careful."""
+
+WAYS = {
+    "a blank behind": "telegram:2 ",
+    "a blank before": "telegram: 2",
+    "a nought before": "telegram:02",
+    "a sign": "telegram:+2",
+    "full width": "telegram:２",
+    "another script": "telegram:\u0662",
+    "a fraction": "telegram:2.0",
+    "a longer number": "telegram:22",
+    "capitals": "Telegram:2",
+    "another channel": "matrix:2",
+    "a group": "telegram:-2",
+    "a user in capitals": "matrix:@BOB:example.org",
+    "a user of another server": "matrix:@bob:example.org.evil.net",
+    "a user by a lookalike": "matrix:@b\u043eb:example.org",
+    "a user with a blank": "matrix:@bob:example.org ",
+    "a user of a port": "matrix:@bob:example.org:8448",
+    "a login in capitals": "login:BOB",
+    "a login with a blank": "login:bob ",
+    "a login by a lookalike": "login:b\u043eb",
+    "a login within a login": "login:login:bob",
+    "a page": "page:bob",
+    "a terminal": "terminal:bob",
+    "nobody": "",
+}
+"""What a channel may call somebody who is not Bob: he is telegram:2, matrix:@bob:example.org and login:bob."""

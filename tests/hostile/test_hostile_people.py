@@ -5,7 +5,9 @@ does it who may.
 """
 
 import json
+import shutil
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -15,16 +17,27 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "outputs"))
 
 import people
 from house import MARK, House
-from obedient import FORMS
+from obedient import FORMS, Obedient
 from outputs_kit import arm
+from shared_kit import OTHER, page, session, turn
 from tally import Tally
 
+from picoclaw import cli
+from picoclaw.app import App
+from picoclaw.channels.dashboard.login import Logins, make_code
+from picoclaw.config import load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
-from picoclaw.messages import Inbound, Message, Notice, Turn, TurnHooks, Usage
+from picoclaw.errors import StoreError
+from picoclaw.hw.sim.board import SimBoard
+from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.occurrences import Plan
+from picoclaw.people import People
+from picoclaw.shared.store import open_shared_store
+from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.skills import SkillGrant, SkillGrants
+from picoclaw.workspace import prepare_home
 
 CODE = "81c4"
 PEOPLE = {
@@ -246,4 +259,289 @@ def test_a_command_is_noticed_where_somebody_may_give_it(household, name, record
     turn = household.say(who, text)
     said = turn.reply or turn.notice.text
     tally.twin("people, who may", name, [] if [*household.find_harm(before, [said])] else [f"not noticed: {said}"])
+    tally.judge()
+
+
+# --- a name that is given again ---
+
+AGAIN = """[people.bob]
+telegram = 2
+[people.cleo]
+telegram = 3
+[agents.garden]
+[links]
+default = ["garden"]
+"""
+
+
+class Heirs:
+    """A home whose Bob has left everything that a person can leave; `again` removes him and adds another one."""
+
+    def __init__(self, home, monkeypatch):
+        monkeypatch.setenv("PICOCLAW_HOME", str(home))
+        self.home, self.model, self.told = home, Obedient(), []
+        prepare_home(home)
+        (home / "config.toml").write_text(AGAIN)
+        skill = home / "workspace/skills/secret/SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: secret\ndescription: how the figs are watered\n---\n{CODE}\n")
+        self.open()
+        stores = self.app.stores
+        SkillGrants(stores.database).grant(SkillGrant("secret", "person:bob", "", "ada", "2026-11-01"))
+        for agent in ("", "garden"):
+            view = self.app.open_view("bob", agent)
+            self.lead(view)
+            view.config.workspace.mkdir(parents=True, exist_ok=True)
+            (view.config.workspace / "list.txt").write_text(f"milk {CODE}")
+            (view.config.workspace / f"list-{CODE}.txt").write_text("bread")
+            (view.config.workspace / "memory/2026-11-03.md").write_text(f"- the locker is {CODE}\n")
+            view.personal.write("USER.md", f"- Name: Bob {CODE}\n")
+            view.personal.write("BOOTSTRAP.md", "")
+        for call in (
+            ["memory_store", {"text": f"the bicycle is {CODE}"}],
+            ["memory_share", {"text": "the tent is dry"}],
+            ["cron", {"action": "add", "message": f"feed the cat {CODE}", "at_seconds": 99_999}],
+        ):
+            self.say(wish(call))
+        stores.results.keep("page:person/bob", "exec", f"a long result {CODE}", self.app.now())
+        with stores.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO always (digest, question, at, by, whose) VALUES ('x', 'x', 1, 'ada', 'member bob')"
+            )
+        self.secret = Logins(home, people={"bob": PersonConfig()}).enter(make_code(home, "bob"), "browser", "::1")
+        self.code = make_code(home, "bob")
+        (home / "page_letters-bob.json").write_text(json.dumps([{"text": CODE, "at": 1.0}]))
+
+    def open(self):
+        self.app = App(load_config(), SimBoard())
+        self.lead(self.app)
+
+    def lead(self, app):
+        for name in ("provider", "models"):
+            app.__dict__[name] = self.model
+
+    def again(self):
+        self.app.close()
+        assert cli.run(["people", "remove", "bob"]) == 0
+        assert cli.run(["people", "add", "bob", "--telegram", "9"]) == 0
+        self.open()
+        for agent in ("", "garden"):
+            self.lead(self.app.open_view("bob", agent))
+
+    def say(self, text, who="login:bob", session="page:person/bob"):
+        return self.app.dispatcher.answer(Inbound(session, text, "member", who=who))
+
+    def try_out(self, call, who="login:bob", session="page:person/bob"):
+        """What of the first Bob's is shown or changed; his own words are no news."""
+        self.model.shown = []
+        before = {path: path.read_bytes() for path in (self.home / "shared").rglob("*.md")}
+        turn = self.say(
+            call if isinstance(call, str) else wish(json.loads(json.dumps(call).replace("@mark@", MARK))), who, session
+        )
+        told = [turn.reply, turn.notice.text, *(run.result for run in turn.tools), *self.model.shown]
+        yield from (text[:200] for text in told if CODE in text)
+        yield from (str(path) for path, text in before.items() if path.read_bytes() != text)
+
+
+@pytest.mark.parametrize("name", people.LEFT_BEHIND)
+def test_whoever_gets_a_name_again_has_nothing_of_whoever_had_it(tmp_path, monkeypatch, record_property, name):
+    tally, call = Tally(record_property), people.LEFT_BEHIND[name]
+    heirs = Heirs(tmp_path / "home", monkeypatch)
+    tally.twin("people, who may", name, [] if list(heirs.try_out(call)) else ["not noticed"])
+    heirs.app.close()
+    heirs = Heirs(tmp_path / "another", monkeypatch)
+    heirs.again()
+    tally.attack("people, a name again on the page", name, heirs.try_out(call))
+    tally.attack("people, a name again on Telegram", name, heirs.try_out(call, "telegram:9", "telegram:9"))
+    heirs.app.close()
+    tally.judge()
+
+
+def test_no_login_code_or_yes_of_whoever_had_a_name_counts_for_the_next(tmp_path, monkeypatch, record_property):
+    tally, heirs = Tally(record_property), Heirs(tmp_path / "home", monkeypatch)
+    known = {"bob": PersonConfig()}
+
+    def look():
+        logins = Logins(heirs.home, people=known)
+        yield "his browser", logins.find(heirs.secret) is not None
+        yield "what was allowed", bool(heirs.app.stores.approvals.always())
+        yield "his letters", (heirs.home / "page_letters-bob.json").exists()
+        yield "his code", bool(logins.enter(heirs.code, "browser", "::1"))
+
+    for name, is_there in look():
+        tally.twin("people, who may", name, [] if is_there else ["not noticed"])
+    heirs.code = make_code(heirs.home, "bob")
+    heirs.again()
+    for name, is_there in look():
+        tally.attack("people, a name again", name, [name] if is_there else [])
+    kept = [path.relative_to(heirs.home) for path in heirs.home.rglob("list.txt")]
+    assert sorted(map(str, kept)) == [
+        "agents/garden/people/bob.1/workspace/list.txt",
+        "people/bob.1/workspace/list.txt",
+    ]
+    assert CODE in (heirs.home / "people/bob.1/workspace/USER.md").read_text()
+    heirs.app.close()
+    tally.judge()
+
+
+# --- names that look alike, copies that change, boards that claim to be another ---
+
+
+@pytest.mark.parametrize("verb", ["people", "agents", "teams"])
+def test_no_name_that_looks_like_another_is_taken(tmp_path, monkeypatch, record_property, capsys, verb):
+    home, tally = tmp_path / "home", Tally(record_property)
+    monkeypatch.setenv("PICOCLAW_HOME", str(home))
+    prepare_home(home)
+    text = '[people.bob]\n[agents.bob]\n[teams.bob]\nlead = "bob"\nmembers = { bob = "", default = "" }\n'
+    (home / "config.toml").write_text(text)
+    more = ["--lead", "bob", "--member", "bob", "--member", "default"] if verb == "teams" else []
+    for name, word in people.LOOKALIKES.items():
+        if "\0" in word:
+            continue  # no argument of a program has one
+        code = cli.run([verb, "add", word, *more])
+        is_changed = (home / "config.toml").read_text() != text
+        tally.attack(f"people, a lookalike of one of {verb}", name, [f"code {code}"] if is_changed or not code else [])
+    assert cli.run([verb, "add", "rob", *more]) == 0
+    assert (home / "config.toml").read_text() != text
+    assert "Traceback" not in "".join(capsys.readouterr())
+    tally.judge()
+
+
+def test_nobody_is_taken_for_another_by_what_a_channel_calls_them(tmp_path, record_property):
+    tally, bob = Tally(record_property), PersonConfig(telegram=2, matrix="@bob:example.org")
+    with closing(Database(tmp_path / "state.db")) as database:
+        known = People({"bob": bob, "cleo": PersonConfig()}, database)
+        known.pair("telegram:77", "bob")
+        for name, way in people.WAYS.items():
+            tally.attack("people, a lookalike of a way", name, filter(None, [known.find(way)]))
+        for way in ("telegram:2", "matrix:@bob:example.org", "login:bob", "telegram:77"):
+            tally.twin("people, a way", way, [] if known.find(way) == "bob" else ["not found"])
+    tally.judge()
+
+
+def add(path):
+    path.write_text(path.read_text() + MARK)
+
+
+def put_elsewhere(copy, home):
+    (home / "workspace/skills/other").mkdir()
+    (home / "workspace/skills/other/SKILL.md").write_text(f"---\nname: tomatoes\ndescription: x\n---\n{MARK}\n")
+    shutil.rmtree(copy)
+    copy.symlink_to(home / "workspace/skills/other")
+
+
+def link_text(copy, home):
+    (home / "workspace/x.md").write_text(f"---\nname: tomatoes\ndescription: x\n---\n{MARK}\n")
+    (copy / "SKILL.md").unlink()
+    (copy / "SKILL.md").symlink_to(home / "workspace/x.md")
+
+
+CHANGED_COPIES = {
+    "its text": lambda copy, _: add(copy / "SKILL.md"),
+    "another text": lambda copy, _: (copy / "SKILL.md").write_text(
+        f"---\nname: tomatoes\ndescription: x\n---\n{MARK}\n"
+    ),
+    "a file beside it": lambda copy, _: (copy / "guide.md").write_text(MARK),
+    "a file of it": lambda copy, _: (copy / "beds.md").write_text(MARK),
+    "a file less": lambda copy, _: ((copy / "beds.md").unlink(), add(copy / "SKILL.md")),
+    "a link to another": put_elsewhere,
+    "a link to another text": link_text,
+    "another name": lambda copy, _: (copy / "SKILL.md").write_text(
+        f"---\nname: reminders\ndescription: {MARK}\n---\n{MARK}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*CHANGED_COPIES, "the skill itself"])
+def test_an_agents_copy_of_a_skill_that_was_changed_is_not_used(tmp_path, monkeypatch, record_property, capsys, name):
+    heirs, tally = Heirs(tmp_path / "home", monkeypatch), Tally(record_property)
+    skill = heirs.home / "workspace/skills/tomatoes"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: tomatoes\ndescription: grow them\n---\nWater them.\n")
+    (skill / "beds.md").write_text("two beds")
+    assert cli.run(["skills", "grant", "tomatoes", "--agent", "garden"]) == 0
+    paths = ("SKILL.md", "beds.md", "guide.md")
+    view = heirs.app.open_view("bob", "garden")
+
+    def look():
+        view.library.refresh()
+        for path in paths:
+            turn = view.toolset.call(
+                ToolCall("c", "read_file", {"path": f"skills/tomatoes/{path}"}),
+                Caller("x", "member", heirs.app.now(), print, set(), who="login:bob"),
+            )
+            yield turn
+
+    tally.twin("people, a copy", name, [] if "Water them" in next(look()) else ["not read"])
+    if name == "the skill itself":
+        for path in skill.iterdir():
+            path.write_text(path.read_text() + MARK)
+        tally.twin("people, a copy", name, [] if "Water them" in next(look()) else ["not read"])
+    else:
+        CHANGED_COPIES[name](heirs.home / "pinned/garden/tomatoes", heirs.home)
+        capsys.readouterr()
+        cli.run(["skills"])
+        assert "is not that any more, and not used" in capsys.readouterr().out
+    tally.attack("people, a copy that changed", name, [text[:100] for text in look() if MARK in text])
+    heirs.app.close()
+    tally.judge()
+
+
+CLAIMS = {"the same name": "shed"}
+OTHER_NAMES = {
+    "capitals": "SHED",
+    "a blank behind": "shed ",
+    "full width": "ｓｈｅｄ",
+    "another script": "sh\u0435d",
+    "not seen": "shed\u200b",
+}
+FORGED = {
+    "an older version": page(version=1, content=MARK),
+    "the same version": page(version=3, content=MARK),
+    "a version ahead": page(version=9, content=MARK),
+    "its name in the row": {**page(version=3, content=MARK), "board": "shed"},
+    "a page that is away": {**page(version=2, content=MARK), "deleted": True},
+    "another person's page by its id": {**page(version=3, content=MARK), "person": "bob"},
+    "another agent's page by its id": {**page(version=3, content=MARK), "agent_id": OTHER},
+    "a conversation that is older": session(at=1.0, key=MARK),
+}
+
+
+def test_no_board_writes_as_another(tmp_path, record_property):
+    tally, url = Tally(record_property), f"sqlite:{tmp_path}/shared.db"
+
+    def read(store):
+        rows = {table: store.list_rows(table, {}) for table in ("documents", "turns", "sessions")}
+        return {(table, row["id"]): row for table, found in rows.items() for row in found}
+
+    with closing(open_shared_store(url)) as shed, closing(open_shared_store(url)) as other:
+        shed.claim("shed", "home of shed")
+        for version in (1, 2, 3):
+            shed.put({"documents": [page(version=version, content="hers", person="cleo" if version == 0 else "")]})
+        shed.put({"turns": [turn()], "sessions": [session()]})
+        before = read(shed)
+        for name, board in CLAIMS.items():
+            with suppress(StoreError):
+                other.claim(board, "another home")
+                tally.attack("boards, a claim", name, ["it was taken"])
+                continue
+            tally.attack("boards, a claim", name, [])
+        for name, board in OTHER_NAMES.items():
+            other.claim(board, f"home of {name}")
+            other.put({"documents": [page(f"memory/{name}.md", MARK)]})
+            row = next(one for one in read(shed).values() if one.get("path") == f"memory/{name}.md")
+            tally.attack(
+                "boards, a lookalike of a name", name, ["it is taken for shed"] if row["board"] == "shed" else []
+            )
+        other.claim("other", "another home")
+        for name, row in FORGED.items():
+            table = "turns" if "messages" in row else "sessions" if "key" in row else "documents"
+            with suppress(StoreError):
+                other.put({table: [row]})
+            after = read(shed)
+            wrong = [f"{key}: {after.get(key)}" for key, known in before.items() if after.get(key) != known]
+            tally.attack("boards, a row of another", name, wrong)
+        other.put({"documents": [page(version=4, content=MARK)]})  # as whoever has read the third may
+        changed = [key for key, known in before.items() if read(shed)[key] != known]
+        tally.twin("boards", "the next version", [] if changed else ["not noticed"])
     tally.judge()

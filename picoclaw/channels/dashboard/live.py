@@ -154,7 +154,7 @@ PAGE_OUTBOX_FILE = "page_letters.json"
 _MAX_MESSAGES = 60
 
 
-OWNER_CHAT, _PERSONS_CHAT = "page:home", "page:person/"
+OWNER_CHAT, PERSONS_CHAT = "page:home", "page:person/"
 """The sessions of the owner's chat on the page, and what those of others who log in begin with."""
 
 
@@ -162,7 +162,7 @@ class PageChat:
     """One conversation on the page: the owner's, or that of a person who has logged in."""
 
     def __init__(self, home: Path, person: str = "") -> None:
-        self.session = f"{_PERSONS_CHAT}{person}" if person else OWNER_CHAT
+        self.session = f"{PERSONS_CHAT}{person}" if person else OWNER_CHAT
         self.events = EventStream()
         self.live_turn = LiveTurn(self.events)
         file = Path(PAGE_OUTBOX_FILE)
@@ -171,7 +171,7 @@ class PageChat:
 
 def find_page_person(session: str) -> str:
     """Whose chat on the page a session is, '' for the owner's."""
-    person = session.removeprefix(_PERSONS_CHAT)
+    person = session.removeprefix(PERSONS_CHAT)
     return "" if person == session else person
 
 
