@@ -656,3 +656,71 @@ def test_a_search_in_the_store_finds_what_a_search_in_the_home_finds(boards, pla
     assert [hit.path for hit in found[:1]] == [hit.path for hit in wanted[:1]]
     assert {hit.path for hit in found if hit.is_certain} == {hit.path for hit in wanted if hit.is_certain}
     assert [hit.snippet for hit in found[:1]] == [hit.snippet for hit in wanted[:1]]
+
+
+# --- what is read ---
+
+
+def rows_read(board):
+    """Synchronise; returns how many rows of the home's database, and of the store, were read for it."""
+    local, there = [], []
+    connection, store = board.sync._home.database.connection, board.sync._store
+    connection.row_trace = lambda _, row: local.append(row) or row
+    changes, list_rows = store.changes, store.list_rows
+    store.changes = lambda *asked: there.extend((found := changes(*asked)).rows) or found
+    store.list_rows = lambda *asked: there.extend(found := list_rows(*asked)) or found
+    try:
+        report = board.run()
+    finally:
+        connection.row_trace, store.changes, store.list_rows = None, changes, list_rows
+    return len(local), there, report
+
+
+def test_what_is_read_without_news_does_not_grow(boards):
+    one = boards("shed")
+    read = []
+    for count in (2, 60):
+        for number in range(count):
+            one.say(f"question {number} of {count}")
+            one.spend(day=f"2026-{count % 12 + 1:02}-{number % 28 + 1:02}")
+            one.write(f"memory/{count}/{number}.md", f"note {number}\n")
+        one.run()
+        one.run()  # what it has put itself comes by once
+        local, there, report = rows_read(one)
+        assert (there, report.is_empty) == ([], True)
+        read.append(local)
+    assert read[0] == read[1]
+
+
+def test_what_another_process_has_written_here_is_pushed(boards):
+    one, two = boards("shed"), boards("kitchen")
+    one.say("hello")
+    one.run()
+    assert one.run().is_empty
+    one.say("again")
+    assert one.run().pushed == 1
+    same = boards("shed", folder="shed")  # as `picoclaw store sync` is beside the daemon
+    one.write("memory/a.md", "new\n")
+    assert same.run().pushed == 1
+    assert one.run().is_empty
+    two.run()
+    two.write("memory/a.md", "newer\n")
+    two.run()
+    assert one.run().pulled == 1
+    assert one.read("memory/a.md") == "newer\n"
+
+
+def test_who_comes_later_is_asked_for_alone(boards):
+    one = boards("shed", people=("anna", "bert"))
+    for number in range(30):
+        one.write(f"memory/{number}.md", "of the owner\n")
+        one.write(f"memory/{number}.md", "of anna\n", person="anna")
+    one.write("memory/b.md", "of bert\n", person="bert")
+    one.run()
+    boards("kitchen", people=("anna",)).run()
+    two = boards("kitchen", people=("anna", "bert"))
+    two.connect()
+    _, there, _ = rows_read(two)
+    assert [row["person"] for row in there if row["path"].startswith("memory/")] == ["bert"]
+    assert two.read("memory/b.md", person="bert") == "of bert\n"
+    assert rows_read(two)[1] == []

@@ -39,6 +39,8 @@ ERASED, GONE = "erased", "gone"
 """Marks of rows that were deleted here: not yet in the store, and there as well; they never come back."""
 
 _MAX_PATH_CHARS = 300
+_PAGES_NUMBER = "pages"
+"""What the number of changes of `shared_pages` is called in `shared_state`."""
 _TURN_COLUMNS = "id, session, at, provider, steps, prompt_tokens, completion_tokens, stopped, undone, heard, asked_by"
 _LEDGER_KEY = ("day", "model", "cause", "channel", "agent", "person")
 _LEDGER_COUNTS = ("requests", "prompt_tokens", "completion_tokens", "estimated", "money", "cached", "reasoning")
@@ -143,12 +145,18 @@ class SharedHome:
         if self.state(name) != value:
             self.database.write("INSERT OR REPLACE INTO shared_state VALUES (?, ?)", name, value)
 
+    def list_new_places(self) -> list[Place]:
+        """The places that have come since `note_places`: what the store has of them was passed over."""
+        known = self.state("places").split()
+        return [place for name, place in self.places.items() if known and name not in known]
+
     def note_places(self) -> None:
-        """Ask for everything again where a person or an agent has come: what the store has of them was passed over."""
-        known, there = self.state("places"), " ".join(sorted(self.places))
-        if set(there.split()) - set(known.split()):
-            self.database.write("DELETE FROM shared_state WHERE name GLOB 'cursor *'")
-        self.set_state("places", there)
+        """Remember which places there are."""
+        self.set_state("places", " ".join(sorted(self.places)))
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has written. https://sqlite.org/pragma.html#pragma_data_version"""
+        return int(self.database.select_value("PRAGMA data_version"))
 
     def forget_store(self) -> None:
         """Know nothing of the store any more but the name that this board has there: all is compared again."""
@@ -158,6 +166,11 @@ class SharedHome:
                 "UPDATE shared_rows SET mark = CASE WHEN mark IN (?1, ?2) THEN ?1 ELSE '' END", (ERASED, GONE)
             )
             connection.execute("DELETE FROM shared_pages")
+            _count_change(connection)
+
+    def pages_number(self) -> str:
+        """Changes with what `known_pages` gives: with each writing of it, by any process, and with the places."""
+        return f"{self.state(_PAGES_NUMBER)} {len(self.places)}"
 
     def known_pages(self) -> dict[str, SharedPage]:
         rows = self.database.select(
@@ -182,6 +195,7 @@ class SharedHome:
                     "INSERT OR REPLACE INTO shared_pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (page.id, *values, base, page.stamp, page.chunks),
                 )
+            _count_change(connection)
 
     # --- pages ---
 
@@ -320,6 +334,13 @@ class SharedHome:
 
     def list_own(self) -> Iterator[LocalRow]:
         """Give the rows of this board by what they are called here."""
+        yield from self.list_talk()
+        yield from self.list_agents()
+        if self.own in self.agents:
+            yield from self.list_skills()
+
+    def list_talk(self) -> Iterator[LocalRow]:
+        """Give the conversations and costs of this board."""
         whose = "iif(agent || person = '', '', ' ' || agent || ' ' || person)"
         yield from self._list(
             "sessions", f"SELECT id, begun || ' ' || ended || ' ' || key || {whose} FROM sessions WHERE begun != ''"
@@ -333,11 +354,12 @@ class SharedHome:
             "ledger",
             f"SELECT json_array({', '.join(_LEDGER_KEY)}), concat_ws(' ', {', '.join(_LEDGER_COUNTS)}) FROM ledger",
         )
+
+    def list_agents(self) -> Iterator[LocalRow]:
+        """Give the agents of this home; an agent's mark changes with its table and pages."""
         for place in self.places.values():
             if not place.person:
                 yield LocalRow("agents", place.agent_id, make_digest({"": self._describe_agent(place)}))
-        if self.own in self.agents:
-            yield from self.list_skills()
 
     def list_skills(self) -> Iterator[LocalRow]:
         """Give the skills and grants of this home; a skill's mark changes with its files and with who may use it."""
@@ -367,8 +389,10 @@ class SharedHome:
         for local, mark in self.database.select(sql):
             yield LocalRow(kind, str(local), f"is {mark}")
 
-    def known_rows(self) -> dict[tuple[str, str], LocalRow]:
-        rows = self.database.select("SELECT kind, local, mark, id FROM shared_rows")
+    def known_rows(self, *kinds: str) -> dict[tuple[str, str], LocalRow]:
+        """What is known of the rows of some kinds, of all without any."""
+        where = f" WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows = self.database.select(f"SELECT kind, local, mark, id FROM shared_rows{where}", *kinds)
         return {(kind, local): LocalRow(kind, local, mark, number) for kind, local, mark, number in rows}
 
     def keep_rows(self, rows: Iterable[LocalRow], gone: Iterable[LocalRow] = ()) -> None:
@@ -589,6 +613,12 @@ def is_page_name(kind: str, path: str) -> bool:
     if kind == "documents":
         return path in ROOT_FILES or (parts[0] == MEMORY_FOLDER and len(parts) > 1)
     return len(parts) == 1
+
+
+def _count_change(connection: StoreConnection) -> None:
+    connection.execute(
+        "INSERT INTO shared_state VALUES (?, '1') ON CONFLICT (name) DO UPDATE SET value = value + 1", (_PAGES_NUMBER,)
+    )
 
 
 def parse_moment(text: str) -> float:

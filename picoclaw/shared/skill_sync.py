@@ -77,7 +77,7 @@ class SkillSync:
     def _push(self) -> int:
         there = list(self._home.list_skills())
         here = {(row.kind, row.local) for row in there}
-        known = {key: row for key, row in self._home.known_rows().items() if row.kind in {"skills", "skill_grants"}}
+        known = self._home.known_rows("skills", "skill_grants")
         gone = [row for key, row in known.items() if key not in here and row.mark != GONE]
         changed = [row for row in there if known.get((row.kind, row.local), row._replace(mark="")).mark != row.mark]
         if not (gone or changed):

@@ -66,6 +66,8 @@ class StoreSync:
     def __init__(self, home: SharedHome, store: SharedStore, now: Callable[[], datetime]) -> None:
         self._home, self._store, self._now = home, store, now
         self._pages: dict[str, SharedPage] = {}
+        self._pages_number = ""  # of the pages that are in memory, '' where they have to be read
+        self._pushed_at = 0  # the home's data_version when all of its conversations and costs had been pushed, 0 for not yet
         self._unkept: dict[str, SharedPage] = {}
         self._lost: list[Row] = []
         self._count: dict[str, int] = {}
@@ -78,15 +80,23 @@ class StoreSync:
         Raises StoreError: what was done is done, and the next run goes on.
         """
         with self._home.locked():
-            return self._run(board)
+            try:
+                report = self._run(board)
+            except BaseException:
+                self._pages_number = ""
+                raise
+            self._pages_number = self._home.pages_number()
+            return report
 
     def _run(self, board: str) -> SyncReport:
         self._count, self._problems = {}, []
         self._begin()
         if board:
             self._recover(board)
-        self._pages = self._home.known_pages()
+        if self._pages_number != self._home.pages_number():
+            self._pages = self._home.known_pages()
         self._home.problems.clear()
+        self._pull_new_places()
         for _ in range(_MAX_ROUNDS):
             self._pull()
             if not self._push_pages():
@@ -111,12 +121,12 @@ class StoreSync:
         known = self._home.state("receipt")
         if receipt not in {known, self._home.state("sent")}:
             self._home.forget_store()
+            self._pushed_at = 0
             self._home.set_state("receipt", receipt)
             self._problems += [_RESTORED] if known else []
             self._recover(self._home.board)
         elif receipt != known:  # it was written, and the answer was lost
             self._home.set_state("receipt", receipt)
-        self._home.note_places()
 
     def _watch_unended(self, unended: str) -> None:
         """Say so when one transaction in the database has kept what is new there from everybody for long."""
@@ -128,6 +138,7 @@ class StoreSync:
 
     def _recover(self, board: str) -> None:
         """Take back what a board has once pushed and this home has not: it is the older one, or a new one."""
+        self._pushed_at = 0
         for kind in OWN_KINDS:
             for agent in self._home.agents:
                 rows = iter_rows(self._store, kind, {"agent_id": agent, "board": board})
@@ -152,6 +163,20 @@ class StoreSync:
                     self._home.set_state(name, found.cursor)
                     if len(found.rows) < _BATCH:
                         break
+
+    def _pull_new_places(self) -> None:
+        """Take over the pages of people and agents that have come, which were passed over so far."""
+        places = self._home.list_new_places()
+        done = [
+            self._apply(kind, row)
+            for place in places
+            for kind in PAGE_KINDS
+            if self._home.state(f"cursor {kind} {place.agent_id}")  # or else all is asked for
+            for row in iter_rows(self._store, kind, {"agent_id": place.agent_id, "person": place.person})
+        ]
+        self._keep_pages()
+        if all(done):
+            self._home.note_places()
 
     def _apply(self, kind: str, row: Row) -> bool:
         """Take over what the store has of a page; tells whether that could be done."""
@@ -352,19 +377,26 @@ class StoreSync:
     # --- this board's own rows ---
 
     def _push_own(self) -> None:
-        known = self._home.known_rows()
-        there = list(self._home.list_own())
-        self._erase_own(known, there)
+        """Push what is new of this board's own. Conversations and costs are looked at when somebody has written here."""
+        version = self._home.data_version()
+        is_idle = version == self._pushed_at
+        known = self._home.known_rows(*(("agents",) if is_idle else OWN_KINDS))
+        there = [*([] if is_idle else self._home.list_talk()), *self._home.list_agents()]
+        if not is_idle:
+            self._erase_own(known, there)
+        self._pushed_at, left = 0, 0
         new = [replace_id(row, known.get((row.kind, row.local))) for row in there]
         changed = [row for row in new if known.get((row.kind, row.local), row._replace(mark="")).mark != row.mark]
         for kind in OWN_KINDS:
             for some in split_batches((row for row in changed if row.kind == kind), _BATCH):
                 at = self._now().timestamp()
                 made = [(row, found) for row in some if (found := self._home.make_row(row, at))]
+                left += len(some) - len(made)
                 if made:
                     self._put({kind: [found for _, found in made]})
                     self._home.keep_rows(row._replace(id=found["id"]) for row, found in made)
                     self._add("pushed", len(made))
+        self._pushed_at = 0 if left else version
 
     def _erase_own(self, known: Mapping[tuple[str, str], LocalRow], there: Iterable[LocalRow]) -> None:
         """Delete what was deleted here. A turn that is only lost, by a damaged file, stays in the store."""
