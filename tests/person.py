@@ -23,8 +23,8 @@ def environment(home, **more):
     return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "PICOCLAW_HOME": str(home / "picoclaw"), **more}
 
 
-def picoclaw(home, *words, stdin="", timeout=60, **more):
-    """Run a command to its end."""
+def picoclaw_process(home, *words, stdin="", timeout=60, **more):
+    """Run a command to its end in a process of its own: where that is what is tried, or others run beside it."""
     given = environment(home, **more)
     if not any(name.startswith(OWN_START) for name in more):
         return STARTER.run(words, given, stdin, timeout)
@@ -39,8 +39,10 @@ def picoclaw(home, *words, stdin="", timeout=60, **more):
     )
 
 
-def picoclaw_here(home, *words, stdin="", **more):
-    """Run a command to its end in this process, for tests that a start of its own gives nothing."""
+def picoclaw(home, *words, stdin="", **more):
+    """Run a command to its end, in this process: a tenth of the time that one of its own takes."""
+    if any(name.startswith(OWN_START) for name in more):
+        return picoclaw_process(home, *words, stdin=stdin, **more)
     from picoclaw.cli import run
 
     streams, variables, folder = (sys.stdin, sys.stdout, sys.stderr), dict(os.environ), Path.cwd()

@@ -8,7 +8,7 @@ import telegram_server as tg
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import free_port
 from page_house import Client
-from person import Person, picoclaw
+from person import Person, picoclaw_process
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.daemon.background import MAX_WAITING_ALARMS
@@ -39,7 +39,7 @@ def house(tmp_path, server, more="", rules=RULES):
 
 
 def log(tmp_path):
-    return picoclaw(tmp_path, "rules", "log").stdout
+    return picoclaw_process(tmp_path, "rules", "log").stdout
 
 
 def waiting(folder):
@@ -56,7 +56,7 @@ def untold(folder):
 def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server):
     folder = house(tmp_path, server)
     server.fail("sendMessage", *[tg.BAD_GATEWAY] * 2)
-    picoclaw(tmp_path, "chat", "-m", "hello")
+    picoclaw_process(tmp_path, "chat", "-m", "hello")
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         until(lambda: "waiting: not delivered yet" in log(tmp_path))
@@ -117,12 +117,12 @@ def test_a_reminder_from_the_command_line_reaches_telegram_when_no_terminal_is_o
     house(tmp_path, server, rules="")
     with Daemon(tmp_path) as daemon:
         daemon.ready()
-        assert picoclaw(tmp_path, "cron", "add", "water the figs", "--in", "1").returncode == 0
+        assert picoclaw_process(tmp_path, "cron", "add", "water the figs", "--in", "1").returncode == 0
         server.wait(server.texts, 15)
         assert server.texts() == ["For chat 'terminal': Reminder: water the figs"]
         with Person(tmp_path, "chat") as person:
             person.sees("> ")
-            picoclaw(tmp_path, "cron", "add", "look at the tank", "--in", "1")
+            picoclaw_process(tmp_path, "cron", "add", "look at the tank", "--in", "1")
             person.sees("Reminder: look at the tank", seconds=10)
         time.sleep(0.5)
         assert len(server.texts()) == 1

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import sweep
-from person import Person, picoclaw
+from person import Person, picoclaw, picoclaw_process
 
 from picoclaw.cli import update as update_verb
 from picoclaw.maintenance import backup, database_copy, install, service, update
@@ -239,7 +239,7 @@ def test_a_hostile_archive_changes_nothing(tmp_path, kind):
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path, words, said):
     os.mkfifo(tmp_path / "SKILL.md")
     named = {"FILE": str(tmp_path / "SKILL.md"), "FOLDER": str(tmp_path)}
-    done = picoclaw(tmp_path, *(named.get(word, word) for word in words), timeout=30)
+    done = picoclaw_process(tmp_path, *(named.get(word, word) for word in words), timeout=30)
     assert done.returncode == 1
     assert said in done.stdout + done.stderr
     assert "standard output" not in done.stderr

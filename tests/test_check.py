@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import apsw
 import pytest
-from person import picoclaw
+from person import picoclaw_process
 from test_repair import backed_up, filled, pages_of, spoil
 
 from picoclaw.cli import doctor as verb
@@ -258,5 +258,5 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
     (home / "workspace/memory").mkdir(parents=True)
     os.mkfifo(home / name)
     for words in (["check"], ["prompt"], ["doctor", "--offline"], ["tool", "memory_search", '{"query": "x"}']):
-        done = picoclaw(tmp_path, *words, timeout=60)
+        done = picoclaw_process(tmp_path, *words, timeout=60)
         assert "Traceback" not in done.stderr

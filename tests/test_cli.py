@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from model_server import ModelServer, call, page, refusal, reply, silence, truncated_stream
-from person import PICOCLAW, ROOT, Person, environment, picoclaw, picoclaw_here
+from person import PICOCLAW, ROOT, Person, environment, picoclaw, picoclaw_process
 from sandbox_kit import gone, needs_walls
 from validity import check_body
 
@@ -258,7 +258,7 @@ def test_exit_codes(tmp_path, words, code):
     ],
 )
 def test_what_is_said_of_nothing(tmp_path, words, said):
-    done = picoclaw_here(tmp_path, *words.split())
+    done = picoclaw(tmp_path, *words.split())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(said)
     assert bool(done.stdout) == bool(said)
@@ -294,7 +294,7 @@ def test_what_is_said_of_nothing(tmp_path, words, said):
     ],
 )
 def test_wrong_usage_is_said_in_one_line_with_what_was_meant(tmp_path, words, said):
-    done = picoclaw_here(tmp_path, *words.split())
+    done = picoclaw(tmp_path, *words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert said in one_line(done)
 
@@ -309,14 +309,14 @@ def test_wrong_usage_is_said_in_one_line_with_what_was_meant(tmp_path, words, sa
     ],
 )
 def test_an_option_may_stand_anywhere(tmp_path, words):
-    picoclaw_here(tmp_path, "cron", "add", "tea", "--in", "2h", "--board", "sim")
-    [job] = json.loads(picoclaw_here(tmp_path, *words).stdout)
+    picoclaw(tmp_path, "cron", "add", "tea", "--in", "2h", "--board", "sim")
+    [job] = json.loads(picoclaw(tmp_path, *words).stdout)
     assert job["payload"] == "tea"
 
 
 def test_a_length_of_time_is_read_as_people_write_it(tmp_path):
-    assert "in 2 h" in picoclaw_here(tmp_path, "cron", "add", "tea", "--in", "2h").stdout
-    assert "every 1 h 30 min" in picoclaw_here(tmp_path, "cron", "add", "look", "--every", "1h30m").stdout
+    assert "in 2 h" in picoclaw(tmp_path, "cron", "add", "tea", "--in", "2h").stdout
+    assert "every 1 h 30 min" in picoclaw(tmp_path, "cron", "add", "look", "--every", "1h30m").stdout
 
 
 EXIT_CODES = {
@@ -332,7 +332,7 @@ EXIT_CODES = {
 
 @pytest.mark.parametrize("words", EXIT_CODES)
 def test_exit_codes_are_those_of_the_help(tmp_path, words):
-    done = picoclaw_here(tmp_path, *shlex.split(words))
+    done = picoclaw(tmp_path, *shlex.split(words))
     assert done.returncode == EXIT_CODES[words], done
     assert (done.returncode in {0, 3}) == (done.stderr == ""), "an error is said, and on stderr"
     assert "Traceback" not in done.stderr
@@ -355,7 +355,7 @@ NEXT = {
 
 @pytest.mark.parametrize("words", NEXT)
 def test_what_is_not_set_up_is_said_with_what_to_do(tmp_path, words):
-    done = picoclaw_here(tmp_path, *shlex.split(words))
+    done = picoclaw(tmp_path, *shlex.split(words))
     assert NEXT[words] in done.stdout + done.stderr
     assert not re.search(r"\.lock|\.db|base_url|Errno", done.stdout + done.stderr), "a name from within"
 
@@ -394,12 +394,20 @@ def test_dates_are_written_in_one_way():
     assert [(path.name, line) for path, line in forms if "%b" in line and "GMT" not in line] == []
 
 
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_a_process_of_its_own_says_the_same(tmp_path, verb):
+    """Most tests run commands in their own process."""
+    for words in ([verb, "--help"], [verb, "--no-such-option"]):
+        here, there = picoclaw(tmp_path, *words), picoclaw_process(tmp_path, *words)
+        assert (there.returncode, there.stdout, there.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
 @pytest.mark.parametrize("words", [["--help"], *([verb, "--help"] for verb in cli.VERBS)], ids=" ".join)
 def test_help_breaks_no_word_and_has_an_example(tmp_path, words):
-    done = picoclaw_here(tmp_path, *words, COLUMNS="60")
+    done = picoclaw(tmp_path, *words, COLUMNS="60")
     assert (done.returncode, done.stderr) == (0, "")
     assert "for example" in done.stdout
-    wide = picoclaw_here(tmp_path, *words, COLUMNS="500").stdout.split()
+    wide = picoclaw(tmp_path, *words, COLUMNS="500").stdout.split()
     assert [part for part in done.stdout.split() if part not in wide] == []
     assert "\x1b" not in done.stdout
 
@@ -415,27 +423,27 @@ def test_every_example_of_the_help_is_understood(monkeypatch, capsys):
 
 
 def test_sensors_are_read_now(tmp_path):
-    done = picoclaw_here(tmp_path, "sensors", "--board", "sim")
+    done = picoclaw(tmp_path, "sensors", "--board", "sim")
     assert re.match(r"greenhouse: temperature \d+\.\d\d °C, .*\n\[simulated board", done.stdout)
-    rows = json.loads(picoclaw_here(tmp_path, "sensors", "greenhouse", "--json", "--board", "sim").stdout)
+    rows = json.loads(picoclaw(tmp_path, "sensors", "greenhouse", "--json", "--board", "sim").stdout)
     assert [(row["sensor"], row["quantity"], row["unit"], row["simulated"]) for row in rows] == [
         ("greenhouse", "temperature", "°C", True),
         ("greenhouse", "humidity", "%", True),
         ("greenhouse", "pressure", "hPa", True),
     ]
     for words in ([], ["--json"]):
-        done = picoclaw_here(tmp_path, "sensors", "attic", "--board", "sim", *words)
+        done = picoclaw(tmp_path, "sensors", "attic", "--board", "sim", *words)
         assert (done.returncode, done.stdout) == (1, "")
         assert "no sensor 'attic'; there are: greenhouse, cpu" in done.stderr
 
 
 def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):
-    told = picoclaw_here(tmp_path).stdout
+    told = picoclaw(tmp_path).stdout
     assert "not set up yet" in told
     assert "picoclaw init" in told
     assert not (tmp_path / "picoclaw").exists()
-    picoclaw_here(tmp_path, "init")
-    told = picoclaw_here(tmp_path).stdout
+    picoclaw(tmp_path, "init")
+    told = picoclaw(tmp_path).stdout
     assert "does not run on" in told
     assert "picoclaw run" in told
 
@@ -451,7 +459,7 @@ def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):
     ],
 )
 def test_bash_completes(tmp_path, typed, offered):
-    script = picoclaw_here(tmp_path, "completion", "bash").stdout
+    script = picoclaw(tmp_path, "completion", "bash").stdout
     script += f'COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _picoclaw; echo "${{COMPREPLY[@]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
     assert (done.stdout.strip(), done.stderr) == (offered, "")

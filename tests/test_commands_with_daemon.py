@@ -9,7 +9,7 @@ import pytest
 from daemon_kit import PUMP, Daemon, events_until, furnished, until
 from model_server import ModelServer, call, reply, silence
 from person import PICOCLAW as PROGRAM
-from person import Person, environment, picoclaw
+from person import Person, environment, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.store.database import Database
@@ -22,8 +22,8 @@ def daemon(tmp_path_factory):
     furnished(home, outputs=PUMP)
     with Daemon(home) as daemon:
         daemon.ready()
-        assert "pump" in picoclaw(home, "chat", "-m", "switch on the pump for 500 seconds").stdout
-        picoclaw(home, "cron", "add", "tea", "--in", "3600")
+        assert "pump" in picoclaw_process(home, "chat", "-m", "switch on the pump for 500 seconds").stdout
+        picoclaw_process(home, "cron", "add", "tea", "--in", "3600")
         yield daemon
 
 
@@ -68,7 +68,7 @@ def pump(daemon):
 )
 def test_every_command_beside_the_daemon(daemon, words, code, said):
     began = time.monotonic()
-    done = picoclaw(daemon.home, *words.format(home=daemon.home).split(), timeout=20)
+    done = picoclaw_process(daemon.home, *words.format(home=daemon.home).split(), timeout=20)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done
     assert said in done.stdout + done.stderr
     assert time.monotonic() - began < 15
@@ -78,10 +78,10 @@ def test_every_command_beside_the_daemon(daemon, words, code, said):
 
 def test_a_stop_from_the_command_line_reaches_what_the_daemon_has_switched_on(daemon):
     assert pump(daemon)["left"]
-    stopped = picoclaw(daemon.home, "stop")
+    stopped = picoclaw_process(daemon.home, "stop")
     assert (stopped.returncode, "safe level" in stopped.stdout) == (0, True)
     assert pump(daemon)["left"] is None
-    refused = picoclaw(daemon.home, "chat", "-m", "switch on the pump for 5 seconds").stdout
+    refused = picoclaw_process(daemon.home, "chat", "-m", "switch on the pump for 5 seconds").stdout
     assert "stopped" in refused
     assert pump(daemon)["left"] is None
     log = [line["text"] for line in daemon.asked("status")["log"]]
@@ -91,7 +91,7 @@ def test_a_stop_from_the_command_line_reaches_what_the_daemon_has_switched_on(da
 def test_what_a_turn_could_not_do_is_in_the_log_of_the_daemon(daemon):
     before = len(daemon.asked("status")["log"])
     for text, code in (("how warm is it?", 0), ("cancel reminder 99", 1)):
-        assert picoclaw(daemon.home, "chat", "-m", text).returncode == code
+        assert picoclaw_process(daemon.home, "chat", "-m", text).returncode == code
     added = daemon.asked("status")["log"][before:]
     said = [line["text"] for line in added if line["text"].startswith("terminal: ")]
     assert len(said) == 1
@@ -101,7 +101,7 @@ def test_what_a_turn_could_not_do_is_in_the_log_of_the_daemon(daemon):
 def test_a_reminder_from_the_command_line_is_told_once_in_the_open_chat(daemon):
     with Person(daemon.home, "chat") as person:
         person.sees("> ")
-        assert picoclaw(daemon.home, "cron", "add", "stir the soup", "--in", "0.5").returncode == 0
+        assert picoclaw_process(daemon.home, "cron", "add", "stir the soup", "--in", "0.5").returncode == 0
         person.sees("stir the soup")
         time.sleep(0.5)
         person.types("/usage\r")
@@ -122,7 +122,7 @@ def test_many_commands_at_once_wait_for_each_other(daemon):
     ]
     said = [(process.communicate(timeout=60)[0], process.returncode) for process in running]
     assert [code for _, code in said] == [0] * len(verbs), said
-    assert picoclaw(daemon.home, "cron").stdout.count(" x") == 1
+    assert picoclaw_process(daemon.home, "cron").stdout.count(" x") == 1
 
 
 # --- sub-agents
@@ -157,7 +157,7 @@ def kitchen(request, tmp_path):
 
 def ask(kitchen, *words, **more):
     home, url = kitchen
-    return picoclaw(home, "chat", *words, PICOCLAW_BASE_URL=url, **more)
+    return picoclaw_process(home, "chat", *words, PICOCLAW_BASE_URL=url, **more)
 
 
 def without_mark(text):
@@ -229,7 +229,7 @@ def test_a_question_beside_a_turn_of_the_same_chat_is_answered_by_itself(tmp_pat
             person.sees("> ")
             person.types("do the long one\r")
             until(lambda: daemon.asked("status")["turn"])
-            asked = picoclaw(tmp_path, "chat", "-m", "a short one", timeout=30)
+            asked = picoclaw_process(tmp_path, "chat", "-m", "a short one", timeout=30)
             assert (without_mark(asked.stdout), asked.returncode) == ("Short.", 0)
             seen = person.sees("The long one is done.")
             assert "Short" not in seen
@@ -335,7 +335,7 @@ def test_connections_that_say_nothing_keep_nobody_from_asking_how_it_is(tmp_path
         chat.say({"do": "attach", "session": "shed"})
         assert "attached" in chat.next()
         silent = [daemon.line() for _ in range(40)]
-        found = picoclaw(tmp_path, "status")
+        found = picoclaw_process(tmp_path, "status")
         assert (found.returncode, "frozen" in found.stdout) == (0, False)
         assert silent[0].next() is None  # the one that has been silent for the longest made room
         chat.say({"do": "status"})
@@ -354,8 +354,8 @@ def test_a_chat_too_many_is_refused_in_words_and_status_is_not(tmp_path):
             one.say({"do": "attach"})
             told.append(one.next())
         assert [next(iter(words)) for words in told] == ["attached"] * 16 + ["error"]
-        assert picoclaw(tmp_path, "status").returncode == 0
-        refused = picoclaw(tmp_path, "chat", "-m", "hello")
+        assert picoclaw_process(tmp_path, "status").returncode == 0
+        refused = picoclaw_process(tmp_path, "chat", "-m", "hello")
         assert refused.returncode == 1
         assert "16 terminals have a chat open" in refused.stderr
         for one in chats:

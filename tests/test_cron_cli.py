@@ -9,8 +9,7 @@ import time
 
 import pytest
 from model_server import ModelServer, reply
-from person import Person, environment
-from person import picoclaw_here as picoclaw
+from person import Person, environment, picoclaw
 from sandbox_kit import gone, needs_walls
 
 from picoclaw.automation import clock

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import PICOCLAW, environment, picoclaw
+from person import PICOCLAW, environment, picoclaw_process
 
 pytest.importorskip("nacl")
 
@@ -387,7 +387,7 @@ class Boards:
             daemon.__exit__()
 
     def run(self, name, *words):
-        return picoclaw(self.homes[name], *words)
+        return picoclaw_process(self.homes[name], *words)
 
     def level(self, name):
         rows = self.daemons[name].asked("status")["outputs"]["outputs"]
@@ -499,14 +499,14 @@ def test_two_daemons_are_paired_by_the_commands(tmp_path, broker):
         home.mkdir()
         furnished(home, SETTINGS.format(port=broker.port, name=home.name))
     with Daemon(homes[0]).ready(), Daemon(homes[1]).ready():
-        assert "no board is paired" in picoclaw(homes[0], "fleet").stdout
+        assert "no board is paired" in picoclaw_process(homes[0], "fleet").stdout
         words = [*PICOCLAW, "fleet", "pair"]
         with subprocess.Popen(words, env=environment(homes[0]), cwd="/", stdout=subprocess.PIPE, text=True) as host:
             code = next(row.split()[-1] for row in host.stdout if "picoclaw fleet pair " in row)
-            assert "paired with shed (" in picoclaw(homes[1], "fleet", "pair", code.lower()).stdout
+            assert "paired with shed (" in picoclaw_process(homes[1], "fleet", "pair", code.lower()).stdout
             assert "paired with barn (" in host.stdout.read()
         for one, other in (homes, homes[::-1]):
-            said = picoclaw(one, "fleet")
+            said = picoclaw_process(one, "fleet")
             assert (said.returncode, f"{other.name} (" in said.stdout, "answers" in said.stdout) == (0, True, True)
-        assert picoclaw(homes[0], "fleet", "forget", "barn").returncode == 0
-        assert "shed" in picoclaw(homes[1], "fleet", "read", "shed").stderr
+        assert picoclaw_process(homes[0], "fleet", "forget", "barn").returncode == 0
+        assert "shed" in picoclaw_process(homes[1], "fleet", "read", "shed").stderr

@@ -16,7 +16,7 @@ from picoclaw.automation.checklist import SampleHistory
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.config import Config
 from picoclaw.config.tables import UNATTENDED_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
-from picoclaw.daemon.background import _open_own_heartbeat, build_heartbeat, run_heartbeats
+from picoclaw.daemon.background import build_heartbeat, open_own_heartbeat, run_heartbeats
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop
 from picoclaw.records import replace
@@ -396,7 +396,7 @@ def test_what_a_sensor_measures_is_known_without_reading_it(home):
 
 def test_a_sensor_that_is_added_in_the_chat_is_known_to_the_heart(home):
     app = App(Config(home, board=BoardConfig("sim")), SimBoard())
-    with closing(app), _open_own_heartbeat(app, Stop()) as (heart, _):
+    with closing(app), open_own_heartbeat(app, Stop()) as (heart, _):
         assert "pond" not in heart.senses.sensors()
         app.wiring.wired["pond"] = next(iter(app.wiring.wired.values()))
         assert "pond" in heart.senses.sensors()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from daemon_kit import Daemon
-from person import PICOCLAW, Person, environment
-from person import picoclaw_here as picoclaw
+from person import PICOCLAW, Person, environment, picoclaw
 from rights import ordinary_user
 
 from picoclaw import cli

@@ -11,7 +11,7 @@ from daemon_kit import Daemon, events_until, furnished, until
 from model_server import ModelServer, call, reply
 from mqtt_broker import free_port
 from page_house import Client
-from person import Person, picoclaw
+from person import Person, picoclaw_process
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
 from picoclaw.channels.http_api import Timing
@@ -356,13 +356,13 @@ def test_a_call_that_was_not_listed_asks_anew_at_the_terminal(tmp_path):
 def test_after_one_question_of_a_shell_a_yes_is_for_all_of_it(tmp_path, attached, word, files):
     board = () if attached else ("--board", "sim")
     with wishing(tmp_path, then=[reply("They wait.")]) as folder, begun(tmp_path) if attached else nullcontext():
-        asked = picoclaw(tmp_path, "chat", "-m", "write both", *board)
+        asked = picoclaw_process(tmp_path, "chat", "-m", "write both", *board)
         assert (asked.returncode, asked.stdout.count('write_file {"path"')) == (0, 2)
         assert "(it waits: /yes or /no for all of them, or with a number for one" in asked.stdout
-        said = picoclaw(tmp_path, "chat", "-m", f"/yes{word}", *board)
+        said = picoclaw_process(tmp_path, "chat", "-m", f"/yes{word}", *board)
         assert (said.returncode, "it waits" in said.stdout) == (0, False)
         assert written(folder) == files
-        again = picoclaw(tmp_path, "chat", "-m", "/yes 2", *board)
+        again = picoclaw_process(tmp_path, "chat", "-m", "/yes 2", *board)
         assert (again.returncode, "was answered already: it was done" in again.stderr) == (1, True)
 
 

@@ -34,8 +34,8 @@ from picoclaw.config.tables import (
     SessionsConfig,
 )
 from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_heartbeat_time, run_job
-from picoclaw.daemon.status import DaemonStatus, ModelHealth
-from picoclaw.daemon.status_text import _format_model
+from picoclaw.daemon.status import DaemonStatus, ModelHealth, collect_offline_status
+from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory import notes
@@ -670,7 +670,10 @@ def test_at_the_cap_a_daemon_is_well_and_says_that_the_model_rests(tmp_path):
         def told():
             models.note_turn(house.say("write me a poem"))
             status = live.status({}, models.status(), ())
-            return status["problems"], _format_model(status["model"], time.time())
+            still = collect_offline_status(house.app.board, house.app.config.home, None, datetime.now(UTC))
+            lines = format_status(still | status | {"pid": 1}, time.time())
+            shown = dict(line.partition(": ")[::2] for line in lines)
+            return status["problems"], shown["model"]
 
         (problem,), failing = told()
         assert ("wrong key" in problem, "openai:big, not answering (" in failing) == (True, True)

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pytest
 from model_server import ModelServer, raw, reply
-from person import ROOT, Person, environment, picoclaw, picoclaw_here
+from person import ROOT, Person, environment, picoclaw
 from sandbox_kit import needs_walls
 
 from picoclaw import cli
@@ -43,8 +43,7 @@ class Home:
         (self.folder / "config.toml").write_text(text)
 
     def run(self, *words, **more):
-        """In a process of its own only where another Python path is what is tried."""
-        return (picoclaw if "PYTHONPATH" in more else picoclaw_here)(self.base, *words, **more)
+        return picoclaw(self.base, *words, **more)
 
     def __call__(self, *words, code=0, verb="memory", **more):
         verbs = (verb,) if isinstance(verb, str) else verb

@@ -14,7 +14,7 @@ from pathlib import Path
 import foreign_homes
 import pytest
 from foreign_homes import SKILL, TOKEN, make_go, make_nanobot, make_openclaw, write
-from person import Person, picoclaw_here
+from person import Person, picoclaw
 
 from picoclaw.config import Config, load_config
 from picoclaw.maintenance.migrate.json5 import parse_json5
@@ -113,7 +113,7 @@ LEFT = {
 def test_it_is_shown_taken_once_and_given_back(name, tmp_path):
     source, kind = make(name, tmp_path)
     home, before = tmp_path / "picoclaw", tree(source, timed=True)
-    shown = picoclaw_here(tmp_path, "migrate")
+    shown = picoclaw(tmp_path, "migrate")
     assert shown.returncode == 0
     assert "Nothing was changed." in shown.stdout
     assert "+Short answers, and no jokes about plants." in shown.stdout
@@ -123,7 +123,7 @@ def test_it_is_shown_taken_once_and_given_back(name, tmp_path):
     assert "key-" not in shown.stdout
     assert not home.exists()
 
-    done = picoclaw_here(tmp_path, "migrate", "--from", kind, "--yes")
+    done = picoclaw(tmp_path, "migrate", "--from", kind, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert "paused" in done.stdout
     assert rows_of(home) == EXPECTED[kind]
@@ -142,14 +142,14 @@ def test_it_is_shown_taken_once_and_given_back(name, tmp_path):
     )
 
     once = own_tree(home), rows_of(home)
-    again = picoclaw_here(tmp_path, "migrate", "--from", kind, "--yes")
+    again = picoclaw(tmp_path, "migrate", "--from", kind, "--yes")
     assert again.returncode == 0
     assert "Nothing was changed" in again.stdout
     assert f"{3 if kind == 'nanobot' else 2} keys" in again.stdout
     assert "frost-watch" in again.stdout
     assert (own_tree(home), rows_of(home)) == once
 
-    more = picoclaw_here(tmp_path, "migrate", "--from", kind, "--yes", "--keys", "--skill", "frost-watch")
+    more = picoclaw(tmp_path, "migrate", "--from", kind, "--yes", "--keys", "--skill", "frost-watch")
     assert more.returncode == 0, more.stderr
     config = load_config({"PICOCLAW_HOME": str(home)})
     assert config.telegram_token == TOKEN
@@ -158,20 +158,20 @@ def test_it_is_shown_taken_once_and_given_back(name, tmp_path):
         assert (config.matrix.homeserver, config.matrix.allow) == ("https://matrix.example.org", ["@ann:example.org"])
         assert config.matrix_token == "mx"
     assert (home / "secrets.toml").stat().st_mode & 0o777 == 0o600
-    assert "Watch for frost" in picoclaw_here(tmp_path, "skills").stdout
+    assert "Watch for frost" in picoclaw(tmp_path, "skills").stdout
     with closing(Database(home / "state.db")) as database:
         foreign = [Path(one.path).name for one in ForeignFiles(database).all()]
     assert foreign == (["frost.sh"] if kind == "openclaw" else [])
 
-    back = picoclaw_here(tmp_path, "migrate", "--undo")
+    back = picoclaw(tmp_path, "migrate", "--undo")
     assert back.returncode == 0, back.stderr
     assert jobs_of(home) == []
     fresh = tmp_path / "fresh"
-    picoclaw_here(fresh, "init", "--no-questions")
+    picoclaw(fresh, "init", "--no-questions")
     assert own_tree(home) == own_tree(fresh / "picoclaw")
     assert not list((home / "before-migrate").glob("*/[0-9]*"))
     assert tree(source, timed=True) == before
-    assert "nothing was taken over" in picoclaw_here(tmp_path, "migrate", "--undo").stderr
+    assert "nothing was taken over" in picoclaw(tmp_path, "migrate", "--undo").stderr
 
 
 def test_a_person_is_asked_for_each_page_key_and_skill(tmp_path):
@@ -214,9 +214,9 @@ def test_what_is_ours_stays(tmp_path):
     )
     (home / "secrets.toml").write_text('telegram_token = "2:mine"\n')
     (home / "secrets.toml").chmod(0o600)
-    picoclaw_here(tmp_path, "cron", "add", "Water", "--in", "2h")
+    picoclaw(tmp_path, "cron", "add", "Water", "--in", "2h")
     before, rows = own_tree(home), rows_of(home)
-    done = picoclaw_here(tmp_path, "migrate", "--from", "nanobot", "--yes", "--keys")
+    done = picoclaw(tmp_path, "migrate", "--from", "nanobot", "--yes", "--keys")
     assert done.returncode == 0, done.stderr
     for words in (
         "left: model qwen2.5-coder-7b: yours stays",
@@ -230,7 +230,7 @@ def test_what_is_ours_stays(tmp_path):
     memory = (home / "workspace/memory/MEMORY.md").read_text()
     assert memory.startswith("- my own note\n")
     assert foreign_homes.MEMORY in memory
-    assert picoclaw_here(tmp_path, "migrate", "--undo").returncode == 0
+    assert picoclaw(tmp_path, "migrate", "--undo").returncode == 0
     assert own_tree(home) == before
     assert rows_of(home) == rows
 
@@ -238,10 +238,10 @@ def test_what_is_ours_stays(tmp_path):
 def test_what_was_changed_since_is_left_by_the_way_back(tmp_path):
     make("openclaw", tmp_path)
     home = tmp_path / "picoclaw"
-    picoclaw_here(tmp_path, "migrate", "--from", "openclaw", "--yes")
+    picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes")
     page = home / "workspace/SOUL.md"
     page.write_text("edited since\n")
-    back = picoclaw_here(tmp_path, "migrate", "--undo")
+    back = picoclaw(tmp_path, "migrate", "--undo")
     assert "left as it is, for it was changed since: workspace/SOUL.md" in back.stdout
     assert page.read_text() == "edited since\n"
     assert jobs_of(home) == []
@@ -265,7 +265,7 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(name, tmp_path):
     words = ("migrate", "--from", kind, "--yes", "--keys", "--skill", "frost-watch")
     environment = {"PICOCLAW_HOME": str(whole / ".picoclaw")} if kind == "picoclaw" else {}
     home_name = ".picoclaw" if kind == "picoclaw" else "picoclaw"
-    assert picoclaw_here(whole, *words, **environment).returncode == 0
+    assert picoclaw(whole, *words, **environment).returncode == 0
     wanted = compared(whole, home_name)
     for at in range(len(name) - 6, 400, 7):
         user = tmp_path / f"at-{at}"
@@ -273,11 +273,11 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(name, tmp_path):
         home = user / home_name
         variables = {"PICOCLAW_HOME": str(home)}
         child_died = _die(user, at, variables, *words)
-        done = picoclaw_here(user, *words, **variables)
+        done = picoclaw(user, *words, **variables)
         assert done.returncode == 0, (at, done.stderr)
         assert compared(user, home_name) == wanted, at
         _die(user, at % 40 + 1, variables, "migrate", "--undo", "--from", kind)
-        back = picoclaw_here(user, "migrate", "--undo", "--from", kind, **variables)
+        back = picoclaw(user, "migrate", "--undo", "--from", kind, **variables)
         assert back.returncode == 0 or "nothing was taken over" in back.stderr, (at, back.stderr)
         if kind == "picoclaw":
             assert (home / "config.json").exists(), at
@@ -302,7 +302,7 @@ def _die(user, at, variables, *words):
             sync(handle)
 
         os.fsync = fsync
-        os._exit(picoclaw_here(user, *words, **variables).returncode)
+        os._exit(picoclaw(user, *words, **variables).returncode)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
@@ -316,15 +316,15 @@ def test_a_full_disk_ends_it_in_a_sentence_and_it_goes_on_with_room(tmp_path):
         make("openclaw", tmp_path)
         home = disk / "home"
         variables = {"PICOCLAW_HOME": str(home)}
-        picoclaw_here(tmp_path, "init", "--no-questions", **variables)
+        picoclaw(tmp_path, "init", "--no-questions", **variables)
         filler = disk / "filler"
         subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
-        done = picoclaw_here(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
+        done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
         assert done.returncode == 1
         assert "the disk is full" in done.stderr
         assert "Traceback" not in done.stderr
         filler.unlink()
-        done = picoclaw_here(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
+        done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
         assert done.returncode == 0, done.stderr
         assert rows_of(home) == EXPECTED["openclaw"]
     finally:
@@ -344,20 +344,20 @@ def test_a_folder_that_both_programs_call_theirs(tmp_path):
         ("migrate", "--from", "nanobot", "--yes"),
     ):
         make_nanobot(tmp_path / ".nanobot")
-        refused = picoclaw_here(tmp_path, *words, **variables)
+        refused = picoclaw(tmp_path, *words, **variables)
         assert refused.returncode == 1
         assert "sipeed/picoclaw" in refused.stderr
         assert tree(home) == before
-    shown = picoclaw_here(tmp_path, "migrate", **variables).stdout
+    shown = picoclaw(tmp_path, "migrate", **variables).stdout
     assert f"first  the folder is moved to {home}-sipeed" in shown
     assert tree(home) == before
-    assert picoclaw_here(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables).returncode == 0
+    assert picoclaw(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables).returncode == 0
     assert tree(f"{home}-sipeed") == before
     assert not (home / "config.json").exists()
     assert rows_of(home) == EXPECTED["picoclaw"]
-    again = picoclaw_here(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
+    again = picoclaw(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
     assert "Nothing was changed" in again.stdout
-    assert picoclaw_here(tmp_path, "migrate", "--undo", **variables).returncode == 0
+    assert picoclaw(tmp_path, "migrate", "--undo", **variables).returncode == 0
     assert tree(home) == before
 
 
@@ -365,7 +365,7 @@ def test_a_folder_in_which_both_have_lived(tmp_path):
     home = make_go(tmp_path / ".picoclaw")
     write(home, {"config.toml": "[telegram]\nallow = [5]\n"})
     variables = {"PICOCLAW_HOME": str(home)}
-    done = picoclaw_here(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
+    done = picoclaw(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
     assert done.returncode == 0, done.stderr
     assert "both programs use those in this workspace" in done.stdout
     beside = tmp_path / ".picoclaw-sipeed"
@@ -374,10 +374,10 @@ def test_a_folder_in_which_both_have_lived(tmp_path):
     assert (home / "workspace/memory/202611/20261120.md").read_text() == foreign_homes.DAY
     assert tomllib.loads((home / "config.toml").read_text())["telegram"]["allow"] == [5, 4242]
     once = own_tree(home), rows_of(home)
-    again = picoclaw_here(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
+    again = picoclaw(tmp_path, "migrate", "--from", "picoclaw", "--yes", **variables)
     assert "Nothing was changed" in again.stdout
     assert (own_tree(home), rows_of(home)) == once
-    assert picoclaw_here(tmp_path, "migrate", "--undo", **variables).returncode == 0
+    assert picoclaw(tmp_path, "migrate", "--undo", **variables).returncode == 0
     assert (home / "config.json").exists()
     assert not beside.exists()
 
@@ -451,18 +451,18 @@ def test_a_home_that_is_not_whole_gives_what_it_has(what, tmp_path):
     source, _ = make("nanobot", tmp_path)
     spoil, words = SPOILT[what]
     spoil(source)
-    done = picoclaw_here(tmp_path, "migrate", "--from", "nanobot", "--yes")
+    done = picoclaw(tmp_path, "migrate", "--from", "nanobot", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert words in done.stdout
     assert not any(b"SECRET" in data for data in own_tree(tmp_path / "picoclaw").values())
-    assert picoclaw_here(tmp_path, "migrate", "--undo").returncode == 0
+    assert picoclaw(tmp_path, "migrate", "--undo").returncode == 0
 
 
 def test_a_damaged_store_of_openclaw_is_said(tmp_path):
     source, _ = make("openclaw", tmp_path)
     (source / "state/openclaw.sqlite-wal").unlink()
     (source / "state/openclaw.sqlite").write_bytes(b"SQLite format 3\0" + b"\x17" * 5000)
-    done = picoclaw_here(tmp_path, "migrate", "--from", "openclaw", "--yes")
+    done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes")
     assert done.returncode == 0
     assert "state/openclaw.sqlite: not all of it could be read" in done.stdout
 
@@ -487,8 +487,8 @@ def test_a_program_that_still_runs_is_stopped_first(kind, words, tmp_path):
             time.sleep(0.02)
         assert find_daemon(kind, source) == process.pid
         assert find_daemon(kind, tmp_path / "elsewhere" / source.name) == 0
-        assert f"it runs (process {process.pid})" in picoclaw_here(tmp_path, "migrate").stdout
-        refused = picoclaw_here(tmp_path, "migrate", "--from", kind, "--yes")
+        assert f"it runs (process {process.pid})" in picoclaw(tmp_path, "migrate").stdout
+        refused = picoclaw(tmp_path, "migrate", "--from", kind, "--yes")
         assert refused.returncode == 1
         assert "still runs" in refused.stderr
         assert not (tmp_path / "picoclaw").exists()
@@ -513,7 +513,7 @@ REFUSED = [
 @pytest.mark.parametrize(("words", "said", "code"), REFUSED)
 def test_what_cannot_be_done_is_said(words, said, code, tmp_path):
     make("nanobot", tmp_path)
-    done = picoclaw_here(tmp_path, "migrate", *words)
+    done = picoclaw(tmp_path, "migrate", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert not (tmp_path / "picoclaw").exists()
@@ -521,10 +521,10 @@ def test_what_cannot_be_done_is_said(words, said, code, tmp_path):
 
 def test_json_is_for_programs(tmp_path):
     make("openclaw", tmp_path)
-    (shown,) = json.loads(picoclaw_here(tmp_path, "migrate", "--json").stdout)
+    (shown,) = json.loads(picoclaw(tmp_path, "migrate", "--json").stdout)
     assert shown["kind"] == "openclaw"
     assert {"page SOUL.md", "key api_key", "job 2bf2"} <= {step["name"] for step in shown["steps"]}
-    done = json.loads(picoclaw_here(tmp_path, "migrate", "--from", "openclaw", "--yes", "--json").stdout)
+    done = json.loads(picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", "--json").stdout)
     assert done["waiting"][:2] == ["key api_key", "key telegram_token"]
     assert TOKEN not in json.dumps([shown, done])
 

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import picoclaw_here
+from person import picoclaw
 from test_mqtt_sensors import TASMOTA, ZIGBEE
 
 from picoclaw.config.tables import SensorConfig
@@ -131,14 +131,14 @@ def test_topics_are_bounded_and_nothing_reaches_the_terminal_unseen():
 def test_the_command_prints_lines_that_can_be_added(tmp_path):
     home = tmp_path / "picoclaw"
     home.mkdir(mode=0o700)
-    refused = picoclaw_here(tmp_path, "mqtt", "discover")
+    refused = picoclaw(tmp_path, "mqtt", "discover")
     assert (refused.returncode, "there is no broker" in refused.stderr) == (1, True)
     with Broker(tmp_path / "broker") as broker, Other(broker.port) as other:
         settings = f"[mqtt]\nhost = '127.0.0.1'\nport = {broker.port}\n"
         (home / "config.toml").write_text(settings)
         other.say("zigbee2mqtt/porch", json.dumps(ZIGBEE), retain=True)
         other.say("homeassistant/device/0x1/config", json.dumps(DEVICE), retain=True)
-        done = picoclaw_here(tmp_path, "mqtt", "discover", "--seconds", "1")
+        done = picoclaw(tmp_path, "mqtt", "discover", "--seconds", "1")
         assert (done.returncode, done.stderr) == (0, "")
         assert "zigbee2mqtt/porch: {" in done.stdout
         lines = done.stdout[done.stdout.index("# To add") :]
@@ -150,9 +150,9 @@ def test_the_command_prints_lines_that_can_be_added(tmp_path):
             "availability": "zigbee2mqtt/porch/availability",
         }
         (home / "config.toml").write_text(settings + lines)
-        done = picoclaw_here(tmp_path, "mqtt", "discover", "--seconds", "1")
+        done = picoclaw(tmp_path, "mqtt", "discover", "--seconds", "1")
         assert "[sensors" not in done.stdout
-    done = picoclaw_here(tmp_path, "mqtt", "discover", "--seconds", "1")
+    done = picoclaw(tmp_path, "mqtt", "discover", "--seconds", "1")
     assert (done.returncode, "refused" in done.stderr) == (1, True)
 
 
@@ -167,7 +167,7 @@ def test_what_can_be_listened_to(topic):
 def test_what_cannot_be_listened_to(topic, tmp_path):
     (tmp_path / "picoclaw").mkdir()
     (tmp_path / "picoclaw/config.toml").write_text('[mqtt]\nhost = "127.0.0.1"\nport = 9\n')
-    said = picoclaw_here(tmp_path, "mqtt", "discover", "--topic", topic)
+    said = picoclaw(tmp_path, "mqtt", "discover", "--topic", topic)
     assert (said.returncode, "is no topic to listen to" in said.stderr) == (1, True)
     assert len(said.stderr) < 400
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import picoclaw
+from person import picoclaw_process
 
 from picoclaw.mqtt.homeassistant import parse_order
 from picoclaw.outputs.config import load_outputs
@@ -70,7 +70,7 @@ class House:
         self.other.say(f"{TOPIC}/{name}/set", payload, **how)
 
     def audit(self):
-        return picoclaw(self.home, "outputs", "audit").stdout
+        return picoclaw_process(self.home, "outputs", "audit").stdout
 
     def log(self):
         return [line["text"] for line in self.daemon.asked("status")["log"]]
@@ -251,4 +251,4 @@ def test_the_policy_may_refuse_and_an_end_of_the_daemon_switches_off(tmp_path, b
         until(lambda: house.is_on("fan"))
         house.daemon.asked("quit")
         house.daemon.ends()
-        assert "fan (motor, gpio GPIO22): off" in picoclaw(tmp_path, "outputs", "--board", "sim").stdout
+        assert "fan (motor, gpio GPIO22): off" in picoclaw_process(tmp_path, "outputs", "--board", "sim").stdout

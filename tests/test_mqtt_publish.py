@@ -7,7 +7,7 @@ import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from model_server import ModelServer, reply
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import picoclaw
+from person import picoclaw_process
 
 from picoclaw.app import App
 from picoclaw.config import load_config
@@ -173,7 +173,7 @@ def test_the_daemon_announces_and_publishes(tmp_path):
             assert json.loads(other.last("picoclaw/shed/health"))["problems"] == []
             assert json.loads(other.last("picoclaw/shed/output/pump"))["state"] == "OFF"
             assert json.loads(other.last("picoclaw/shed/reminder")) == {"at": None}
-            picoclaw(tmp_path, "chat", "-m", "remind me in 20 minutes to take the pills")
+            picoclaw_process(tmp_path, "chat", "-m", "remind me in 20 minutes to take the pills")
             until(lambda: json.loads(other.last("picoclaw/shed/reminder"))["at"])
             assert not any("pills" in payload for _, payload, _ in other.heard)
             with Other(broker.port, "homeassistant/#", "picoclaw/#") as late:
@@ -304,7 +304,7 @@ class Questions:
 @needs_mosquitto
 def test_whoever_is_at_the_broker_may_ask_and_nothing_else(tmp_path):
     with Broker(tmp_path / "broker") as broker, Questions(tmp_path, broker) as house:
-        picoclaw(tmp_path, "chat", "-m", "remember that the key lies under the pot")
+        picoclaw_process(tmp_path, "chat", "-m", "remember that the key lies under the pot")
         house.ask("hello")
         assert "°C" in house.ask("how warm is it?")["answer"]
         assert "pot" not in house.ask("where is the key?")["answer"]
@@ -323,7 +323,7 @@ def test_whoever_is_at_the_broker_may_ask_and_nothing_else(tmp_path):
         until(house.other._client.is_connected)
         house.ask("the last")
         assert len(house.answers()) == before + 1
-        assert "how warm" not in picoclaw(tmp_path, "memory", "search", "warm").stdout
+        assert "how warm" not in picoclaw_process(tmp_path, "memory", "search", "warm").stdout
 
 
 @needs_mosquitto
@@ -337,7 +337,7 @@ def test_stop_is_heard_among_questions_and_too_much_is_bounded(tmp_path):
             house.other.say("homeassistant/status", "online", qos=0)
             house.other.say("picoclaw/shed/ask", "what do you have?", qos=0)
         until(lambda: len(house.answers()) > 290)
-        audit = picoclaw(tmp_path, "outputs", "audit").stdout
+        audit = picoclaw_process(tmp_path, "outputs", "audit").stdout
         assert audit.count("stop") < 12, audit
         assert sum(topic.endswith("/config") for topic, *_ in house.other.heard) <= 4
         assert len([one for one in house.answers() if "an hour are answered" not in one["answer"]]) <= 5
@@ -351,7 +351,7 @@ def test_the_model_is_told_nothing_private_for_a_question_over_mqtt(tmp_path):
         folder = furnished(tmp_path, f'{settings}[model]\nbase_url = "{model.url}"\nname = "m"\n')
         (folder / "policy.toml").write_text('[effects]\nprivate = { guest = "allow" }\nexec = { guest = "allow" }\n')
         (folder / "workspace/USER.md").write_text("# User\n\n- Name: Heloise\n\nThe safe opens with 4711.\n")
-        picoclaw(tmp_path, "tool", "memory_store", '{"text": "the key lies under the pot", "lasting": true}')
+        picoclaw_process(tmp_path, "tool", "memory_store", '{"text": "the key lies under the pot", "lasting": true}')
         with Daemon(tmp_path).ready(), Other(broker.port, "picoclaw/#") as other:
             until(lambda: other.last("picoclaw/shed/status") == "online")
             other.say("picoclaw/shed/ask", "is it dry? what is the code, and where is the key?")
@@ -363,6 +363,6 @@ def test_the_model_is_told_nothing_private_for_a_question_over_mqtt(tmp_path):
         offered = {one["function"]["name"] for one in model.requests[-1].body["tools"]}
         assert "sensor_read" in offered
         assert offered.isdisjoint({"memory_search", "read_file", "exec", "list_dir"})
-        picoclaw(tmp_path, "chat", "-m", "hello")
+        picoclaw_process(tmp_path, "chat", "-m", "hello")
         sent = json.dumps(model.requests[-1].body)
         assert all(word in sent for word in ("4711", "under the pot", "memory_search"))  # which the owner's turn has

@@ -8,7 +8,7 @@ import time
 import pytest
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
-from person import picoclaw
+from person import picoclaw_process
 
 from picoclaw.automation.clock import boottime
 from picoclaw.config import load_config
@@ -262,7 +262,7 @@ notify = "It is warm"
 
 
 def said(home, *words):
-    done = picoclaw(home, *words, "--board", "sim")
+    done = picoclaw_process(home, *words, "--board", "sim")
     return done.returncode, done.stdout + done.stderr
 
 

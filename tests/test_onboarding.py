@@ -18,7 +18,7 @@ from picoclaw.resources import find_shipped
 from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
 from tests.model_server import ModelServer, call, reply
-from tests.person import picoclaw_here as picoclaw
+from tests.person import picoclaw
 from tests.recording import toolset as make_toolset
 from tests.rights import ordinary_user
 from tests.scripted import CALLER

@@ -70,7 +70,7 @@ from picoclaw.messages import (
 )
 from picoclaw.providers import http
 from picoclaw.providers.chain import Chain, ModelLink
-from picoclaw.providers.http import _translate_errors
+from picoclaw.providers.http import StreamMask, open_stream
 from picoclaw.providers.model import ModelProvider
 from picoclaw.records import replace
 
@@ -1003,12 +1003,24 @@ def test_a_name_that_is_never_resolved_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "wait", "took", "said"),
     [
-        (ConnectTimeout(""), "did not accept a connection for 10 s"),
-        (ReadTimeout(""), "is gone: its machine"),
+        (ReadTimeout(""), 120.0, 120.1, "stayed silent for 120 s"),
+        (ReadTimeout(""), 120.0, 35.7, "is gone: its machine does not answer either"),
+        (ConnectTimeout(""), 120.0, 10.0, "did not accept a connection for 10 s"),
+        (ConnectTimeout(""), 3.0, 3.0, "did not accept a connection for 3 s"),
     ],
 )
-def test_a_wait_that_was_in_vain_says_how_long_it_was(error, said):
-    with pytest.raises(Unavailable, match=said), _translate_errors("http://model", 120.0, time.monotonic() + 60):
-        raise error
+def test_a_wait_that_was_in_vain_says_how_long_it_was(monkeypatch, error, wait, took, said):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Silent:
+        def stream(self, *_, **__):
+            now[0] += took
+            raise error
+
+    stream = open_stream(Silent(), "http://model", {}, StreamMask(""), wait=wait, deadline=5000.0)
+    with pytest.raises(Unavailable) as caught, stream:
+        pass
+    assert str(caught.value) == f"http://model {said}"

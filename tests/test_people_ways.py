@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from daemon_kit import Daemon, events_until, furnished, until
 from page_house import Client, served
-from person import PICOCLAW, picoclaw
+from person import PICOCLAW, picoclaw_process
 
 from picoclaw.channels.dashboard import site
 from picoclaw.channels.dashboard.backend import PageQuestion
@@ -80,12 +80,12 @@ def household(tmp_path_factory):
 @is_root
 def test_another_user_of_the_machine_chats_as_the_person_they_are(household, tmp_path):
     home = household.home
-    assert picoclaw(home, "chat", "-m", "note that the safe's number is 1234").returncode == 0
+    assert picoclaw_process(home, "chat", "-m", "note that the safe's number is 1234").returncode == 0
     noted = run_as("nobody", tmp_path, "chat", "--on", ME, "-m", "note that my locker is number 77")
     assert (noted.returncode, "noted in memory/" in noted.stdout) == (0, True), noted
     asked = run_as("nobody", tmp_path, "chat", "--on", ME, "-m", "what did I note about the number?")
     assert ("77" in asked.stdout, "1234" in asked.stdout) == (True, False)
-    own = picoclaw(home, "chat", "-m", "what did I note about the number?").stdout
+    own = picoclaw_process(home, "chat", "-m", "what did I note about the number?").stdout
     assert ("77" in own, "1234" in own) == (False, True)
     as_owner = run_as("daemon", tmp_path, "chat", "--on", ME, "-m", "what did I note about the number?").stdout
     assert ("77" in as_owner, "1234" in as_owner) == (False, True)
@@ -163,7 +163,7 @@ def test_what_a_member_is_told_later_is_told_to_them_alone(household, tmp_path):
             Outbox(database).put("terminal:nobody", "Reminder: your tea", 0.0)
             Outbox(database).put("terminal", "Reminder: the owner's", 0.0)
             owner.connection.settimeout(10)
-            picoclaw(household.home, "chat", "-m", "hello")  # wakes the delivery
+            picoclaw_process(household.home, "chat", "-m", "hello")  # wakes the delivery
             assert "the owner's" in str(events_until(owner, "message"))
             assert [one.session for one in Outbox(database).waiting()] == ["terminal:nobody"]
             heard = run_as("nobody", tmp_path, "chat", "--on", ME, stdin="hello\n")
@@ -193,10 +193,10 @@ print(event)
 
 
 def test_a_chat_on_another_users_board_says_why_there_is_none(tmp_path):
-    assert "has no user 'nosuch'" in picoclaw(tmp_path, "chat", "--on", "nosuch", "-m", "hello").stderr
-    nobody = picoclaw(tmp_path, "chat", "--on", "sync", "-m", "hello")
+    assert "has no user 'nosuch'" in picoclaw_process(tmp_path, "chat", "--on", "nosuch", "-m", "hello").stderr
+    nobody = picoclaw_process(tmp_path, "chat", "--on", "sync", "-m", "hello")
     assert (nobody.returncode, "no picoclaw of sync listens" in nobody.stderr) == (1, True)
-    both = picoclaw(tmp_path, "chat", "--on", "sync", "--agent", "garden", "-m", "hello")
+    both = picoclaw_process(tmp_path, "chat", "--on", "sync", "--agent", "garden", "-m", "hello")
     assert (both.returncode, "--agent and --board" in both.stderr) == (1, True)
 
 
@@ -225,7 +225,7 @@ def test_a_name_that_somebody_else_has_taken_is_not_believed(tmp_path):
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind(f"\0picoclaw/{other.pw_uid}")
         taken.listen()
-        said = picoclaw(tmp_path, "chat", "--on", other.pw_name, "-m", "my secret")
+        said = picoclaw_process(tmp_path, "chat", "--on", other.pw_name, "-m", "my secret")
         assert (said.returncode, "no picoclaw of" in said.stderr) == (1, True)
         taken.settimeout(1)
         with taken.accept()[0] as heard:

@@ -4,8 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from person import Person
-from person import picoclaw_here as picoclaw
+from person import Person, picoclaw
 from timing import least_seconds
 
 from picoclaw.messages import Message, Notice, Turn, Usage

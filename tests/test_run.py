@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from daemon_kit import Daemon, events_until
 from model_server import ModelServer, call, chunk, reply, silence
-from person import PICOCLAW, Person, environment, picoclaw
+from person import PICOCLAW, Person, environment, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.channels import ipc
@@ -29,15 +29,15 @@ def shared(tmp_path_factory):
 
 
 def test_questions_of_every_kind_go_to_the_daemon(shared):
-    asked = picoclaw(shared.home, "chat", "-m", "how warm is it?")
+    asked = picoclaw_process(shared.home, "chat", "-m", "how warm is it?")
     assert (asked.returncode, asked.stderr) == (0, "")
     assert "temperature" in asked.stdout
     assert "[simulated board" in asked.stdout
-    told = json.loads(picoclaw(shared.home, "chat", "-m", "how warm is it?", "--json").stdout)
+    told = json.loads(picoclaw_process(shared.home, "chat", "-m", "how warm is it?", "--json").stdout)
     assert told["provider"] == "intents"
     assert told["simulated"]
     assert [tool["name"] for tool in told["turn"]["tools"]] == ["sensor_read"]
-    piped = picoclaw(shared.home, "chat", stdin="how warm is it?\n/usage\n")
+    piped = picoclaw_process(shared.home, "chat", stdin="how warm is it?\n/usage\n")
     assert piped.stdout.count("temperature") >= 1
     assert piped.returncode == 0
     history = Database(shared.folder / "state.db")
@@ -60,7 +60,7 @@ def test_whoever_knocks_while_no_file_can_be_opened_is_let_in_as_soon_as_one_can
 
 def test_a_named_board_is_talked_to_without_the_daemon(shared):
     before = shared.asked("status")["channels"]["socket"]["last_contact"]
-    assert "temperature" in picoclaw(shared.home, "chat", "--board", "sim", "-m", "how warm is it?").stdout
+    assert "temperature" in picoclaw_process(shared.home, "chat", "--board", "sim", "-m", "how warm is it?").stdout
     connection = shared.line()
     connection.say({"do": "status"})
     assert connection.next()["channels"]["socket"]["last_contact"] > before
@@ -68,13 +68,13 @@ def test_a_named_board_is_talked_to_without_the_daemon(shared):
 
 
 def test_status_is_true_and_quick(shared):
-    status = json.loads(picoclaw(shared.home, "status", "--json").stdout)
+    status = json.loads(picoclaw_process(shared.home, "status", "--json").stdout)
     assert status["running"]
     assert status["pid"] == shared.process.pid
     assert not status["safe_mode"]
     assert 5 < status["memory_mb"] < status["memory_limit_mb"]
     assert status["channels"]["socket"]["up"]
-    worded = picoclaw(shared.home, "status")
+    worded = picoclaw_process(shared.home, "status")
     assert worded.returncode == (0 if status["ok"] else 1)
     assert f"(process {shared.process.pid})" in worded.stdout
     began = time.monotonic()
@@ -83,7 +83,7 @@ def test_status_is_true_and_quick(shared):
 
 
 def test_a_second_daemon_is_refused(shared):
-    second = picoclaw(shared.home, "run", "--board", "sim")
+    second = picoclaw_process(shared.home, "run", "--board", "sim")
     assert second.returncode == 1
     assert f"already runs for {shared.folder} (process {shared.process.pid})" in second.stderr
     assert shared.asked("status")["running"]
@@ -312,10 +312,10 @@ def test_after_five_crashes_there_is_chat_and_status_only(tmp_path):
     (folder / "run.begun").write_text("".join(f"{time.time() - n:.0f}\n" for n in range(5)))
     with Daemon(tmp_path) as daemon:
         assert "safe mode" in daemon.says("channels: ")
-        status = picoclaw(tmp_path, "status")
+        status = picoclaw_process(tmp_path, "status")
         assert "NOT OK: safe mode" in status.stdout
         assert status.returncode == 1
-        assert "temperature" in picoclaw(tmp_path, "chat", "-m", "how warm is it?").stdout
+        assert "temperature" in picoclaw_process(tmp_path, "chat", "-m", "how warm is it?").stdout
         assert not list(folder.glob("wake-*[0-9]")), "no clockwork"
         daemon.process.terminate()
         assert daemon.ends() == 0
@@ -371,7 +371,7 @@ def test_status_tells_a_silent_daemon_from_none(tmp_path):
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         daemon.process.send_signal(signal.SIGSTOP)
-        told = picoclaw(tmp_path, "status")
+        told = picoclaw_process(tmp_path, "status")
         daemon.process.send_signal(signal.SIGCONT)
         assert told.returncode == 1
         assert f"(process {daemon.process.pid})" in told.stdout
@@ -424,17 +424,17 @@ def drained(manager):
 
 
 def test_status_without_a_daemon_makes_nothing(tmp_path):
-    told = picoclaw(tmp_path, "status", "--json")
+    told = picoclaw_process(tmp_path, "status", "--json")
     status = json.loads(told.stdout)
     assert told.returncode == 3
     assert not status["running"]
     assert not Path(tmp_path / "picoclaw").exists()
-    assert "does not run" in picoclaw(tmp_path, "status").stdout
+    assert "does not run" in picoclaw_process(tmp_path, "status").stdout
 
 
 @pytest.mark.parametrize("words", [["--memory-mb", "1"], ["--memory-mb", "lots"], ["--memory-mb", "9" * 30]])
 def test_a_limit_that_is_none_is_refused(tmp_path, words):
-    refused = picoclaw(tmp_path, "run", *words)
+    refused = picoclaw_process(tmp_path, "run", *words)
     assert refused.returncode == 2
     assert "--memory-mb" in refused.stderr
 
@@ -442,7 +442,7 @@ def test_a_limit_that_is_none_is_refused(tmp_path, words):
 def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path):
     with Daemon(tmp_path).ready() as daemon:
         daemon.process.send_signal(signal.SIGSTOP)
-        found = json.loads(picoclaw(tmp_path, "doctor", "--offline", "--json").stdout)
+        found = json.loads(picoclaw_process(tmp_path, "doctor", "--offline", "--json").stdout)
     assert [(row["status"], "no answer" in row["detail"]) for row in found if row["name"] == "daemon"] == [
         ("bad", True)
     ]
@@ -462,7 +462,7 @@ def test_keys_from_systemd_reach_the_servers_and_no_command(tmp_path):
     ):
         daemon.ready()
         assert "telegram" in daemon.asked("status")["channels"]
-        told = json.loads(picoclaw(tmp_path, "chat", "-m", "show", "--json").stdout)
+        told = json.loads(picoclaw_process(tmp_path, "chat", "-m", "show", "--json").stdout)
         (seen,) = [tool["result"] for tool in told["turn"]["tools"]]
         assert "HOME=" in seen
         assert not [word for word in ("credential", "CREDENTIALS", "sk-") if word in seen]

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from person import picoclaw
+from person import picoclaw_process
 
 from picoclaw.cli import service
 from picoclaw.cli.arguments import Parser
@@ -528,7 +528,7 @@ def test_logs_become_journalctl(machine, tmp_path):
     folder.mkdir(parents=True)
     (folder / "picoclaw.service").write_text(SESSION)
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
-    done = picoclaw(
+    done = picoclaw_process(
         tmp_path,
         "service",
         "logs",
@@ -542,8 +542,8 @@ def test_logs_become_journalctl(machine, tmp_path):
 
 
 def test_wrong_words(tmp_path):
-    assert picoclaw(tmp_path, "service").returncode == 2
-    assert picoclaw(tmp_path, "service", "install", "--user", "--as", "ada").returncode == 2
+    assert picoclaw_process(tmp_path, "service").returncode == 2
+    assert picoclaw_process(tmp_path, "service", "install", "--user", "--as", "ada").returncode == 2
 
 
 # --- what it cannot ask ---

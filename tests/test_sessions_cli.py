@@ -7,8 +7,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from person import PICOCLAW, environment
-from person import picoclaw_here as picoclaw
+from person import PICOCLAW, environment, picoclaw
 
 from picoclaw import cli
 from picoclaw.config import Config

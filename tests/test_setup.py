@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from model_server import ModelServer
-from person import Person
-from person import picoclaw_here as picoclaw
+from person import Person, picoclaw
 
 from picoclaw.config import load_config
 from picoclaw.config.files import set_value

@@ -4,8 +4,7 @@ import json
 
 import pytest
 from model_server import ModelServer, call, reply
-from person import Person
-from person import picoclaw_here as picoclaw
+from person import Person, picoclaw
 
 NEEDS_MUCH = "requires: {programs: [[no-such-program, nor-this]], parts: bme999}\n"
 

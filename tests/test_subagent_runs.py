@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 from model_server import ModelServer, call, refusal, reply, silence
-from person import PICOCLAW, Person, environment, picoclaw
+from person import PICOCLAW, Person, environment, picoclaw, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.agent.subagents import WorkerPool
@@ -643,11 +643,11 @@ def test_a_disk_that_takes_no_report_ends_the_wait(home):
             connection.execute(
                 "CREATE TRIGGER full BEFORE UPDATE ON tasks WHEN new.ended > 0 BEGIN SELECT RAISE(ABORT, 'full'); END"
             )
-        done = picoclaw(home.parent, "chat", "-m", "go", timeout=20, **env(server))
+        done = picoclaw_process(home.parent, "chat", "-m", "go", timeout=20, **env(server))
         assert "go on when picoclaw runs again" in done.stderr
         with closing(app_of(home, server)) as app, app.stores.database.transaction() as connection:
             connection.execute("DROP TRIGGER full")
-        done = picoclaw(home.parent, "chat", "-m", "/tasks", timeout=20, **env(server))
+        done = picoclaw_process(home.parent, "chat", "-m", "/tasks", timeout=20, **env(server))
     assert done.stdout.count("Sub-agent 1: 20 degrees") == 1
 
 

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from daemon_kit import PUMP, Daemon, furnished
 from model_server import ModelServer, call, chunk, comments, drip, refusal, reply, silence
-from person import Person, picoclaw
+from person import Person, picoclaw_process
 from sandbox_kit import needs_walls
 from test_stop import unanswered
 from validity import check_body
@@ -172,7 +172,7 @@ def test_what_is_typed_while_a_tool_runs_is_heard_at_once(tmp_path):
         assert person.leaves() == 0
     assert server.requests[1].said.endswith("in the cellar, please")
     assert len(server.requests) == 2
-    assert "in the cellar, please" in picoclaw(tmp_path, "sessions", "show", "1").stdout
+    assert "in the cellar, please" in picoclaw_process(tmp_path, "sessions", "show", "1").stdout
 
 
 def test_what_is_typed_too_late_is_answered_next_and_in_its_order(tmp_path):
@@ -239,11 +239,11 @@ def test_help_lists_what_is_understood_here(tmp_path):
 
 
 def test_commands_from_a_pipe_and_in_one_question(tmp_path):
-    done = picoclaw(tmp_path, "chat", "--board", "sim", stdin="how warm is it?\n/undo\n/undo\n")
+    done = picoclaw_process(tmp_path, "chat", "--board", "sim", stdin="how warm is it?\n/undo\n/undo\n")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "Taken back: how warm is it?"
     assert done.stderr == "picoclaw: There is nothing to take back: a model is shown no earlier turn.\n"
-    one = picoclaw(tmp_path, "chat", "--board", "sim", "-m", "/sessions", "--json")
+    one = picoclaw_process(tmp_path, "chat", "--board", "sim", "-m", "/sessions", "--json")
     assert "0 turns: everything was undone" in json.loads(one.stdout)["reply"]
     assert one.returncode == 0
 

@@ -441,7 +441,7 @@ def run_heartbeats(
     if not (app.config.heartbeat.enabled and app.config.model.base_url):
         yield nullcontext
         return
-    thread = HeartbeatThread(partial(_open_own_heartbeat, app), complain, peace_s)
+    thread = HeartbeatThread(partial(open_own_heartbeat, app), complain, peace_s)
     thread.start()
     try:
         yield thread.turn
@@ -453,7 +453,7 @@ def run_heartbeats(
 
 
 @contextmanager
-def _open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Callable[[], HeartbeatTime]]]:
+def open_own_heartbeat(shared: App, stop: Stop) -> Iterator[tuple[Heartbeat, Callable[[], HeartbeatTime]]]:
     """Make a heartbeat on the board of the chat, with all else of its own, because it goes while others talk."""
     app = App(shared.config, shared.board, changed=shared.changed)
     app.wiring.wired = shared.wiring.wired  # so that a sensor that is added in the chat is known here

@@ -67,7 +67,9 @@ class StoreSync:
         self._home, self._store, self._now = home, store, now
         self._pages: dict[str, SharedPage] = {}
         self._pages_number = ""  # of the pages that are in memory, '' where they have to be read
-        self._pushed_at = 0  # the home's data_version when all of its conversations and costs had been pushed, 0 for not yet
+        self._pushed_at = (
+            0  # the home's data_version when all of its conversations and costs had been pushed, 0 for not yet
+        )
         self._unkept: dict[str, SharedPage] = {}
         self._lost: list[Row] = []
         self._count: dict[str, int] = {}

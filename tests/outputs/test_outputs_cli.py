@@ -22,7 +22,7 @@ from picoclaw.tools.registry import Toolset, collect_tools
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import daemon_kit
-from person import Person, picoclaw
+from person import Person, picoclaw_process
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def arm(tmp_path, name="pump"):
 
 def test_a_person_arms_switches_and_disarms(tmp_path, home):
     def outputs(*words):
-        return picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+        return picoclaw_process(tmp_path, "outputs", "--board", "sim", *words)
 
     assert "dry run until `picoclaw outputs arm pump`" in outputs().stdout
     assert "NOTHING was driven" in outputs("set", "pump", "on", "60").stdout
@@ -81,7 +81,7 @@ def test_a_wrong_name_arms_nothing(tmp_path, home, typed, told):
 
 @pytest.mark.parametrize("words", [("arm", "pump"), ("resume",)])
 def test_only_a_person_at_a_terminal(tmp_path, home, words):
-    done = picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+    done = picoclaw_process(tmp_path, "outputs", "--board", "sim", *words)
     assert (done.returncode, done.stdout) == (1, "")
     assert "only by a person at a terminal" in done.stderr
 
@@ -97,7 +97,7 @@ def test_only_a_person_at_a_terminal(tmp_path, home, words):
     ],
 )
 def test_what_is_refused_is_said_in_one_line(tmp_path, home, words, said):
-    done = picoclaw(tmp_path, "outputs", "--board", "sim", *words)
+    done = picoclaw_process(tmp_path, "outputs", "--board", "sim", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert said in done.stderr
 
@@ -106,7 +106,7 @@ def test_stop_and_resume(tmp_path, home):
     config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     kept = client(home)
     kept.set("pump", "on", 60, "owner")
-    assert picoclaw(tmp_path, "stop").returncode == 0
+    assert picoclaw_process(tmp_path, "stop").returncode == 0
     assert pin(home) == 0
     with pytest.raises(OutputRefused, match="rule 'stop'"):
         kept.set("pump", "on", 60, "owner")
@@ -120,29 +120,29 @@ def test_safe_after_both_were_killed(tmp_path, home):
     """What a service does when it has ended in whatever way (ExecStopPost)."""
     config.save_armed(home, {n: o.digest for n, o in config.load_outputs(home / "outputs.toml").outputs.items()})
     leave_on(home)
-    done = picoclaw(tmp_path, "outputs", "safe")
+    done = picoclaw_process(tmp_path, "outputs", "safe")
     assert (done.returncode, done.stdout) == (0, "everything is at its safe level\n")
     assert pin(home) == 0
     assert not (home / endpoint.LIVE_FILE).exists()
 
 
 def test_stop_imports_little(tmp_path, home):
-    done = picoclaw(tmp_path, "outputs", "--board", "sim", "safe")
+    done = picoclaw_process(tmp_path, "outputs", "--board", "sim", "safe")
     assert done.returncode == 0
-    done = picoclaw(tmp_path, "stop", PYTHONPROFILEIMPORTTIME="1")
+    done = picoclaw_process(tmp_path, "stop", PYTHONPROFILEIMPORTTIME="1")
     seen = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not seen & {"apsw", "httpcore", "asyncio", "subprocess", "picoclaw.app", "picoclaw.agent.loop"}
 
 
 def test_nothing_declared(tmp_path):
-    done = picoclaw(tmp_path, "outputs", "list")
+    done = picoclaw_process(tmp_path, "outputs", "list")
     assert (done.returncode, "no outputs are declared" in done.stdout) == (0, True)
     assert not (tmp_path / "picoclaw").exists()
 
 
 def test_a_wrong_outputs_toml_is_shown(tmp_path, home):
     (home / "outputs.toml").write_text(PUMP + "colour = 3")
-    done = picoclaw(tmp_path, "outputs", "--board", "sim")
+    done = picoclaw_process(tmp_path, "outputs", "--board", "sim")
     assert done.returncode == 1
     assert "nothing can be switched on: " in done.stdout
     assert "unknown 'colour'" in done.stdout
@@ -227,14 +227,17 @@ def test_arming_shows_what_was_declared_and_no_other_bus(tmp_path, home):
 
 def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
     (home / "outputs.toml").write_text("")
-    assert "no outputs are declared" in picoclaw(tmp_path, "outputs").stdout
+    assert "no outputs are declared" in picoclaw_process(tmp_path, "outputs").stdout
     audit.write_record(home, "arm", name="pu\x1b[2Jmp")
-    assert picoclaw(tmp_path, "outputs", "audit", "-n", "0").stdout == ""
-    assert "\x1b" not in picoclaw(tmp_path, "outputs", "audit").stdout
+    assert picoclaw_process(tmp_path, "outputs", "audit", "-n", "0").stdout == ""
+    assert "\x1b" not in picoclaw_process(tmp_path, "outputs", "audit").stdout
 
 
 def test_what_is_not_armed_has_no_level(tmp_path, home):
-    assert "pump (pump, gpio GPIO17): not driven, dry run" in picoclaw(tmp_path, "outputs", "--board", "sim").stdout
+    assert (
+        "pump (pump, gpio GPIO17): not driven, dry run"
+        in picoclaw_process(tmp_path, "outputs", "--board", "sim").stdout
+    )
 
 
 def test_off_and_stop_wait_for_no_disk(home, tmp_path):
@@ -282,12 +285,12 @@ def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoi
 def test_what_was_left_on_is_said(tmp_path):
     home = make_home(tmp_path / "picoclaw", PUMP)
     leave_on(home)
-    said = picoclaw(tmp_path, "status")
+    said = picoclaw_process(tmp_path, "status")
     assert "an output may still be on" in said.stdout
     assert "outputs safe" in said.stdout
     assert "brought to its safe level" not in said.stdout
-    picoclaw(tmp_path, "outputs", "--board", "sim", "safe")
-    assert "left on" not in picoclaw(tmp_path, "status").stdout
+    picoclaw_process(tmp_path, "outputs", "--board", "sim", "safe")
+    assert "left on" not in picoclaw_process(tmp_path, "status").stdout
 
 
 @pytest.mark.alone
@@ -296,7 +299,9 @@ def test_what_was_left_on_is_said(tmp_path):
 def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
     home = daemon_kit.furnished(tmp_path, "", daemon_kit.PUMP)
     with daemon_kit.Daemon(tmp_path).ready() as daemon:
-        assert picoclaw(tmp_path, "outputs", "--board", "sim", "set", "pump", "on", str(seconds)).returncode == 0
+        assert (
+            picoclaw_process(tmp_path, "outputs", "--board", "sim", "set", "pump", "on", str(seconds)).returncode == 0
+        )
         assert pin(home) == 1
         harm(home, numbers)
         if seconds == 30:
@@ -306,7 +311,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             return
         daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists(), 10)
         assert "left on by a supervisor" in daemon.says("left on")
-        assert "left on by a supervisor" in picoclaw(tmp_path, "status").stdout
+        assert "left on by a supervisor" in picoclaw_process(tmp_path, "status").stdout
         daemon.process.terminate()
         daemon.ends()
 
