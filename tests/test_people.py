@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -27,7 +28,9 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
 from picoclaw.people import People
 from picoclaw.records import replace
+from picoclaw.security.policy import compute_digest
 from picoclaw.store.database import Database
+from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.workspace import prepare_home
 
@@ -666,3 +669,64 @@ def test_the_first_meeting_is_held_in_a_persons_language(household, language):
         for word in english.split()
         if any(word in answer for answer in answers if language != "de" or word != "Name:")
     ]
+
+
+# What was allowed for good before it was kept whose call it was (migration 032): rows of that time, read by the guard.
+APPROVED = {  # by digest: the origin, state and agent of each call that was approved so far
+    "owners": [("owner", "done", "")],
+    "gardens": [("owner", "failed", "garden")],
+    "pages": [("web", "done", "")],
+    "jobs": [("cron", "done", "garden")],
+    "moved": [("owner", "done", "garden"), ("owner", "done", ""), ("owner", "waiting", "garden")],
+    "forgotten": [],  # old approvals are deleted
+    "members": [("member", "done", "")],
+    "guests": [("guest", "done", "")],
+    "hooks": [("hook", "done", "")],
+    "boards": [("remote", "done", "")],
+    "programs": [("mcp", "done", "")],
+    "both": [("owner", "done", ""), ("member", "void", "")],  # nobody knows whose yes it was
+}
+STILL_ALLOWED = {"owners": "", "gardens": "garden", "pages": "", "jobs": "garden", "moved": "", "forgotten": ""}
+
+
+def test_what_was_allowed_for_good_before_is_the_owners_alone(home):
+    (home / "policy.toml").write_text('[effects]\nwrite = "ask"\n')
+    wish = ToolCall("1", "write_file", {"path": "plan.md", "content": "figs", "mode": "append"})
+    with closing(App(Config(home), SimBoard())) as app:
+        digest = compute_digest(app.toolset.asked(wish, whole=True))
+    rows = {digest if name == "owners" else name: calls for name, calls in APPROVED.items()}
+    for file in home.glob("state.db*"):
+        file.unlink()
+    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m032_standing_approvals")]
+    with closing(Database(home / "state.db", before)) as old, old.transaction() as connection:
+        for digest_of, calls in rows.items():
+            connection.execute(
+                "INSERT INTO always (digest, question, at, by) VALUES (?, 'write_file plan.md', 7.0, 'telegram:1')",
+                (digest_of,),
+            )
+            for origin, state, agent in calls:
+                connection.execute(
+                    "INSERT INTO approvals (nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound,"
+                    " digest, heard, question, at, expires, state, answered_by, outcome, agent) VALUES"
+                    " (hex(randomblob(8)), 'terminal', 'terminal', ?, '', '{}', 'write', 'r', '', '', '{}', ?, '[]', 'q', 1.0,"
+                    " 2.0, ?, '', '', ?)",
+                    (origin, digest_of, state, agent),
+                )
+    app = App(Config(home, people=PEOPLE, agents={"garden": AgentConfig()}), SimBoard())
+    kept = app.approving.approvals.always()
+    names = {(digest if name == "owners" else name): agent for name, agent in STILL_ALLOWED.items()}
+    assert {rule.digest: rule.agent for rule in kept} == names
+    assert {(rule.whose, rule.question, rule.at, rule.by) for rule in kept} == {
+        ("", "write_file plan.md", 7.0, "telegram:1")
+    }
+    assert [rule.number for rule in kept] == [1, 2, 3, 4, 5, 6]  # by which they are taken back
+
+    def ask(number, origin, agent=""):
+        who = f"telegram:{number}"
+        view = app.find_view(who if origin == "member" else "", agent)
+        return view.toolset.run(wish, Caller(who, origin, app.now(), lambda _: None, who=who))[0]
+
+    assert (ask(1, "owner"), ask(2, "member"), ask(1, "owner", "garden")) == (True, False, False)
+    assert app.approving.approvals.revoke(1)
+    assert not ask(1, "owner")
+    app.close()
