@@ -422,6 +422,23 @@ def _shorten_address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def exchange_paths(one: Path, other: Path) -> bool:
+    """Let two paths change places at once; False where the C library or the file system cannot, as on FAT.
+
+    Source: rename(2) on renameat2 and RENAME_EXCHANGE; not every musl has it.
+    """
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return False
+    paths = os.fsencode(one), os.fsencode(other)
+    return bool(library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
+
+
 def listen_unix(path: Path) -> "socket.socket":
     """Open a socket anew, for this user alone; the caller holds a lock that says so. Raises OSError."""
     import socket

@@ -105,6 +105,44 @@ def test_a_changed_one_asks_again_and_an_old_one_is_never_offered(boards):
     ]  # the old one is kept
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_cut_while_a_skill_takes_the_place_of_another_loses_neither(boards, monkeypatch, can_exchange):
+    one, two = boards("shed"), boards("kitchen")
+    write_skill(one, "old")
+    for board in (one, two):
+        board.run()
+    agree(two)
+    write_skill(one, "new")
+    for board in (one, two):
+        board.run()
+    if not can_exchange:
+        monkeypatch.setattr("picoclaw.shared.skills.exchange_paths", lambda *_: False)
+
+    class PowerCut(BaseException):
+        pass
+
+    rename, left = Path.rename, [1]
+
+    def rename_and_cut(path, target):
+        """Without an exchange the cut comes between both renames, the worst moment."""
+        if can_exchange or not left:
+            raise PowerCut
+        left.pop()
+        return rename(path, target)
+
+    with monkeypatch.context() as cut:
+        cut.setattr(Path, "rename", rename_and_cut)
+        with pytest.raises(PowerCut):
+            agree(two)
+    folder = two.config.home / "workspace/skills"
+    assert used(two) == ({"watering": "new"} if can_exchange else {})
+    assert any("old" in file.read_text() for file in folder.rglob("SKILL.md"))
+    if not can_exchange:
+        agree(two)  # which it still asks for
+    assert (used(two), waiting(two)) == ({"watering": "new"}, [])
+    assert any("old" in file.read_text() for file in folder.rglob("SKILL.md"))
+
+
 def test_two_boards_that_changed_one_skill_keep_both(boards):
     one, two = boards("shed"), boards("kitchen")
     write_skill(one, "first")

@@ -15,7 +15,7 @@ from typing import Any
 
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
-from picoclaw.files import explain_os_error, sync_folder
+from picoclaw.files import exchange_paths, explain_os_error, sync_folder
 from picoclaw.records import NamedTuple
 from picoclaw.skills.frontmatter import parse_skill
 from picoclaw.skills.library import (
@@ -315,9 +315,14 @@ class ArrivedSkills:
         self.note_known(arrived.name, _find_version(here.get(arrived.name)))
         if os.path.lexists(place):
             kept = _find_free(folder, f".{arrived.name}-before")
-            place.rename(kept)
+            if exchange_paths(unfinished, place):  # so that no cut leaves neither of both in place
+                unfinished.rename(kept)
+            else:
+                place.rename(kept)
+                unfinished.rename(place)
             yield f"what it takes the place of is kept in {kept}"
-        unfinished.rename(place)
+        else:
+            unfinished.rename(place)
         sync_folder(folder)
         value = f"{arrived.board} {arrived.version}"
         self._database.write("INSERT OR REPLACE INTO shared_state VALUES (?, ?)", f"skill-origin {arrived.name}", value)
