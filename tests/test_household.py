@@ -164,7 +164,30 @@ WRONG = [
     ("agents edit garden --model big", ("agents", "edit", "garden", {"model": "big"}), "there is no [models.big]"),
     ("agents edit garden --people eve", ("agents", "edit", "garden", {"people": "eve"}), "there is no person 'eve'"),
     ("agents edit garden --workspace near", ("agents", "edit", "garden", {"workspace": "near"}), "a whole path"),
-    ("agents remove cellar", ("agents", "remove", "cellar", {}), "there is no agent 'cellar'"),
+    (
+        "agents remove cellar",
+        ("agents", "remove", "cellar", {}),
+        "cellar is still needed: garden may give tasks to cellar",
+    ),
+    ("agents remove garden", ("agents", "remove", "garden", {}), "the team a has it (`picoclaw teams edit a"),
+    ("agents remove oven", ("agents", "remove", "oven", {}), "there is no agent 'oven'"),
+    (
+        "agents edit garden --workspace /nowhere",
+        ("agents", "edit", "garden", {"workspace": "/nowhere"}),
+        "make the folder",
+    ),
+    ("agents edit garden --name 'a\nb'", ("agents", "edit", "garden", {"name": "a\nb"}), "one line of at most 100"),
+    (
+        f"agents edit garden --description {'x' * 1001}",
+        ("agents", "edit", "garden", {"description": "x" * 1001}),
+        "one line of at most 1000",
+    ),
+    (
+        "teams edit a --member 'a b=c'",
+        ("teams", "edit", "a", {"members": "garden\ncellar\na b = c"}),
+        "there is no agent 'a b'",
+    ),
+    ("teams edit a --member '=c'", ("teams", "edit", "a", {"members": "garden\ncellar\n= c"}), "there is no agent ''"),
     ("agents remove default", ("agents", "remove", "default", {}), "always there"),
     ("teams link garden garden", ("links", "add", "garden", {"to": "garden"}), "may not be linked to itself"),
     ("teams link gardn cellar", ("links", "add", "gardn", {"to": "cellar"}), "there is no agent 'gardn'"),
@@ -195,7 +218,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("typed", "asked", "wrong"), WRONG, ids=[row[0] for row in WRONG])
+@pytest.mark.parametrize(("typed", "asked", "wrong"), WRONG, ids=[row[0][:60] for row in WRONG])
 def test_what_is_wrong_is_said_in_the_same_words_at_a_shell_and_changes_nothing(client, capsys, typed, asked, wrong):
     text = TABLES.replace('role = "owner"', 'role = "owner"\ntelegram = 1')
     (client.home / "config.toml").write_text(text)
@@ -242,3 +265,29 @@ def test_what_no_form_sends_changes_no_other_setting(client, body, status):
     assert config.limits.steps == 20
     assert set(config.people) == {"ada", "bob", "dan"}
     assert SkillGrants(client.house.state).all() == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [
+        ("people", 0, "nobody but you"),
+        ("people add ada", 0, "ada is a member"),
+        ("people add ada --telegram -5", 1, "outside 0 to"),
+        ("people edit ada", 1, "nobody is called 'ada'"),
+        ("people remove ada", 1, "nobody is called 'ada'"),
+        ("agents add garden", 0, "garden is ready"),
+        ("agents remove garden", 1, "there is no agent 'garden'"),
+        ("agents summon garden", 2, "WHO is missing"),
+        ("agents summon", 2, "KEY is missing"),
+        ("teams link garden", 2, "TO is missing"),
+        ("teams edit a", 1, "there is no team 'a'"),
+        ("skills revoke tomatoes", 1, "there is no skill 'tomatoes'"),
+    ],
+)
+def test_where_there_is_no_home_yet_it_is_made_or_said(tmp_path, monkeypatch, capsys, typed, code, said):
+    monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    assert cli.run(shlex.split(typed)) == code
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert said in printed
+    assert "Traceback" not in printed

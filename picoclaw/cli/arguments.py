@@ -214,11 +214,12 @@ def _find_option(part: str, options: Mapping[str, Argument], left: list[str]) ->
 
 def _place(arguments: Sequence[Argument], places: list[str], too_much: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    needed = [one for one in arguments if one.nargs in {"", "+"}]
+    if missing := needed[len(places) :]:
+        raise UsageError(f"{missing[0].metavar} is missing{f': {missing[0].help}' if missing[0].help else ''}")
     for number, argument in enumerate(arguments):
         later = sum(one.nargs in {"", "+"} for one in arguments[number + 1 :])
         if not places[: max(0, len(places) - later)]:
-            if argument.nargs in {"", "+"}:
-                raise UsageError(f"{argument.metavar} is missing{f': {argument.help}' if argument.help else ''}")
             continue
         if argument.nargs in {"*", "+"}:
             taken = places[: len(places) - later]

@@ -147,6 +147,7 @@ def run_people(given: Options) -> int:
     from picoclaw.maintenance import household
     from picoclaw.people import People
     from picoclaw.store.database import Database
+    from picoclaw.workspace import prepare_home
 
     config = load_config()
     values = {}
@@ -162,6 +163,8 @@ def run_people(given: Options) -> int:
     if given.act in {"edit", "remove"}:
         household.find_person(config, given.name)
     listed = {}
+    if given.act == "add":
+        prepare_home(config.home)
     if config.people or given.act == "add":  # else there may be no home yet
         with closing(Database(config.home / "state.db")) as database:
             if given.act in {"add", "edit"}:

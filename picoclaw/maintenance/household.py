@@ -35,6 +35,7 @@ ROLE_WORDS = {
     "member": "a member: reads the sensors, has own notes and reminders, switches what an output allows to members",
     "guest": "a guest: reads the sensors and has own reminders",
 }
+_MOST_CHARS = {"name": 100, "description": 1000}
 _LAST_OWNER = (
     "That was the last owner of [people]. The owner is whom [telegram] or [matrix] names, else the first"
     " who was paired or is allowed there, and whoever is at the board's own terminal."
@@ -89,6 +90,11 @@ def remove_person(config: Config, database: "Database", name: str) -> list[str]:
     Raises ConfigError and StoreError.
     """
     find_person(config, name)
+    if named := [key for key, agent in config.agents.items() if name in agent.people]:
+        raise ConfigError(
+            f"[agents.{named[0]}]: people: there is no person {name!r} then; `picoclaw agents edit {named[0]} --people …`"
+            f" without {name} first"
+        )
     _write_table(config, f"people.{name}", None)
     gone, kept = People(config.people, database).unpair(name), _set_aside(config, database, name)
     lines = [f"{name} is forgotten{f'; what they wrote is kept in {_format_places(kept)}' if kept else ''}", RESTART]
@@ -179,6 +185,16 @@ def save_agent(
     `list_tools` names the board's tools, and is asked only where the agent has some of them.
     """
     check_agent_key(config, key, is_new=is_new)
+    for name, most in _MOST_CHARS.items():
+        text = values.get(name, "")
+        if not text.isprintable() or len(text) > most:
+            raise ConfigError(f"[agents.{key}]: {name} must be one line of at most {most} characters")
+    if (
+        (folder := values.get("workspace"))
+        and folder.startswith(("/", "~"))
+        and not AgentConfig(workspace=folder).folder.is_dir()
+    ):
+        raise ConfigError(f"[agents.{key}]: the workspace {folder} is not there; make the folder, or mount its disk")
     config = _write_table(config, f"agents.{key}", values)
     if not check_agent(config, key):
         return [f"{key} is the home's own agent", RESTART]
@@ -211,10 +227,26 @@ def remove_agent(config: Config, key: str) -> list[str]:
         check_agent(config, key)
         raise ConfigError(f"{key} is the home's own agent, which is always there")
     folder = None if key == config.default_agent else select_agent(config, key).agent_folder
+    if folder and (used := list(_list_uses(config, key))):
+        raise ConfigError(f"{key} is still needed: {', '.join(used)}; change that first")
     _write_table(config, f"agents.{key}", None)
     kept = f"; its pages and notes are kept in {folder}" if folder and folder.exists() else ""
     lines = [f"{key} is taken out{kept}"]
     return [*lines, "Conversations with it say so, and go on with another by /agent.", RESTART]
+
+
+def _list_uses(config: Config, key: str) -> Iterator[str]:
+    for other, targets in config.links.items():
+        if key in targets or (key == other and targets):
+            yield f"{other} may give tasks to {', '.join(targets)} (`picoclaw teams unlink {other} {key if key in targets else ' '.join(targets)}`)"
+    yield from (
+        f"the team {name} has it (`picoclaw teams edit {name} --without {key}`, or `remove {name}`)"
+        for name, one in config.teams.items()
+        if key in one.members
+    )
+    for name, person in config.people.items():
+        if person.agent == key:
+            yield f"it answers {name} (`picoclaw people edit {name} --agent ''`)"
 
 
 def describe_agent(config: Config, key: str) -> str:
@@ -237,6 +269,11 @@ def save_team(config: Config, name: str, values: Mapping[str, Any], *, is_new: b
         raise ConfigError(f"[teams.{name}]: a name is small letters, digits and _, such as house")
     if not is_new:
         find_team(config, name)
+    for key in values.get("members", ()):
+        if key not in config.agents and key != config.default_agent:
+            raise ConfigError(
+                f"[teams.{name}]: members: there is no agent {key!r}{find_nearest(key, {config.default_agent: 0, **config.agents})}"
+            )
     if is_new and not values.get("lead"):
         raise ConfigError("a team needs a lead: --lead KEY, who is one of its members")
     team = _write_table(config, f"teams.{name}", {"members": {}, **values} if is_new else values).teams[name]
