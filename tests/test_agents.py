@@ -759,10 +759,10 @@ def test_agents_are_given_to_people_at_a_shell(shell, home):
     assert shell("agents", "add", "garden", "--people", "bob")[0] == 0
     assert "(predefined, for bob)" in shell("agents")[1]
     assert shell("people", "add", "bob", "--agent", "garden")[0] == 0
-    code, said = shell("people", "remove", "bob")  # it would leave the agent with nobody of that name
-    assert (code, "people: there is no person 'bob'" in said) == (1, True)
-    assert "bob" in load_config().people
-    shell("people", "add", "bob", "--agent", "")
-    assert shell("agents", "edit", "garden", "--people", "")[0] == 0
+    assert shell("agents", "edit", "garden", "--people", "")[0] == 1  # who would answer bob?
+    assert shell("agents", "remove", "garden")[0] == 1
+    code, said = shell("people", "remove", "bob")  # who is taken out of the agent as well
+    assert (code, "out of the people of the agent garden" in said) == (0, True)
     assert "for the owner)" in shell("agents")[1]
-    assert shell("people", "remove", "bob")[0] == 0
+    assert shell("agents", "edit", "garden", "--people", "*")[0] == 0
+    assert shell("agents", "remove", "garden")[0] == 0

@@ -92,6 +92,35 @@ def test_whoever_takes_the_last_owner_away_is_told_who_is_the_owner_then(client)
     assert "the last owner" in change(client, "people", "remove", "ada")[1]
 
 
+def test_a_person_who_is_removed_is_taken_out_of_the_agents_too(client):
+    for name in ("bob", "eve"):
+        change(client, "people", "add", name)
+    change(client, "agents", "add", "garden", people="bob, eve")
+    change(client, "agents", "add", "diary", people="bob")
+    status, text = change(client, "people", "remove", "bob")
+    assert (status, "out of the people of the agent garden" in text) == (200, True)
+    assert {key: agent.people for key, agent in load_config().agents.items()} == {"garden": ["eve"], "diary": []}
+
+
+def test_what_has_no_links_has_none_to_take_out(client):
+    change(client, "people", "add", "bob")
+    before = (client.home / "config.toml").read_text()
+    assert change(client, "links", "remove", "oven") == (400, "oven has no link")
+    assert change(client, "links", "edit", "oven", to="")[0] == 400
+    assert (client.home / "config.toml").read_text() == before
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "/nowhere/at/all"])
+def test_an_agent_that_can_have_no_folder_is_not_added(client, folder):
+    change(client, "agents", "add", "garden")
+    before = (client.home / "config.toml").read_text()
+    assert change(client, "agents", "add", "diary", workspace=folder)[0] == 400
+    assert load_config().agents == {"garden": AgentConfig()}
+    assert change(client, "agents", "edit", "garden", workspace=folder, name="Flora")[0] == 400
+    assert load_config().agents == {"garden": AgentConfig()}
+    assert "diary" not in before + (client.home / "config.toml").read_text()
+
+
 def test_agents_links_and_teams_are_made_on_the_page(client):
     assert "no tool of this board is called pumpe" in change(client, "agents", "add", "garden", tools="pumpe")[1]
     change(client, "agents", "edit", "garden", name="Flora", tools="sensor_*, output", type="open", people="")
@@ -156,6 +185,8 @@ WRONG = [
     ("people edit bob --zone Mars/Base", ("people", "edit", "bob", {"time_zone": "Mars/Base"}), "Mars/Base"),
     ("people edit dan --agent garden", ("people", "edit", "dan", {"agent": "garden"}), "a guest has the home's own"),
     ("people edit bob --agent gard", ("people", "edit", "bob", {"agent": "gard"}), "did you mean 'garden'"),
+    ("people add owner --role member", ("people", "add", "owner", {"role": "member"}), "has to have that role"),
+    ("people add guest", ("people", "add", "guest", {}), "has to have that role"),
     ("people remove eve", ("people", "remove", "eve", {}), "nobody is called 'eve'"),
     ("agents add garden", ("agents", "add", "garden", {}), "is there already"),
     ("agents add Garden", ("agents", "add", "Garden", {}), "it would be the same as [agents.garden]"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple, dataclass, field
@@ -341,6 +341,8 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
         where = f"{path}: [people.{name}]"
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{where}: a name is small letters, digits and _, such as [people.ada]")
+        if name in get_args(Role) and name != person.role:  # what they do would be told as another's doing
+            raise ConfigError(f"{where}: somebody called {name} has to have that role; choose another name")
         if person.time_zone:
             try:
                 parse_zone(person.time_zone)

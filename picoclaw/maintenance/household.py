@@ -14,7 +14,7 @@ from picoclaw.channels.dashboard.live import PERSONS_CHAT
 from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import PEOPLE_FOLDER, SHARED_FOLDER, Config, load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
-from picoclaw.errors import ConfigError, SkillError
+from picoclaw.errors import ConfigError, PicoclawError, SkillError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.messages import LOGIN_WAY
 from picoclaw.people import People
@@ -89,16 +89,18 @@ def remove_person(config: Config, database: "Database", name: str) -> list[str]:
 
     Raises ConfigError and StoreError.
     """
-    find_person(config, name)
-    if named := [key for key, agent in config.agents.items() if name in agent.people]:
-        raise ConfigError(
-            f"[agents.{named[0]}]: people: there is no person {name!r} then; `picoclaw agents edit {named[0]} --people …`"
-            f" without {name} first"
-        )
+    person = find_person(config, name)
+    closed = [key for key, agent in config.agents.items() if name in agent.people]
+    if person.agent in closed:  # the settings are checked at each step
+        _write_table(config, f"people.{name}", {"agent": ""})
+    for key in closed:
+        left = [one for one in config.agents[key].people if one != name]
+        _write_table(config, f"agents.{key}", {"people": left})
     _write_table(config, f"people.{name}", None)
     gone, kept = People(config.people, database).unpair(name), _set_aside(config, database, name)
     lines = [f"{name} is forgotten{f'; what they wrote is kept in {_format_places(kept)}' if kept else ''}", RESTART]
     lines += _warn_of_owners(config, name, "")
+    lines += [f"{name} is taken out of the people of the agent {key}" for key in closed]
     for way in gone:
         channel, _, user = way.partition(":")
         lines.append(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
@@ -195,18 +197,22 @@ def save_agent(
         and not AgentConfig(workspace=folder).folder.is_dir()
     ):
         raise ConfigError(f"[agents.{key}]: the workspace {folder} is not there; make the folder, or mount its disk")
-    config = _write_table(config, f"agents.{key}", values)
+    before, config = config.agents.get(key), _write_table(config, f"agents.{key}", values)
     if not check_agent(config, key):
         return [f"{key} is the home's own agent", RESTART]
     chosen, lines = select_agent(config, key), []
-    if pages is not None:
-        from picoclaw.shared.home import write_agent_pages
+    try:
+        if pages is not None:
+            from picoclaw.shared.home import write_agent_pages
 
-        count = write_agent_pages(chosen.agent_folder / "workspace", pages)
-        lines.append(
-            f"{count} of its pages were taken over; notes and people's pages come with the next `picoclaw store sync`"
-        )
-    prepare_agent(chosen)
+            count = write_agent_pages(chosen.agent_folder / "workspace", pages)
+            lines.append(
+                f"{count} of its pages were taken over; notes and people's pages come with the next `picoclaw store sync`"
+            )
+        prepare_agent(chosen)
+    except PicoclawError:  # then there is no agent that has no folder
+        _write_table(config, f"agents.{key}", {name: getattr(before, name) for name in values} if before else None)
+        raise
     lines.append(f"{key} is ready; its pages are in {chosen.agent_folder / 'workspace'}")
     lines.append(f"`picoclaw chat --agent {key}`, or /agent {key} in a chat, talks to it")
     if tools := chosen.agents[key].tools:
@@ -303,6 +309,8 @@ def describe_team(team: TeamConfig) -> str:
 def link_agents(config: Config, agent: str, targets: Sequence[str], *, is_linked: bool = True) -> list[str]:
     """Let an agent give tasks to others as well, or no longer to these. Raises ConfigError."""
     kept = list(config.links.get(agent, ()))
+    if not targets:
+        raise ConfigError(f"{agent} has no link")
     for target in targets:
         if is_linked and target not in kept:
             kept.append(target)
@@ -316,6 +324,8 @@ def link_agents(config: Config, agent: str, targets: Sequence[str], *, is_linked
 
 
 def _save_links(config: Config, agent: str, targets: Sequence[str]) -> list[str]:
+    if not targets and agent not in config.links:
+        check_agent(config, agent)
     _write_table(config, "links", {agent: list(targets)})
     return [f"{agent} may give tasks to {', '.join(targets) or 'nobody'}", RESTART]
 
