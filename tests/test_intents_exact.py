@@ -126,6 +126,8 @@ VALUES = {
     "it_rule": "it",
     "item": "milk",
     "list": "shopping",
+    "todo": "to do",
+    "at_time": "at 18:30",
     "own_output": "fan",
     "own_driven": "fan",
     "spot": "greenhouse",
@@ -372,7 +374,7 @@ OWN = [
     ("should I change the note about the fuse to: 5 A?", WITHOUT),
     ("I changed the note about the fuse to: 5 A", WITHOUT),
     ("should I set a reminder for 5 pm to feed the cat", NEAR),
-    ("did I set a reminder for 5 pm", NEAR),
+    ("did I set a reminder for 5 pm", ("cron", {"action": "list"})),
     (
         "can you remind me at 5 pm to feed the cat?",
         ("cron", {"action": "add", "at": "17:00", "message": "feed the cat"}),

@@ -544,7 +544,7 @@ def orders(language):
         "owner": "Sam",
         "level": "40 %",
     }
-    values |= {"called_job": text.split()[-1]}
+    values |= {"called_job": text.split()[-1], "todo": table["slots"]["todo"]["values"]["todo"].split()[0]}
     values |= dict.fromkeys(("text", "message", "bare_message"), text) | dict.fromkeys(
         ("it_output", "it_job", "it_rule"), it
     )

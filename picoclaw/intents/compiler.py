@@ -16,7 +16,7 @@ from picoclaw.text import stem_word
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
-_TOP_KEYS = ("say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
+_TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
 _INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts templates frames examples"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
@@ -44,7 +44,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler declines places compounds back sum_filler reported
+    plain filler decimals declines places compounds back sum_filler reported
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
@@ -85,6 +85,7 @@ class GrammarCompiler:
     """All data read so far. A later table adds to an earlier one; its wording replaces."""
 
     def __init__(self) -> None:
+        self.language = ""
         self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
         self.tools: dict[str, GrammarData] = {}
         self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
@@ -117,6 +118,7 @@ class GrammarCompiler:
         phrases = {name: branches for name, (branches, _) in self._parsed.items()}
         rows = [*slots.values(), *phrases.values(), *(branches for _, _, branches in self._templates)]
         head = {
+            "language": self.language,
             "say": self.say,
             "tools": self.tools,
             "words": self.words,
@@ -155,6 +157,7 @@ class GrammarCompiler:
         """Read one file's table; `source` names it in messages."""
         self._source = source
         self._keys("the file", data, _TOP_KEYS)
+        self.language = str(data.get("language", self.language))
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
             self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told"))

@@ -6,7 +6,7 @@ order only those of `plain`, and anything else makes the frame no reading of the
 all orders of its parts, in every language that has words for them.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -128,8 +128,12 @@ class FrameReader:
     def span(self) -> tuple[int, int]:
         return self._begin, self._end
 
-    def may_be_left(self, i: int) -> bool:
-        """Whether word `i` may remain unexplained in a question."""
+    def may_be_left(self, i: int, known: Callable[[str], bool] | None = None) -> bool:
+        """Whether word `i` may remain unexplained in a question; with `known`, where what is asked is clear without it."""
+        if known:
+            follows = i > 0 and self._s.words[i - 1] in self._book.words["places"]
+            is_time = self._s.words[i][0].isdigit() or self._s.longest(self._days, i) is not None
+            return not is_time and (not follows or known(stem_word(self._s.words[i])))
         word, words = self._s.words[i], self._book.words
         is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):

@@ -172,6 +172,7 @@ class Grammar:
     def __init__(self, tables: GrammarTables) -> None:
         self.rows = tables
         head = json.loads(tables[0])
+        self.language: str = head["language"]
         self.say: dict[str, str] = head["say"]
         self.tools: dict[str, GrammarData] = head["tools"]
         self.words: dict[str, dict[str, Any]] = head["words"]

@@ -6,6 +6,7 @@ Only grammar is here. Words, templates and examples are data that the owner can 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
@@ -38,11 +39,13 @@ from picoclaw.intents.sentence import (
 )
 from picoclaw.intents.times import OCLOCK
 from picoclaw.messages import ToolCall
+from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, stem_word
 
 if TYPE_CHECKING:
     from picoclaw.intents.frames import Frame
     from picoclaw.intents.questions import QuestionReader
+    from picoclaw.intents.topics import Tokens, TopicClassifier
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
@@ -58,8 +61,17 @@ MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
+_CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
+MIN_TOPIC_SHARE = 0.75
+MIN_ANSWER_SHARE = 0.85  # of what is only answered, or has a word that the classifier has never met
+_TOPIC_COST = 0.01
+_EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
+_FIGURES = frozenset({"?low", "?high", "?mean", "?past", "?trend", "?chart", "?compare", "?comparetime"})
+"""Topics of which no reading of now is an answer."""
+_READ_ROUTES = WHOLE_ROUTES | {"topic"}
+_OF_TOMORROW = frozenset({"forecast"})
 MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -159,6 +171,34 @@ class IntentMatcher:
 
         return QuestionReader(self._book, self._reader)
 
+    @cached_property
+    def _tokens(self) -> Tokens:
+        from picoclaw.intents.topics import Tokens
+
+        return Tokens(self._book, self._reader)
+
+    @cached_property
+    def _topics(self) -> TopicClassifier | None:
+        """What was trained for the language; None where nothing was."""
+        from picoclaw.intents.topics import load_topics
+
+        file = find_shipped("templates") / f"intents/{self._book.language}.topics"
+        try:
+            return load_topics(file) if self._book.language else None
+        except (OSError, ValueError):
+            return None
+
+    def list_tokens(self, text: str) -> list[str]:
+        """What the classifier of topics counts in a sentence."""
+        s = Sentence(text, self._book.words)
+        s.find_names = self._find_names
+        if not s.words:
+            return []
+        s.respell(self._book.keys, self._mended)
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
+        begins, ends = self._core(s, polite)
+        return self._tokens.read(s, begins[-1], ends[-1])
+
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
         """What each name may be said as, by the words of the data: what it names, and the name."""
         names = self.declared()
@@ -199,7 +239,7 @@ class IntentMatcher:
         topic: Topic = MappingProxyType({}),
         last: ToolCall = NO_CALL,
     ) -> IntentMatch | None:
-        """What `text` means, or None: no template fits it and no example is near enough.
+        """What `text` means, or None: no template fits it, no example is near enough, and the classifier knows no topic.
 
         `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
         last turn was about, and its call.
@@ -229,6 +269,10 @@ class IntentMatcher:
         best = max(fits, key=_rank)[0] if fits else None
         if best and best.intent == "unmeasured" and self._is_measured(s):
             best, fits = None, []
+        if best and not self.intents[best.intent].kind:
+            best = self._correct(best, s, begins[-1], ends[-1])
+        if best and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values()):
+            best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
             asked = (
@@ -236,16 +280,76 @@ class IntentMatcher:
                 if framed.score == 1.0 and framed.route != "unknown"
                 else self._match_question(s, begins[-1], ends[-1])
             )
-            return asked if asked and asked.score == 1.0 else framed
+            found = asked if asked and asked.score == 1.0 else framed
+            return self._correct(found, s, begins[-1], ends[-1])
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
+        if best and best.intent == "memory_when":
+            best = self._correct(best, s, begins[-1], ends[-1])
+        elif best and s.asks and not best.tool and self.intents[best.intent].last:
+            told = self._match_topic(s, begins[-1], ends[-1])
+            best = told if told and not told.tool else best
+        if best and not (best.tool or best.answer):
+            told = self._match_topic(s, begins[-1], ends[-1])
+            return told if told and not told.tool else best
         if (best and best.route != "unknown") or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
-        if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
-            return asked or best
-        return best or self._classify(s, begins[-1], ends[-1]) or asked
+        if asked and asked.score == 1.0:
+            return asked
+        meant = self._match_topic(s, begins[-1], ends[-1])
+        if (meant and s.names) or s.holds(self._book.words["negations"]):
+            return meant or asked or best
+        return best or self._classify(s, begins[-1], ends[-1]) or meant or asked
+
+    def _correct(self, match: IntentMatch, s: Sentence, begin: int, end: int) -> IntentMatch:
+        """The same, or what the classifier takes a sentence for that seems to ask for another thing than its words say."""
+        is_now = match.tool == "sensor_read" and "sensor" not in match.arguments
+        only = _FIGURES if is_now or match.intent == "memory_when" else _OF_TOMORROW
+        declared = {name for _, name in s.names.values()}
+        places = {*self._book.slot("sensor").values, *declared, "cpu"} if match.tool in _READS else set[str]()
+        if places and not places.issuperset(str(match.arguments.get("sensor", "cpu")).split()):
+            found = self._match_topic(s, begin, end)  # "du sol sur sept jours"
+            return found if found and found.arguments.get("sensor") in declared else match
+        if is_now or match.intent == "memory_when" or match.tool == "sensor_history":
+            return self._match_topic(s, begin, end, only) or match
+        return match
+
+    def _match_topic(self, s: Sentence, begin: int, end: int, only: Collection[str] = ()) -> IntentMatch | None:
+        """What a question means by what it is about, as the classifier says, and by what it names; `only` some topics."""
+        if self._topics is None or is_quoted(s, begin):
+            return None
+        tokens = self._tokens.read(s, begin, end)
+        (share, topic), *_ = self._topics.score(tokens)
+        name, *given = topic.split()
+        if share < MIN_TOPIC_SHARE or name == "nothing" or (only and name not in only):
+            return None
+        if self._mood(s, begin, len(s.words)) == "tells" and (name[0] == "?" or self.intents[name].tool):
+            return None
+        if name[0] == "?":
+            found = self._questions.read(s, begin, end, name[1:], self._topics.known)
+            match = found and make_match(self.intents[found.intent], found.found, share - _TOPIC_COST, "topic")
+            return match if match and not match.missing else None
+        intent = self.intents.get(name)
+        if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
+            return None
+        is_strange = any(
+            token[0] != "#" and len(token) > MAX_BARE_WORDS and not self._topics.known(token) for token in tokens
+        )
+        if (share < MIN_ANSWER_SHARE and (is_strange or not intent.tool)) or (
+            is_strange and "_list" in intent.defaults
+        ):
+            return None
+        slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
+        if intent.tool == "memory_search" and self._has_text_slot(intent):
+            words = {word for name in _EMPTY_WORDS for word in self.words[name]}
+            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
+            if not query or not (s.asks or any(word in self.words["questions"] for word in s.words)):
+                return None
+            slots |= {"query": " ".join(query)}
+        match = make_match(intent, slots, share - _TOPIC_COST, "topic")
+        return match if not match.missing else None
 
     def _is_measured(self, s: Sentence) -> bool:
         """Whether what is not measured elsewhere is the name of a sensor here: the level of a tank."""
@@ -350,7 +454,10 @@ class IntentMatcher:
 
     def _is_negated(self, s: Sentence, end: int) -> bool:
         """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before."""
-        return any(s.longest(self.words["negations"], i) for i in range(self._skip_no(s), end))
+        begin = self._skip_no(s)
+        drops = self._book.slot("drop_verb").values if "drop_verb" in self._book.slot_names else {}
+        begin = self._after(s, drops, begin) or begin  # "forget it" is an order where it is one as a whole
+        return any(s.longest(self.words["negations"], i) for i in range(begin, end))
 
     def _skip_no(self, s: Sentence) -> int:
         """Where a sentence begins behind its "no,"."""
@@ -364,7 +471,8 @@ class IntentMatcher:
     def _after_no(self, s: Sentence, i: int) -> int:
         """Where a "no," ends that stands at word `i`; 0 where none does."""
         end = self._after(s, self.words["declines"], i)
-        return end if end == i + 1 and s.after_comma(end) else 0
+        is_apart = end == i + 1 and (s.after_comma(end) or self._after(s, self.words["declines"], end) == end + 1)
+        return end if is_apart else 0
 
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
@@ -375,7 +483,11 @@ class IntentMatcher:
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
-        return told
+        made = [
+            (match.tool, match.arguments) if match and match.tool and self.intents[match.intent].acts else None
+            for _, match in told
+        ]
+        return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
     def _match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
@@ -466,7 +578,10 @@ class IntentMatcher:
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
                 first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
-                if first is None or first.route not in WHOLE_ROUTES or not is_complete(first):
+                asks = self._after(s, self.words["questions"], then) > 0
+                if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
+                    continue
+                if not is_complete(first):
                     continue
                 if timed and first.intent != timed:
                     continue
@@ -474,7 +589,9 @@ class IntentMatcher:
                     continue  # "fan and lamp off": the first is not asked about
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
-                if any(match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))):
+                if not asks and any(
+                    match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
+                ):
                     continue  # a word was passed over in one of them
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
@@ -581,7 +698,8 @@ class IntentMatcher:
                 kept[name] = s.last.arguments[name]
             elif name in s.topic and name == keep:
                 kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
-        found = kept | found
+        given = frozenset(found)
+        found = {name: {name: value} if isinstance(value, dict) else value for name, value in kept.items()} | found
         if found.get("sensor") and (intent.name == "history_compare" or found.get("_figure") == ""):
             intent = intent._replace(defaults={**intent.defaults, "quantity": ""})  # both its figures: all it measures
         elif "quantity" in intent.defaults and "quantity" not in found:
@@ -619,6 +737,8 @@ class IntentMatcher:
         ):
             is_same = "sensor" not in found and "it" in s.words and s.last.arguments.get("sensor")
             found |= {"sensor": s.last.arguments["sensor"]} if is_same else {}
+        if "_only" in found and "cron_expr" not in found and (clock := _find_clock(s.last.arguments)):
+            found["cron_expr"] = f"{int(clock[2])} {int(clock[1])} * * *"
         if found.keys() & {"_except", "_only"}:
             days = _change_days(
                 str(found.get("cron_expr", "")), str(found.get("_except", "")), str(found.get("_only", ""))
@@ -631,9 +751,13 @@ class IntentMatcher:
             found["limit"] = {"limit": scale_value(limit["limit"], scale)}
         if isinstance(found.get("level"), int):
             found["level"] = str(found["level"])
+        if "_step" in found and "level" in given:
+            found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
             found["level"] = _step_level(str(found["level"]), int(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
+        if "was" in kept and "notify" not in s.last.arguments:
+            match.arguments.pop("notify", None)  # the rule tells nobody
         items = self._list_items(found["_item"]) if "_item" in found else []
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
@@ -867,9 +991,7 @@ class IntentMatcher:
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
     """The times of day that are meant where two plans each have one that comes twice a day; '' for none."""
-    times = [
-        str(match.arguments.get("at", "")) for match in matches if match and match.intent.startswith("output_later")
-    ]
+    times = [str(match.arguments.get("at", "")) for match in matches if match and "_later" in match.intent]
     if len(times) < 2 or not all(time.endswith(OCLOCK) for time in times):
         return ""
     hour, _, minute = times[0].removesuffix(OCLOCK).partition(":")
@@ -905,6 +1027,11 @@ def _change_days(expression: str, day: str, only: str) -> str:
         days += range(int(first), int(last or first) + 1)
     left = [str(one) for one in days if one not in set(map(int, day.split(",")))]
     return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
+
+
+def _find_clock(last: Mapping[str, Any]) -> re.Match[str] | None:
+    """The time of day that a reminder was set or moved to."""
+    return _CLOCK_TIME.search(str(last.get("at", "")))
 
 
 def _find_bare_amount(s: Sentence, found: SlotValues, words: Mapping[str, Mapping[str, Any]]) -> int:

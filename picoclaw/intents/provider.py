@@ -473,7 +473,7 @@ class IntentProvider:
         """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
         row = self._matcher.tools[matches[0].tool]["row"]
         rows = [[one.groupdict() for one in re.finditer(row, result)] for result in results]
-        if any(len(found) != 1 for found in rows):
+        if len(rows) != len(matches) or any(len(found) != 1 for found in rows):
             return ""
         told = [found[0].get("mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
         (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)

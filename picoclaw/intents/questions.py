@@ -34,8 +34,24 @@ _PARTS = (
         "frost_word",
         "now_word",
     ),
-    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement"),
+    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value"),
 )
+
+
+_IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
+    "low": [("figure", "low")],
+    "high": [("figure", "high")],
+    "mean": [("figure", "mean")],
+    "past": [("past_verb", "was")],
+    "trend": [("trend_word", "trend")],
+    "chart": [("chart_word", "chart")],
+    "compare": [("compare_word", "compare")],
+    "comparetime": [("than_word", "than")],
+    "often": [("how_often", "how often")],
+    "when": [("when_word", "when")],
+}
+"""What the topic of a question says where its words do not."""
+_GOES_ON = frozenset({"more", "when"})
 
 
 class SensorQuestion(NamedTuple):
@@ -77,10 +93,19 @@ class QuestionReader:
         """What is asked of a place where no quantity is said."""
         return self._book.words["usual"]
 
-    def read(self, s: Sentence, begin: int, end: int) -> SensorQuestion | None:
-        """What the words from `begin` up to `end` ask; None where they are no such question."""
-        if (parts := self._find_parts(s, begin, end)) is None or parts.has("own_output", "no_measurement"):
+    def read(
+        self, s: Sentence, begin: int, end: int, topic: str = "", known: Callable[[str], bool] | None = None
+    ) -> SensorQuestion | None:
+        """What the words from `begin` up to `end` ask; None where they are no such question.
+
+        `topic` is what the classifier takes the question for: with it, more words may say nothing, but none behind an
+        "in" that is not `known`.
+        """
+        parts = self._find_parts(s, begin, end, known)
+        if parts is None or parts.has("own_output") or (parts.has("no_measurement") and not topic):
             return None
+        if topic:
+            return self._read_as(topic, parts, s, end - begin)
         named = parts.has("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity")
         if not named and not parts.has(
             "trend_word",
@@ -101,11 +126,46 @@ class QuestionReader:
         found = self._decide(parts, before, s)
         return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
 
-    def _find_parts(self, s: Sentence, begin: int, end: int) -> _Parts | None:
+    def _read_as(self, topic: str, parts: _Parts, s: Sentence, size: int) -> SensorQuestion | None:
+        """The same where the classifier has said what is asked, and the words have said of what."""
+        if topic != "trend":
+            parts.values.pop("getting", None)  # "am I going to sweat?"
+        if parts.has("value") and topic not in {"limit", "often", "more"}:
+            return None  # "between 10 and 6": part of a time that was not read
+        for part, value in _IMPLIED.get(topic, ()):
+            parts.add(part, value)
+        before = self._read_state(s, size if parts.has("spot", "noun", "quantity") else 0)
+        if topic in _GOES_ON and not before:
+            is_bare = parts.values.keys() <= {"spot", "past_verb"} and not s.asks
+            if topic == "when" or is_bare or not parts.has("spot", "noun", "quantity"):
+                return None  # a name alone may be the answer to a question
+            topic = "now"
+        if topic == "all":
+            return SensorQuestion("sensor_read", {}, parts.left, True) if not parts.has("past") else None
+        number: dict[str, Any] = parts.first("value") or {}
+        if (
+            topic == "limit"
+            and not parts.has("beyond", "frost_word")
+            and number
+            and ("_beyond" in before or "quantity" in number)
+        ):
+            parts.add("beyond", {"beyond": before.get("_beyond", "above"), **number})
+        elif topic == "limit" and not parts.has("beyond", "frost_word"):
+            return None
+        if topic in {"low", "high", "mean", "often"} and not parts.has("past") and not before.get("when"):
+            parts.add("past", "today")
+        if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
+            return None
+        found = self._decide(parts, before, s)
+        return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
+
+    def _find_parts(self, s: Sentence, begin: int, end: int, known: Callable[[str], bool] | None) -> _Parts | None:
         walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
         while i < end:
             part, value, stop = self._read_at(walk, s, i)
             if stop > i:
+                if part == "value" and not known:
+                    return None
                 if part == "past" and before == "than_word":
                     parts.add("than_past", value)
                 parts.add(part, value)
@@ -114,7 +174,7 @@ class QuestionReader:
             elif walk.filler[i]:
                 before = "" if s.longest(self._book.words["it"], i) else before  # "than that today"
                 i = walk.filler[i][0]
-            elif walk.may_be_left(i) and parts.left < _MAX_LEFT:
+            elif walk.may_be_left(i, known) and (known or parts.left < _MAX_LEFT):
                 parts.left, i = parts.left + 1, i + 1
             else:
                 return None
@@ -154,6 +214,9 @@ class QuestionReader:
     def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> SensorQuestion | None:
         found: SlotValues = {}
         sensors = [str(one) for one in parts.values.get("spot", ())]
+        declared = {name for _, name in s.names.values()}
+        if not declared.isdisjoint(sensors):  # "the water in the tank"
+            sensors = [one for one in sensors if one in declared]
         quantity = self._find_quantity(parts, sensors, before)
         if quantity is None:
             return None
@@ -161,6 +224,8 @@ class QuestionReader:
         if sensors or before.get("sensor"):
             found["sensor"] = sensors[0] if sensors else before["sensor"]
         times = _join_times([str(one) for one in parts.values.get("past", ())], str(before.get("when", "")))
+        if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
+            times = [f"since {times[0]}"]  # "from Monday until today"
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
         limit = parts.first("beyond")
@@ -179,18 +244,26 @@ class QuestionReader:
             limits = {name: value for name, value in limits.items() if name != "quantity"}
             if parts.has("how_long_word", "how_often"):
                 return ask("history_excursions", when=when or "today", **limits)
-            return ask("history_limit" if times or parts.has("past_verb") else "sensor_limit", when=when, **limits)
+            return (
+                ask("history_limit", when=when, **limits)
+                if when or parts.has("past_verb")
+                else ask("sensor_limit", **limits)
+            )
         if parts.has("chart_word") or (before.get("chart") and not figure):
             found.setdefault("quantity", "temperature") if not found.get("sensor") else None
             return ask("history_chart", when=when)
         if parts.has("trend_word") or (parts.has("more", "quantity") and parts.has("getting") and not figure):
             return ask("history_trend", when=when)
+        if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
+            return ask("history_frost", when=when or "last 7 days")
         figure = figure or ("" if parts.has("now_word") else str(before.get("_figure", "")))
         if before.get("_tool") == "sensor_excursions" and times:
             return ask(
                 "history_excursions", when=when, beyond=before.get("_beyond", ""), limit=before.get("_limit", "")
             )
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
+        if figure and not found.get("quantity"):
+            found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")
         if (figure or when or parts.has("when_word")) and not is_now:
             kept = {"_figure": figure} if figure else {}
             return ask("history", when=when or ("today" if figure else ""), **kept)

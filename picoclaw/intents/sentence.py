@@ -27,6 +27,7 @@ SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
 _WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+")
+_DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
 _FOUND_NOTE = pattern(r"(?m)\d\d:\d\d \([^)\n]*\) ([^\n/]+?)(?= / |$)")
@@ -45,6 +46,7 @@ _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
 _SPAN_WORDS = frozenset({"to", "till", "until", "through", "or", *_DASHES})
 _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
+_PLANNED_NAME = pattern(r'^output .*"name": "([\w-]+)"')
 _LIST = pattern(r"(\w+) list(?:: | |$)")
 _CONDITION = pattern(
     r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) -?\d"
@@ -92,7 +94,8 @@ class Sentence:
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
-        for found in _WORD.finditer(raw[:MAX_CHARS]):
+        text = _DECIMAL_COMMA.sub(".", raw[:MAX_CHARS]) if words["decimals"] else raw[:MAX_CHARS]
+        for found in _WORD.finditer(text):
             spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
             word = fold_name(spelt)
             glued = _NUMBER_WITH_UNIT.fullmatch(word)
@@ -142,6 +145,9 @@ class Sentence:
         """
         if name[0] == "_":
             return str(self.said_before().get(name, ""))
+        if name == "name" and self.last.name == "cron":
+            found = _PLANNED_NAME.search(str(self.last.arguments.get("message", "")))
+            return found[1] if found else ""
         if name == "list":
             given = str(self.last.arguments.get("text") or self.last.arguments.get("query") or "")
             return found[1] if (found := _LIST.match(given)) else ""

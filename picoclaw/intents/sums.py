@@ -29,6 +29,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 _SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
+_TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
 _CLOCK = pattern(r"(\d\d?)[:.](\d\d)")
 _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm|timer)\b", re.IGNORECASE)
 """An order whose numbers ask nothing."""
@@ -59,7 +60,7 @@ def answer_sum(
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
     last = answer_sum(before[-1], before[:-1], words, now) if is_following else None
-    if bracketed := _BRACKETS.search(text):
+    if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
     found = (_answer_form(tokens) if asks else None) or _convert(tokens, words, last, is_whole=is_whole)
     found = found or (_calculate([token for token in tokens if token != ("op", "ask")], last) if is_whole else None)

@@ -1,0 +1,88 @@
+"""What a question is about, as the classifier tells it: the weights that ship, and what is answered by them."""
+
+import random
+
+import pytest
+from bench.topics import make_matcher, read_sentences, spell_out
+from test_intents_languages import answer, home, make_provider  # noqa: F401 - a fixture
+
+LANGUAGES = ("en", "de", "es", "fr")
+NAMES = dict.fromkeys(("fan", "pump"), "output") | dict.fromkeys(("greenhouse", "outdoor", "soil"), "sensor")
+
+
+@pytest.fixture(scope="module")
+def provider(home):  # noqa: F811
+    return make_provider(home, declared=NAMES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_weights_are_those_of_the_sentences(language):
+    """Sentences that were trained on are told, so that nobody edits them without training; each topic can be answered."""
+    matcher, chance, right = make_matcher(language), random.Random(1), []
+    rows = [(topic, line) for topic, line in read_sentences(language) if topic != "nothing"]
+    for topic, line in rows[:: 1 + len(rows) // 150]:
+        text = spell_out(line, chance)[0]
+        right.append(matcher._topics.score(matcher.list_tokens(text))[0][1] == topic)
+    assert sum(right) > 0.9 * len(right)
+    for topic in matcher._topics.topics:
+        assert topic[0] == "?" or topic.split()[0] in {*matcher.intents, "nothing"}, topic
+
+
+SAID = [
+    (
+        "how chilly did it get in the greenhouse overnight would you say",
+        ("low", "greenhouse", "temperature", "last night"),
+    ),
+    ("so what is the wettest the soil has been since monday", ("high", "soil", "humidity", "since monday")),
+    ("was war der tiefste wert im gewächshaus letzte nacht", ("low", "greenhouse", "temperature", "last night")),
+    ("cuánto frío hizo anoche en el invernadero", ("low", "greenhouse", "temperature", "last night")),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), SAID, ids=[text for text, _ in SAID])
+def test_a_question_is_read_by_what_it_is_about(provider, text, wanted):
+    figure, sensor, quantity, when = wanted
+    match = provider.match(text, {"sensor_history"})
+    assert (match.tool, match.arguments) == ("sensor_history", {"sensor": sensor, "quantity": quantity, "when": when})
+    assert match.said["_figure"] == figure
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what was the greenhouse like between 2 and 5 on the 3rd",  # of which nothing was read
+        "durchschnittliche luftfeuchtigkeit im gewächshaus am wochenende",
+        "how warm is it in timbuktu",
+        "my neighbour says it is warm in his greenhouse",
+        "the pump was loud last night",
+    ],
+)
+def test_what_was_not_read_whole_is_no_question(provider, text):
+    match = provider.match(text, {"sensor_read", "sensor_history", "output", "output_history"})
+    assert match is None or not match.tool
+
+
+TALK = [
+    (["fan on", "and off at nine tonight"], "cron", {"action": "add", "kind": "tool", "at": "21:00"}),
+    (["fan on", "that will do"], "output", {"action": "off", "name": "fan"}),
+    (["fan on", "for 20 minutes only"], "output", {"action": "set", "name": "fan", "seconds": 1200}),
+    (["Lüfter an", "doch wieder aus"], "output", {"action": "off", "name": "fan"}),
+    (["allume le ventilateur", "ça suffit"], "output", {"action": "off", "name": "fan"}),
+    (["remind me at 20:45 to feed the cat", "every tuesday please"], "cron", {"action": "move", "cron_expr": "45 20 * * 2"}),
+    (["erinnere mich um 7 ans Lüften", "und das bitte an jedem Werktag"], "cron", {"cron_expr": "0 7 * * 1-5"}),
+    (["todo: seal the window"], "memory_store", {"text": "todo list: seal the window"}),
+    (["schalte den Lüfter um 18 Uhr ein"], "cron", {"action": "add", "at": "18:00"}),
+    (
+        ["when the soil humidity is below 30 run the pump for 2 minutes", "make it 35"],
+        "rule",
+        {"when": "soil.humidity below 35", "options": {"lasts": "2 minutes"}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "tool", "arguments"), TALK, ids=[lines[-1] for lines, _, _ in TALK])
+def test_what_was_spoken_of_is_gone_on_with(provider, lines, tool, arguments):
+    (name, given), *more = answer(provider, *lines)
+    assert not more
+    assert (name, {key: given.get(key) for key in arguments}) == (tool, arguments)
+    assert "notify" not in given
