@@ -104,11 +104,76 @@ def test_the_prompt_never_moves(chat):
     assert len({body["messages"][0]["content"] for body in bodies}) == 1
 
 
-def test_without_a_cue_only_words_are_admitted(chat):
-    turn, bodies = chat([verb("remind_daily", at="22:00", text="sleep")], "who wrote Faust?")
+def admitted(body):
+    schema = body["response_format"]["json_schema"]["schema"]
+    return [form["properties"]["do"]["const"] for form in schema.get("anyOf", [schema])]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("I feel like a long sleep", {"say"}),
+        ("I guess it will rain tomorrow at nine", {"say", "reminders", "cancel_reminder"}),
+        ("who wrote Faust?", {"say", "files", "find_note", "read_file", "reminders", "tasks"}),
+        ("rhyme something with house", {"say", "cancel_reminder", "done_task"}),
+        ("one more job: oil the hinge", {"say", "cancel_reminder", "done_task", "add_task"}),
+        ("for the shelf: Dave has the drill", {"say", "cancel_reminder", "done_task", "note"}),
+        ("who is to be reminded of it?", {"say", "reminders", "cancel_reminder"}),
+    ],
+)
+def test_without_a_cue_the_form_of_a_message_says_what_is_admitted(chat, text, kinds):
+    turn, bodies = chat([verb("remind_daily", at="22:00", text="sleep"), say("Well.")], text)
     assert calls(turn) == []
-    assert "in other words" in turn.reply
-    assert bodies[0]["response_format"]["json_schema"]["schema"]["properties"]["do"] == {"const": "say"}
+    assert set(admitted(bodies[0])) == kinds
+
+
+@pytest.mark.parametrize(
+    ("before", "answers", "text", "told", "made"),
+    [
+        ([], [], "I already have the eggs, take them off the shopping list", "", ["read_file", "edit_file"]),
+        ([], [verb("add_line", path="shopping.txt", text="rice")], "take eggs off shopping.txt, put rice on", "", ["read_file", "edit_file", "write_file"]),
+        ([], [], "on the first of each month I want to be reminded of the rent", "0 9 1 * *", ["cron"]),
+        ([], [verb("remind_weekly", day="monday", at="08:15", text="run")], "mon to fri at 8.15 nudge me to run", "15 8 * * 1-5", ["cron"]),
+        ([], [verb("past", what="humidity", when="since lunch")], "has the humidity been falling since lunch", "", ["sensor_history"] * 2),
+        (["note that the hostas need shade"], [], "Do hostas mind the sun?", "need shade", ["memory_search"]),
+        (["note that Ada was born on 14 March", "note that the key is under the pot"], [], "where is the key, and when was Ada born?", "14 March", ["memory_search"] * 2),
+        ([], [verb("done_task", words="repair pump"), say("Good.")], "I have looked at the pump", "Good.", ["pulse"]),
+        ([], [verb("remind_at", at="20:00", text="sleep"), say("Bye!")], "see you then, have a good evening", "Bye!", []),
+        ([], [], "our bins go on wednesdays, bear that in mind", "", ["memory_store"]),
+    ],
+)  # fmt: skip
+def test_what_is_meant_follows_from_the_form_of_a_message(chat, tmp_path, before, answers, text, told, made):
+    (tmp_path / "home/workspace/shopping.txt").write_text("milk\neggs\n")
+    turn, bodies = chat(answers, *before, text)
+    assert [name for name, _ in calls(turn)] == made
+    assert told in f"{turn.reply} {calls(turn)}"
+    assert len(bodies) == len(answers)
+
+
+def test_a_quantity_is_measured_before_it_is_written_down(chat):
+    turn, bodies = chat([verb("add_line", path="air.txt", text="26 °C")], "write the current temperature into air.txt")
+    assert [name for name, _ in calls(turn)] == ["sensor_read", "write_file"]
+    assert bodies[0]["messages"][-1]["content"].startswith("Known: greenhouse: temperature")
+
+
+@pytest.mark.parametrize(
+    ("answers", "text", "told", "tools"),
+    [
+        ([verb("find_note", words="hens")], "what have the hens got coming?", "clean out the hens", {"cron", "pulse", "memory_search"}),
+        ([verb("find_note", words="shops")], "what can be had from the shops?", "oat milk", None),
+        ([verb("find_note", words="slugs"), say("They do.")], "do hedgehogs eat slugs?", "They do.", None),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_one_place_is_looked_for_in_the_others_then_answered_in_words(
+    chat, tmp_path, answers, text, told, tools
+):
+    (tmp_path / "home/workspace/shopping.txt").write_text("oat milk\n")
+    chat([], "remind me at 23:40 to clean out the hens")
+    turn, bodies = chat(answers, text)
+    assert told in turn.reply
+    assert len(bodies) == len(answers)
+    assert "no note" not in turn.reply
+    assert tools is None or {name for name, _ in calls(turn)} <= tools
 
 
 def test_what_only_notes_can_know_is_looked_up(chat):
@@ -478,7 +543,7 @@ def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
     with closing(App(config, detect.choose_board("sim", config), rehearses=True)) as app:
         tool, arguments = _VERBS[name][0], make_arguments(name, given, "wish")
         assert name in select_verbs(
-            f"{'every' if name in {'remind_daily', 'remind_weekly', 'remind_every'} else ''} remind task file note my forget measure board 1+1",
+            f"{'every' if name in {'remind_daily', 'remind_weekly', 'remind_every'} else ''} remind tomorrow task file note my forget measure board 1+1",
             app.toolset.names,
         )
         found, _ = app.toolset._find(ToolCall("1", tool, arguments))

@@ -9,9 +9,19 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.agent.verdicts import asks_count, count_lines, find_rows, judge, judge_list, list_sought
+from picoclaw.agent.verdicts import (
+    asks_count,
+    count_lines,
+    find_rows,
+    judge,
+    judge_list,
+    list_content,
+    list_sought,
+    mentions,
+)
 from picoclaw.claims import (
     find_promise,
     find_unfounded_claims,
@@ -25,7 +35,7 @@ from picoclaw.messages import ERROR_PREFIX, End, Event, Message, Notice, Purpose
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
-from picoclaw.times import WEEKDAYS
+from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
 from picoclaw.window import remove_hints
 from picoclaw.workspace.pages import remove_empty
 
@@ -48,7 +58,7 @@ _CUES = {
     for name, expression in {
         "measure past sensors": r"\b(?:warm|hot|cold|cool|chill|fr(?:ee|o)z|frost|temp|degrees|humid|damp|moist|dry\b|wet\b|pressure"
         r"|barometer|air\b|sensor|measur|reading|climate|bright|dark\b|light\b|jacket|coat|sticky|stuffy|thermometer|heating"
-        r"|yesterday|last (?:night|week)|highest|lowest|average|trend)|°",
+        r"|yesterday|last (?:night|week)|highest|lowest|average|trend|rising|falling)|°",
         "board": r"\bboard\b|processor|cpu|\bchip\b|memory|\bram\b|disk|card|space|storage|running|uptime|overheat|throttl|computer"
         r"|\b(?:re-?)?boot(?:ed)?\b|\byou (?:been )?up\b",
         "remind_in remind_at remind_daily remind_weekly remind_every reminders cancel_reminder": r"remind|\bping\b|nudge|\bwake\b"
@@ -59,7 +69,6 @@ _CUES = {
         "find_note": r"\b(?:my|our|we|did i|have i|had i|i said|told you|know about|notes?|remember|where|password|code|key|again)\b"
         r"|\w'?s (?:birthday|b-?day|number|address|name)\b",
         "forget_note": r"forget|delete|remove|erase|\b(?:drop|scrap|bin) (?:all |everything )?(?:the|what|that|my) (?:\w+ )*(?:notes?|you know|i (?:said|told))",
-        "cancel_reminder": r"\b(?:bin|scrap|ditch|drop|get rid of|call off) (?:the|that|my) \w+ (?:one|alarm|reminder|timer)\b",
         "files read_file add_line write_file": r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b|\bfiles?\b|folder|\blists?\b|document",
         "tasks add_task done_task": r"\btasks?\b|to-?dos?\b(?!\.\w)|\btick\b|\bdone\b|finished|still open|left to do|\b(?:do|must) (?:i|we) (?:still )?(?:have|need) to\b"
         r"|\b(?:jobs?|chores?)\b.*\b(?:open|outstanding|left|pending|waiting|to do)\b|\bcross(?:ed)? (?:\w+ ){0,4}?off\b",
@@ -131,17 +140,44 @@ _LOOKS_UP = frozenset(
     ["measure", "past", "sensors", "board", "reminders", "find_note", "files", "read_file", "tasks", "now", "sum"]
 )
 """Verbs that change nothing: all that such a question admits."""
+_PLACES = ("reminders", "tasks", "find_note", "read_file")
+"""Verbs of all places where something of the owner's may stand."""
+_HAVE_DONE = pattern(
+    r"\W*(?:i|we)(?:['’]ve| have) (?!an? |the |to |got |no |my )(?:just |now |finally |already )?\w+ ", re.IGNORECASE
+)
+_YOURS = pattern(r"\byou(?:r|rs|'re)?\b", re.IGNORECASE)
+_JOB = pattern(r"\b(?:jobs?|chores?|tasks?|to-?do)\b", re.IGNORECASE)
+_MAX_FILES = 3
+_TIME = pattern(
+    r"\d[:.]\d\d\b|\b\d+ ?[ap]m\b|o'clock|\b(?:seconds?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|tomorrow|tonight|noon|midnight|every|each|daily"
+    r"|weekly|hourly|morning|afternoon|evening|quarter|half)\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\d(?:st|nd|rd|th)\b"
+    rf"|\b(?:at|by|till|until|around|before|after) (?:\d|{'|'.join(NUMBERS)})|\b(?:{'|'.join(MONTHS)})\b",
+    re.IGNORECASE,
+)
+"""A time, without which nothing is a reminder."""
+_TO_ME = pattern(r"(?:[,.;:!-]\s*|\b(?:and|then)\s+)(?:please |just )?\w+ me\b", re.IGNORECASE)
+_WANTS_REMINDER = pattern(
+    rf"{_TO_ME.pattern}|remind|\bw[ao]ken?\b|alarm|timer|forget|make sure|see to it"
+    r"|\b(?:i|we)(?:['’]ve| have)? (?:got to|to|need|must|should|ought|want|wish)\b|\b(?:i|we)(?:['’]d| would) like\b",
+    re.IGNORECASE,
+)
+"""What makes of "it starts at nine tomorrow" more than a remark."""
+_WORKING_DAYS = pattern(
+    r"\b(?:weekdays?|working days?|mon(?:day)?s? (?:to|till|through|-) fri(?:day)?s?)\b", re.IGNORECASE
+)
 _REPEATS = pattern(
+    rf"{_WORKING_DAYS.pattern}|"
     r"\b(?:every|each|daily|weekly|hourly|again and again|once an? (?:hour|day|week)|(?:mon|tues|wednes|thurs|fri|satur|sun|week)days"
     r"|weekends|mornings|evenings|nights)\b",
     re.IGNORECASE,
 )
 _PAST = pattern(
-    r"\b(?:has|have|had|did|was|were|(?<=it)['’]?s)\b.*\b(?:been|last|past|yesterday|earlier|these|lately|overnight|so far)\b"
+    r"\b(?:has|have|had|did|was|were|(?<=it)['’]?s)\b.*\b(?:been|since|last|past|yesterday|earlier|these|lately|overnight|so far)\b"
     r"|\b(?:over|in|during|for) the (?:last|past)\b",
     re.IGNORECASE,
 )
 """What was, of which a reading of now is no answer."""
+_TREND = pattern(r"\b(?:warming|cooling|rising|falling|dropping|climbing|trend|going (?:up|down))\b", re.IGNORECASE)
 _WHEN = pattern(
     r"\bsince (?:yesterday|last|this)(?: (?:morning|noon|afternoon|evening|night|week))?\b|\bsince (?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
     r"|\b(?:these )?(?:last|past) (?:(?:few|\d+|two|three|four|five|six|seven) )?(?:hours?|days?|weeks?)\b"
@@ -156,6 +192,15 @@ _ORDERS = pattern(
     re.IGNORECASE,
 )
 _TO_IT = pattern(r"\b(?P<how>to|on|onto|in|into|from|off) (?:it|there|that (?:list|file))\b", re.IGNORECASE)
+_WRITES = pattern(r"\W*(?:please )?(?:write|save|log|put|note|record|store|append|add|enter|jot)\b", re.IGNORECASE)
+_LEFT = pattern(
+    r"^(?:show|tell|list|read|give|what|which|and)\b.*\b(?:left|remain\w*|the rest|still open)\W*$", re.IGNORECASE
+)
+_ANOTHER = pattern(r"\b(?:set|make|add|put|create) (?P<one>one|another|a new one)\b", re.IGNORECASE)
+_PLANNED = pattern(r"\b(?P<what>reminder|alarm|timer|task|note)s?\b", re.IGNORECASE)
+_BACK_TO_HEAD = pattern(r"\b(?:it|that|this|them|those)\b", re.IGNORECASE)
+_MAX_BACK = 6  # words
+_PUT_ON = pattern(r"(?:please )?(?:put|add|stick|pop) .+ (?:on|in)\W*$", re.IGNORECASE)
 _THE_SAME = pattern(r"\bthe same(?: thing)?\b", re.IGNORECASE)
 _READ_BACK = pattern(
     r"^(?:please )?(?:read|show|give|tell)(?: me)? (?:it|them|that|the (?:whole |full |new )?(?:thing|lot|list|file))(?: all)?(?: back| out)?(?: to me| again)*\W*$",
@@ -170,17 +215,13 @@ _MONTHLY = pattern(
     r"|\b(?:each|every) month on the (?:(?P<other>\d{1,2})(?:st|nd|rd|th)?|first)\b",
     re.IGNORECASE,
 )
+_WHAT_OF = pattern(r"\b(?:of|about|to) (?!be\b).*", re.IGNORECASE)
 _DAYS = 31
 _FORGET_ABOUT = pattern(
     r"\b(?<!n't )(?<!not )(?<!never )(?:forget|drop|scrap|delete|erase) (?:all |everything )?(?:that |what )?(?:you (?:know|have|noted|remember)|i (?:said|told you)) "
     r"(?:about|on|of) (?:the |my |our )?(?P<what>\w+(?: \w+)?)(?=\W*$|[,.;!])",
     re.IGNORECASE,
 )
-_CALL_OFF = pattern(
-    r"\W*(?:please )?(?:bin|scrap|ditch|drop|kill|get rid of|call off|cancel) (?:the|that|my) (?P<what>\w+(?: \w+)?) one\b",
-    re.IGNORECASE,
-)
-"""An order that leaves out the word reminder, with which the matcher knows it."""
 _WOULD_YOU_MIND = pattern(r"^\W*(?:would|do|could) you mind (?P<verb>[a-z]+?)(?P<last>[a-z])ing\b", re.IGNORECASE)
 _BY_THE_WAY = pattern(r"(?:[,\s]+(?:for me|please|pls|thanks|ta|love|dear|mate|darling|pal|buddy))+\W*$", re.IGNORECASE)
 _SILENT_E = frozenset(["giv", "mak", "clos", "writ", "not", "remov", "chang", "measur", "tak", "sav", "delet"])
@@ -257,48 +298,22 @@ _ALL_NOTES = pattern(
     re.IGNORECASE,
 )
 _ASKS = pattern(
-    r"(?:.*[,.;:] )?\W*(?:(?:and|so|hey|please) )*(?:on |in |at |to |for )?(?:what|where|when|who|whose|which|how|do|does|did|is|are|was|has|have)\b"
+    r"(?:.*[,.;:] )?\W*(?:(?:and|so|hey|please) )*(?:on |in |at |to |for |since )?(?:what|where|when|who|whose|which|why|how|do|does|did|is|are|was|has|have)\b"
     r"|.*\b(?:when|where|who)\W*$",
     re.IGNORECASE,
 )
 _NAMED_THING = pattern(
-    r"(?<=\bthe )[a-z]\w+|(?<=\bthat )[a-z]\w+|\b[a-z]+(?=s b(?:irth|-?)day\b)|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
+    r"(?<=^[Dd]o )\w+|(?<=^[Dd]oes )\w+|(?<=^[Cc]an )\w+|(?<=^[Aa]re )\w+|(?<=\bthe )[a-z]\w+|(?<=\bthat )[a-z]\w+|\b[a-z]+(?=s b(?:irth|-?)day\b)|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
 )
 """What a question names as known: "the ferns", "my boiler", "Anna"."""
-_FINDS_NOTE = frozenset({"find_note", "measure", "past", "sensors"})
+_FINDS_NOTE = frozenset({"find_note", "measure", "past", "sensors", "now"})
 """Verbs that may be admitted by chance where a question is about a note: "which plant likes light"."""
 _TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b(?!\.\w)", re.IGNORECASE)
 _BARE = frozenset(
-    [
-        "remind",
-        "me",
-        "it",
-        "that",
-        "this",
-        "keep",
-        "please",
-        "note",
-        "down",
-        "write",
-        "off",
-        "also",
-        "too",
-        "for",
-        "later",
-        "know",
-        "let",
-        "in",
-        "mind",
-        "to",
-        "you",
-        "can",
-        "could",
-        "tell",
-        "wake",
-        "correct",
-        "fix",
-        "change",
-    ]
+    re.findall(
+        r"\w+",
+        "remind me it that this keep please note down write off also too for later know let in mind to you can could tell wake correct fix change",
+    )
 )
 """Words of which a part of a sentence says nothing by itself: "..., remind me"."""
 _REMIND_ME = pattern(
@@ -310,22 +325,19 @@ _GOES_ON = pattern(
     r"(?:it|that|this|they|those)(?:'s| is| are)\b|(?:see|make sure)(?: to it)?(?: that)? i\b", re.IGNORECASE
 )
 _BACK = pattern(
-    r"\b(?:it|that|this|them|there|again|same|then|he|she|his|her|one|total|result|sum)\b|^(?:and|or|no|yes)\b",
+    r"\b(?:it|its|that|this|them|there|again|same|then|he|she|his|her|one|total|result|sum)\b|^(?:and|or|no|yes)\b",
     re.IGNORECASE,
 )
+_SINCE = pattern(r" \(since [^)]*\)$")
+_DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
+_NO_TIME = "is not a time picoclaw knows"
 _LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
 _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _DIGITS = pattern(r"[:-](?=\d)")
 _LETTERS = pattern(r"[a-z]+")
 _WORD = pattern(r"(?!and\b)[^\W\d_]{3,}", re.IGNORECASE)
-_WORDS: dict[str, float] = {
-    **{
-        word: at + 1
-        for at, word in enumerate(
-            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-        )
-    },
+_WORDS: dict[str, float] = {word: float(at) for at, word in enumerate(NUMBERS) if at} | {
     "a": 1,
     "half": 30,
     "quarter": 15,
@@ -370,11 +382,14 @@ class SmallProvider:
         self._todo: list[str] = []
         self._told: list[str] = []
         self._known: list[str] = []
-        self._wish = self._verb = self._named = self._path = self._written = self._distrusted = self._open = ""
+        self._wish = self._verb = self._named = self._path = self._unfound = self._left = self._written = (
+            self._distrusted
+        ) = self._open = ""
         self._change: re.Match[str] | None = None
         self._then: list[ToolCall] = []
         self._unsure: ToolCall | None = None
-        self._asked_model = False
+        self._places: list[ToolCall] | None = None
+        self._only_words = self._is_guess = self._asked_model = False
 
     @cached_property
     def _matcher(self) -> "IntentProvider":
@@ -420,17 +435,22 @@ class SmallProvider:
             wish, now = _IN_FILE.sub(self._path or r"\g<0>", self._todo.pop(0)), read_clock(request.messages)
             if self._path and not _FILE.search(wish):
                 wish = _READ_BACK.sub(f"read {self._path}", wish)
+                wish = f"{wish.rstrip(' .!')} it" if _PUT_ON.match(wish) else wish
                 wish = _TO_IT.sub(rf"\g<how> {self._path}", wish)
+            if self._left and _LEFT.search(wish):
+                wish = self._left
             if self._written:
                 wish = _THE_SAME.sub(lambda _: f"'{self._written}'", wish)
             if now and self._known and (named := name_day(wish, self._known[-1], now)):
                 wish = (
                     named
                     if re.search(r"\b(?:to|of|about|that)\b", named)
-                    else f"{named} of {_WHEN_IS.sub('', self._wish)}"
+                    else f"{named.rstrip(' .!?')} of {_WHEN_IS.sub('', self._wish).rstrip(' .!?')}"
                 )
+            if wish != self._wish:
+                self._places, self._only_words = None, False
             self._wish, self._unsure, call = wish, None, None
-            match found := self._work_out(self._wish, request) or self._match(self._wish, request):
+            match found := None if self._only_words else self._work_out(wish, request) or self._match(wish, request):
                 case ToolCall():
                     self._verb, call = self._verb if found.id.startswith("own-") else "", found
                 case str():
@@ -473,22 +493,30 @@ class SmallProvider:
     def build_request(self, request: Request, wish: str = "") -> Request:
         """What a model is sent for one wish: the constant prompt, and the message with what it goes back to."""
         wish = wish or strip_context(request.messages[-1].text)
-        verbs = self._admit(wish, request)
+        verbs, with_words = self._choose_form(wish, request)
         return request._replace(
             system=self._prompts["small"],
             messages=(Message("user", "\n".join([*self._recall(request, wish), wish])),),
             tools=(),
             answer_tokens=min(request.answer_tokens, _ANSWER_TOKENS),
             calls=True,
-            schema=build_schema(verbs, with_words=not is_looked_up(wish, verbs)),
+            schema=build_schema(verbs, with_words=with_words),
         )
 
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
-        """The verbs of a wish: of a question about the owner's own things, those that look something up."""
+        """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
         verbs = select_verbs(wish, self._offered(request))
         if self._unsure:  # of a sensor, or of a note
             verbs = tuple(verb for verb in verbs if verb in _FINDS_NOTE)
         return tuple(verb for verb in verbs if verb in _LOOKS_UP) if is_looked_up(wish, verbs) else verbs
+
+    def _choose_form(self, wish: str, request: Request) -> tuple[tuple[str, ...], bool]:
+        """The verbs that a model may choose among for a wish, and whether it may answer in words."""
+        verbs = self._admit(wish, request)
+        if self._only_words:
+            return (), True
+        with_words = not (is_looked_up(wish, verbs) or (self._known and _PAST.search(wish)))
+        return widen_verbs(wish, verbs, self._offered(request)), with_words
 
     def _name_file(self, named: re.Match[str]) -> str:
         """The file of a list that is called by its name, else the words as they are."""
@@ -504,7 +532,7 @@ class SmallProvider:
 
     def _recall(self, request: Request, wish: str) -> list[str]:
         """What "it" may mean: the results of this turn, else what was said before."""
-        if not _BACK.search(wish):
+        if not (_BACK.search(wish) or (self._known and _FILE.search(wish))):
             return []
         known = self._known[-1:]
         turns = split_turns(request.messages)[-2:-1] if not known else []
@@ -531,9 +559,6 @@ class SmallProvider:
         if "memory_forget" in offered and (dropped := _FORGET_ABOUT.search(wish)):
             self._verb = "forget_note"
             return self._make_call("memory_forget", {"text": dropped["what"]}, request)
-        if "cron" in offered and (cancelled := _CALL_OFF.match(wish)):
-            self._verb, self._named = "cancel_reminder", cancelled["what"]
-            return self._make_call("cron", {"action": "list"}, request)
         if "cron" in offered and (arguments := self._plan_monthly(wish)):
             self._verb = ""
             return self._make_call("cron", arguments, request)
@@ -548,7 +573,6 @@ class SmallProvider:
         expressions = (_TAKE_OFF, _CHANGE, _MONTHLY, _FORGET_ABOUT, _ALL_NOTES)
         return bool(
             any(expression.search(wish) for expression in expressions)
-            or _CALL_OFF.match(wish)
             or is_about_lines(wish)
             or self._matcher.work_out(wish, read_clock(request.messages))
         )
@@ -561,8 +585,11 @@ class SmallProvider:
         found = _MONTHLY.search(wish)
         if not found or not 1 <= (day := int(found["day"] or found["other"] or 1)) <= _DAYS:
             return {}
-        for daily in ("every day", "every day at 9:00"):
-            match = self._matcher.match(f"{wish[: found.start()]}{daily}{wish[found.end() :]}", {"cron"})
+        rest = f"{wish[: found.start()]}{{}}{wish[found.end() :]}"
+        what = _WHAT_OF.search(rest)
+        forms = [rest, f"remind me {{}} {what[0]}"] if what else [rest]
+        for form, daily in product(forms, ("every day", "every day at 9:00")):
+            match = self._matcher.match(form.replace("{}", daily), {"cron"})
             clock = str(match.arguments.get("cron_expr", "")) if match and not match.missing else ""
             if match and clock.endswith(" * * *"):
                 return {**match.arguments, "cron_expr": f"{clock.removesuffix(' * * *')} {day} * *"}
@@ -584,12 +611,51 @@ class SmallProvider:
                 return self._make_call("memory_search", {"query": query}, request)
         return None
 
+    def _look_on(self, call: ToolCall, text: str, request: Request) -> ToolCall | None:
+        """The next place where what a question names may stand, after one that did not have it."""
+        if self._places is None:
+            files = sorted(self._workspace.glob("*.*")) if self._workspace else []
+            own = [file.name for file in files if file.suffix in {".txt", ".md"} and not file.stem.isupper()]
+            content = list_content(self._wish)
+            named = [name for name in own if mentions(name.replace(".", " "), content)]
+            own = named if self._told else named + [name for name in own if name not in named]
+            places: list[tuple[str, dict[str, Any]]] = [
+                ("cron", {"action": "list"}),
+                ("pulse", {"action": "list"}),
+                ("memory_search", {"query": " ".join(_LETTERS.findall(self._wish.lower()))}),
+                *(("read_file", {"path": name}) for name in own[:_MAX_FILES]),  # which makes the turn untrusted
+            ]
+            self._unfound = text
+            self._places = [
+                ToolCall(f"own-{len(request.messages)}-{number}", tool, arguments)
+                for number, (tool, arguments) in enumerate(places)
+                if tool in self._offered(request)
+                and (tool != call.name or (tool == "read_file" and arguments["path"] != call.arguments.get("path")))
+            ]
+        if self._places:
+            further = self._places.pop(0)
+            self._verb = next(verb for verb in _PLACES if _VERBS[verb][0] == further.name)
+            return further
+        if not self._told and self._choose_form(self._wish, request)[1]:
+            self._use_words()
+        elif not self._told:
+            self._told.append(self._unfound)
+        return None
+
+    def _use_words(self) -> None:
+        """Have the model answer the wish once more, in words."""
+        self._only_words = True
+        self._todo.insert(0, self._wish)
+
     def _edit_line(self, path: str, text: str, request: Request) -> ToolCall | None:
         """The edit that takes a line out of a file, or changes it; None where it is not plain which is meant."""
         change, self._change = self._change, None
         if not change:
             return None
         lines, wanted = text.rstrip("\n").split("\n"), set(list_terms(change["what"]))
+        if _BACK_TO_HEAD.fullmatch(change["what"]):  # "I have got the milk, take it off shopping.txt"
+            heard = set(list_terms(self._wish))
+            wanted = next((terms for line in lines if (terms := set(list_terms(line))) and terms <= heard), wanted)
         rows = [at for at, line in enumerate(lines) if wanted and wanted <= set(list_terms(line))]
         if len(rows) != 1:
             return None
@@ -743,12 +809,22 @@ class SmallProvider:
         """The wishes of a message: parted where what stands on both sides has cues, or is understood by itself."""
         parts: list[str] = []
         begin = 0
+        put = _PUT_INTO.match(text) if _WRITES.match(text) else None
+        if put and _QUANTITIES.search(put["what"]) and not any(char.isdigit() for char in put["what"]):
+            return [f"measure {put['what']}", f"{text[: put.start('what')]}it{text[put.end('what') :]}"]
         for gap in _SPLIT.finditer(text):
             head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
             ordered = bool(_ORDERS.match(tail)) and (
-                bool(_count_cues(tail)) or bool(_FILE.search(head) and (_TO_IT.search(tail) or _READ_BACK.match(tail)))
+                bool(_count_cues(tail))
+                or bool(_FILE.search(head) and (_TO_IT.search(tail) or _READ_BACK.match(tail) or _PUT_ON.match(tail)))
             )
             ordered = ordered and not _GOES_ON.match(tail)
+            if self._goes_back(head, tail):
+                continue
+            ordered = ordered or bool(_LEFT.match(tail))
+            if (one := _ANOTHER.search(tail)) and (named := _PLANNED.search(head)) and _TIME.search(tail):
+                text = f"{text[: gap.end()]}{tail[: one.start('one')]}a {named['what'].lower()}{tail[one.end('one') :]}"
+                tail, ordered = text[gap.end() :], True
             goes_on = (
                 ordered or (_REMIND_ME.match(text) and _GOES_ON_AT.match(tail)) or self._stands_alone(tail, request)
             )
@@ -765,11 +841,18 @@ class SmallProvider:
             parts[1:] = [f"{found['head']}{day} {part}" if _GOES_ON_AT.match(part) else part for part in parts[1:]]
         return [part for part in parts if part] or [text]
 
+    def _goes_back(self, head: str, tail: str) -> bool:
+        """Whether it is one wish: "our cat is called Tom, keep that in mind"."""
+        is_told = bool(_REMARK.match(head)) and not is_question(head) and not is_question(tail)
+        return is_told and bool(_BACK_TO_HEAD.search(tail)) and len(tail.split()) <= _MAX_BACK
+
     def _stands_alone(self, text: str, request: Request) -> bool:
         if _GOES_ON.match(text) or not _WORD.search(text) or _BARE.issuperset(re.findall(r"\w+", text.lower())):
             return False
         match = self._matcher.match(text, self._offered(request))
-        return bool((match and match.score >= MIN_SCORE and (match.tool or match.answer)) or _count_cues(text))
+        is_about_note = bool(_QUESTION.match(text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
+        is_known = bool(match and match.score >= MIN_SCORE and (match.tool or match.answer))
+        return is_known or is_about_note or bool(_count_cues(text))
 
     # A model's verb.
 
@@ -778,8 +861,8 @@ class SmallProvider:
         asked = self.build_request(request, self._wish)
         self._asked_model = True
         text, shown, is_cut = "", "", False
-        admitted = self._admit(self._wish, request)
-        streams = not (self._told or self._todo or is_looked_up(self._wish, admitted))
+        admitted, with_words = self._choose_form(self._wish, request)
+        streams = with_words and not (self._told or self._todo)
         for event in self._models.events(asked):
             if isinstance(event, Text):
                 text += event.text
@@ -792,6 +875,7 @@ class SmallProvider:
                 yield event
         given = parse_answer(text)
         verb = str(given.pop("do", "say"))
+        self._is_guess = verb != "say" and with_words and verb not in self._admit(self._wish, request)
         if verb == "files" and (file := _FILE.search(self._wish)) and "read_file" in admitted:
             verb, given = "read_file", {"path": file[0]}
         seconds = self._read_span(self._wish) if verb == "remind_in" else 0.0
@@ -805,8 +889,7 @@ class SmallProvider:
         if verb == "add_line" and begins[0][:2] == begins[1][:2]:  # the order, not what it orders
             given["text"] = found["what"] if (found := _PUT_INTO.match(self._wish)) else ""
         if verb not in admitted:
-            is_said = verb == "say" and not is_looked_up(self._wish, admitted)
-            said = str(given.get("text", "")).strip() if is_said else ""
+            said = str(given.get("text", "")).strip() if verb == "say" and with_words else ""
             if said and is_cut:
                 said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
             if said and not _BLANK.search(said) and not is_echo(said, self._wish):
@@ -831,11 +914,16 @@ class SmallProvider:
         sources = asked.messages[-1].text
         # a number of the order that no argument has, as in "until 6 pm", is not dropped silently
         if _is_made_up(given, sources) or (
-            verb in _TIMED and find_unfounded_numbers(self._wish, [json.dumps([given, made])])
+            verb in _TIMED and find_unfounded_numbers(_DOTTED.sub(":", self._wish), [json.dumps([given, made])])
         ):
             yield from self._give_up()
             return
-        values = find_unfounded_numbers(" ".join(str(v) for v in given.values()), [sources, f"{seconds / 60:g}"])
+        values = find_unfounded_numbers(
+            " ".join(str(v) for v in given.values()), [sources, _DOTTED.sub(":", sources), f"{seconds / 60:g}"]
+        )
+        if values and verb in _TIMED and self._is_guess:
+            yield from self._give_up()
+            return
         if values and verb in _TIMED:  # at a time that nobody said
             match = self._matcher.match(self._wish, self._offered(request))
             self._told.append((match and match.missing) or self._prompts["small_cannot"])
@@ -857,6 +945,8 @@ class SmallProvider:
         if self._unsure:
             self._verb = ""
             yield self._unsure
+        elif self._is_guess:  # "bye then, have a nice evening" is no reminder
+            self._use_words()
         else:
             self._told.append(self._prompts["small_cannot"])
 
@@ -875,6 +965,11 @@ class SmallProvider:
         if self._named and good:
             words, self._named = set(list_query_terms(self._named)), ""
             rows = [number for number, text in find_rows(result) if words & set(list_terms(text))]
+            if _HAVE_DONE.match(self._wish) and "done_task" not in self._admit(self._wish, request):
+                told = set(list_terms(self._wish))  # "I have looked at the pump" is not that it was repaired
+                rows = [
+                    number for number, text in find_rows(result) if told.issuperset(list_terms(_SINCE.sub("", text)))
+                ]
             if len(rows) == 1:
                 does = (
                     {"action": "remove", "job": rows[0]}
@@ -882,6 +977,9 @@ class SmallProvider:
                     else {"action": "complete", "task": str(rows[0])}
                 )
                 return ToolCall(f"small-{len(request.messages)}", call.name, does)
+            if self._verb not in self._admit(self._wish, request):  # what was meant is no reminder and no task
+                self._use_words()
+                return None
         if self._then:
             call_next = self._then.pop(0)
             self._told.extend([remove_empty(_LINE_NUMBER.sub("", result))] if good else [])
@@ -894,10 +992,23 @@ class SmallProvider:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
         else:
             text = self._matcher.word_result("" if self._verb else self._wish, call, result)
+        if call.name in {"cron", "pulse"}:
+            self._left = "what reminders do I have" if call.name == "cron" else "which tasks are open"
         if good:
             self._path = str(call.arguments.get("path", ""))
             self._written = str(call.arguments.get("content") or call.arguments.get("message") or "").strip()
             self._known.append(truncate(result, _MAX_KNOWN))
+        if not good and self._verb == "past" and _NO_TIME in result and call.arguments.get("when") != "today":
+            return self._make_call(call.name, call.arguments | {"when": "today"}, request)  # "since breakfast"
+        content = (
+            list_content(self._wish) if self._verb in _PLACES and not self._change and is_question(self._wish) else ()
+        )
+        is_found = good and not result.startswith("no ")  # "no note says anything about 'hens'" has them
+        place = str(call.arguments.get("path", "")).replace(".", " ") if call.name == "read_file" else ""
+        if content and not (is_found and mentions(f"{place} {result}", content)):
+            is_named = is_found and not self._places and self._verb in self._admit(self._wish, request)
+            self._told.extend([tell_result(self._wish, call, text, result)] if is_named else [])
+            return self._look_on(call, text, request)
         if good and call.name == "read_file" and self._change:
             if edit := self._edit_line(self._path, result, request):
                 self._verb = ""
@@ -921,7 +1032,7 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
 
 def _plan_weekly(day: str, wish: str) -> str:
     """The days of a cron expression: as the message names them, else as the model does."""
-    if re.search(r"\b(?:weekdays?|working days?)\b", wish, re.IGNORECASE):
+    if _WORKING_DAYS.search(wish):
         return "1-5"
     if re.search(r"\bweekends?\b", wish, re.IGNORECASE):
         return "6,0"
@@ -985,17 +1096,45 @@ def _count_cues(text: str) -> int:
     return sum(bool(expression.search(text)) for expression in _CUES.values())
 
 
-def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
-    """The verbs that the words of a message admit, of those whose tool is there."""
-    left_out = (
-        {"remind_in", "remind_at"} if _REPEATS.search(text) else {"remind_daily", "remind_weekly", "remind_every"}
-    )
+def _leave_out(text: str) -> set[str]:
+    """The verbs that a message cannot mean: without a time, or told as a remark, any reminder, of what repeats once only, of what was a reading of now."""
+    once = {"remind_in", "remind_at"}
+    is_told = not _TIME.search(text) or bool(_REMARK.match(text) and not _WANTS_REMINDER.search(text))
+    left_out: set[str] = {*_TIMED} if is_told else once if _REPEATS.search(text) else {*_TIMED} - once
     if _PROCESSOR.search(text):
         left_out |= {"measure", "past", "sensors"}
-    elif _PAST.search(text) and not re.search(r"\bnow\b", text, re.IGNORECASE):
+    elif _TREND.search(text) or (_PAST.search(text) and not re.search(r"\bnow\b", text, re.IGNORECASE)):
         left_out |= {"measure"}
-    verbs = {verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()} - left_out
+    return left_out
+
+
+def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
+    """The verbs that the words of a message admit, of those whose tool is there."""
+    verbs = {verb for names, cue in _CUES.items() if cue.search(text) for verb in names.split()} - _leave_out(text)
     return tuple(verb for verb in _VERBS if verb in verbs and (not (tool := _VERBS[verb][0]) or tool in offered))
+
+
+def is_question(wish: str) -> bool:
+    return bool(_ASKS.match(wish)) or wish.rstrip().endswith("?")
+
+
+def widen_verbs(wish: str, verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
+    """The verbs that are named; where none is, a question may look anything up, and of an order its form says what it is."""
+    more: Collection[str] = ()
+    if set(verbs) - _LOOKS_UP or (verbs and is_question(wish)):
+        pass
+    elif is_question(wish):
+        more = {*_PLACES, "files"} | ({"board"} if _YOURS.search(wish) else set())  # a model measures for anything
+    elif _HAVE_DONE.match(wish):
+        more = {"done_task"}
+    elif _REMARK.match(wish):
+        more = _TIMED if _TO_ME.search(wish) else ()
+    else:
+        head, colon, _ = wish.partition(": ")
+        kept = {"add_task" if _JOB.search(head) else "note"} if colon and not _SAY_IT.search(head) else set[str]()
+        more = {"cancel_reminder", "done_task"} | _TIMED | kept
+    more = ({*more} | {*verbs}) - _leave_out(wish)
+    return tuple(verb for verb in _VERBS if verb in more and (not (tool := _VERBS[verb][0]) or tool in offered))
 
 
 def is_looked_up(wish: str, verbs: Collection[str]) -> bool:

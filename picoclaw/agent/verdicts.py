@@ -1,7 +1,7 @@
 """What a result says about the question: a comparison, a count, whether something is in a list. No small model judges."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from picoclaw.messages import ERROR_PREFIX
 from picoclaw.text import list_terms, pattern
@@ -24,9 +24,10 @@ _LIST_WORDS = frozenset(
     list_terms(
         "list file note txt md csv mention mentions say says anything something about contain contains on in there still already got get "
         "have has need needs buy check see look whether tell me find found line lines item items entry task tasks todo to do "
-        "reminder reminders open my our the any some yes no now please left thing things word words read show be been it this that"
+        "reminder reminders open my our the any some yes no now please left thing things word words read show be been it this that still when where who why how up com someth got give let good mak long time all every ever"
     )
 )
+_MIN_STEM = 3
 
 
 def find_rows(result: str) -> Iterator[tuple[int, str]]:
@@ -43,6 +44,22 @@ def count_lines(path: str, text: str) -> str:
     """Say how many lines a file has that are not empty."""
     count = sum(bool(line.strip()) for line in text.splitlines())
     return f"{path} has {count} line{'' if count == 1 else 's'}."
+
+
+def list_content(question: str) -> set[str]:
+    """The stems of the words that say what a question is about."""
+    terms = set(list_terms(question))
+    return terms - _LIST_WORDS | ({"shopp"} if "buy" in terms else set())
+
+
+def mentions(text: str, content: Collection[str]) -> bool:
+    """Whether a text has one of some stems, or a longer or shorter form of it: "shop" in "shopping"."""
+    terms = set(list_terms(text))
+    return any(
+        one == other or (min(len(one), len(other)) > _MIN_STEM and (one.startswith(other) or other.startswith(one)))
+        for one in terms
+        for other in content
+    )
 
 
 def list_sought(question: str, path: str = "") -> list[str]:

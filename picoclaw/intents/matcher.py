@@ -553,7 +553,7 @@ class IntentMatcher:
         if "_wrong" in match.said and not match.missing:
             return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
         if "_more" in match.said and not match.missing:
-            return [match, *(match._replace(arguments=match.arguments | more) for more in match.said["_more"])]
+            return [match, *(_add_arguments(match, more) for more in match.said["_more"])]
         return [
             make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
         ]
@@ -1057,6 +1057,15 @@ def _step_level(level: str, step: int) -> str:
     """A level in percent that is so much higher or lower; on is 100 and off 0."""
     now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
     return f"{min(100.0, max(min(now, _MIN_LEVEL), now + step)):g}"
+
+
+def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
+    """The same with more arguments; what begins with "_" says how the result is told, and is none."""
+    told = {name: value for name, value in more.items() if name[0] == "_"}
+    return match._replace(
+        arguments={**match.arguments, **{name: value for name, value in more.items() if name not in told}},
+        said={**match.said, **told},
+    )
 
 
 def is_complete(match: IntentMatch | None) -> bool:

@@ -4,6 +4,7 @@ The words of arithmetic and the units are data: `sums`, and `factors` ("length 0
 """
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_SHARES = {"half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4, "fifth": 1 / 5, "tenth": 1 / 10}
 _SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
@@ -120,8 +122,8 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[l
 
 def _read_number(s: Sentence, i: int, numbers: Mapping[str, Any]) -> tuple[Token, int] | None:
     word = s.words[i]
-    if word in numbers and isinstance(numbers[word], float) and s.words[i + 1 : i + 2] == ["of"] and numbers[word] < 1:
-        return ("number", numbers[word]), i + 1  # "half of 90"
+    if word in _SHARES and s.words[i + 1 : i + 2] == ["of"]:
+        return ("number", _SHARES[word]), i + 1  # "half of 90"
     if found := re.fullmatch(r"(\d{1,4})/(\d{1,4})", word):
         return (("number", int(found[1]) / int(found[2])), i + 1) if int(found[2]) else None
     plain = word.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", word) else word
@@ -145,6 +147,8 @@ def _answer_form(tokens: Sequence[Token]) -> Sum | None:
     values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
     ops = {value for kind, value in tokens if kind == "op"}
     shape = "".join({"number": "n", "percent": "%", "clock": "c"}.get(kind, "") for kind, _ in tokens)
+    if shape == "n" and "root" in ops and values[0] >= 0:
+        return _tell(f"√{values[0]:g}", math.sqrt(values[0]))
     if len(values) != 2:
         return None
     one, other = values
@@ -180,7 +184,8 @@ def _calculate(tokens: Sequence[Token], last: Sum | None) -> Sum | None:
     shape = "".join({"number": "n", "percent": "%", "op": "o"}.get(kind, "?") for kind, _ in tokens)
     values = [value for _, value in tokens]
     if shape == "non" and values[1] == "of":
-        return _tell(f"{values[0]:g} of {values[2]:g}", values[0] * values[2])
+        share = next((name for name, part in _SHARES.items() if part == values[0]), "")
+        return _tell(f"{share} of {values[2]:g}", values[0] * values[2]) if share else None
     if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in signs for op in values[1::2]):
         return None
     expression = shown = f"{values[0]:.12g}"
