@@ -541,7 +541,7 @@ def test_reading_touches_nothing_and_hides_keys(tmp_path):
     assert found.telegram_people == (4242, 777)
     assert found.zone == "Europe/Berlin"
     assert Config(tmp_path).home == tmp_path
-    assert [name for name, _ in found.left if "key" in name] == []
+    assert [name for name, _ in found.not_taken if "key" in name] == []
 
 
 JSON5 = [
