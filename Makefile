@@ -8,8 +8,8 @@ QUICK = tests/parts $(patsubst %,tests/test_%.py,agent anthropic chart chunks cl
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # the tests are compiled once, not once for each run, also where PYTHONDONTWRITEBYTECODE is set
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
-# the files with tests marked so; those of which all are, the page's and Synapse's, have commands of their own
 SWEPT = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.sweep' tests)
+# the files with tests marked so; those of which all are, the page's and Synapse's, have commands of their own
 ALONE = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.alone' tests)
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
@@ -39,7 +39,8 @@ hostile: $(VENV)/dev  ## how many attacks and honest requests of each class are 
 	@$(VENV)/bin/python tests/hostile/report.py $(ARGS)
 
 sweep: $(VENV)/dev  ## whole what `make test` tries a part of: every statement at which something is killed, every order in every way
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -n 2 --dist worksteal -m sweep $(SWEPT) $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -n 2 --dist worksteal -m "sweep and not alone" $(SWEPT) $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -m "sweep and alone" $(SWEPT) $(ARGS)
 
 lint: $(VENV)/dev
 	@$(VENV)/bin/ruff format --check .

@@ -815,7 +815,7 @@ def test_samples_are_asked_for_once_at_a_time(tmp_path):
 @pytest.mark.sweep
 def test_kills():
     """A part of what `python tests/bench/kills.py --runs 1000` does."""
-    runs = sweep.take(12, 150)
+    runs = sweep.take(12, 30)
     done = subprocess.run(
         [sys.executable, ROOT / "tests/bench/kills.py", "--runs", str(runs), "--seed", "1000"],
         capture_output=True,
