@@ -6,6 +6,7 @@ one sensor or day holds for all. The weights are data, a file per language, made
 
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
@@ -106,4 +107,8 @@ def _share(sums: Sequence[float], topics: Sequence[str]) -> list[tuple[float, st
 
 def load_topics(file: Path) -> TopicClassifier:
     """Load what was trained. Raises OSError, ValueError."""
-    return TopicClassifier(read_file(file, _MAX_WEIGHTS).splitlines())
+    unpacking = zlib.decompressobj()
+    try:
+        return TopicClassifier(unpacking.decompress(read_file(file), _MAX_WEIGHTS).splitlines())
+    except zlib.error as error:
+        raise ValueError(f"{file.name} is no file of weights: {error}; make it with tests/bench/topics.py") from error

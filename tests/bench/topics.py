@@ -10,6 +10,7 @@ import random
 import re
 import sys
 import tomllib
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -154,7 +155,7 @@ def main() -> None:
         print(misses.most_common(25))
         names, w = train(bags, numbers, len(topics), weights)
         packed = pack(topics, names, w)
-        (ROOT / f"templates/intents/{language}.topics").write_bytes(b"\n".join(packed) + b"\n")
+        (ROOT / f"templates/intents/{language}.topics").write_bytes(zlib.compress(b"\n".join(packed), 9))
         print(language, len(rows), "sentences", len(packed), "features", sum(map(len, packed)), "bytes")
 
 
