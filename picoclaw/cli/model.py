@@ -116,7 +116,7 @@ def run_requests(
     `furnish` puts into that home what the requests are about beyond what the shipped ones need.
     """
     model = replace(config.model, base_url="", then=[]) if alone else replace(config.model, then=[])
-    with tempfile.TemporaryDirectory(prefix="picoclaw-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="picoclaw-test-", ignore_cleanup_errors=True) as folder:
         seeded = Path(folder) / "seeded"
         base = Config(home=seeded, model=model, api_key=config.api_key, limits=config.limits)
         if furnish:
