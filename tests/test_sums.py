@@ -19,6 +19,8 @@ def provider(home):  # noqa: F811
     ("texts", "told"),
     [
         (["whats 14.5 times 12"], "14.5 × 12 = 174"),
+        (["what day of the week was 8 August 1975?"], "Friday 1975-08-08"),
+        (["which day was July 4, 1976"], "Sunday 1976-07-04"),
         (["14.5 times 12", "plus 20%"], "174 + 20 % = 208.8"),
         (["20% of 340"], "20 % of 340 = 68"),
         (["what's 12.5 percent of 240"], "12.5 % of 240 = 30"),

@@ -413,7 +413,7 @@ class IntentMatcher:
         for fit in sorted(fits, key=lambda fit: (*rank_fit(fit), bool(fit.intent.after)), reverse=True):
             if fit.left and best is not None:
                 break
-            match = self._planned(self._make_match(fit.intent, s, fit.found))
+            match = self._planned(self._make_match(fit.intent, s, fit.found), s)
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
             if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
                 near = self._classify(s, begins[-1], ends[-1])
@@ -681,7 +681,7 @@ class IntentMatcher:
                 if (not whole or (intent.tool and not self._has_text_slot(intent))) and (
                     fit := walk.fit(template.edges, i, {})
                 ):
-                    match = self._planned(self._make_match(intent, s, fit[1]))
+                    match = self._planned(self._make_match(intent, s, fit[1]), s)
                     found += [(match, fit[0] + ("request" in fit[1]))] if match else []
         return found
 
@@ -788,7 +788,7 @@ class IntentMatcher:
     def _has_text_slot(self, intent: Intent) -> bool:
         return any(slot.kind == "text" for slot in self._book.slots(intent))
 
-    def _planned(self, match: IntentMatch) -> IntentMatch | None:
+    def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if "request" not in match.arguments:
             return match
@@ -799,6 +799,9 @@ class IntentMatcher:
         wanted = self.match(request)
         if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
             return None
+        at = arguments.get("at", "")
+        if wanted.tool in _READS and at and "tomorrow" not in at and not any(word[0].isdigit() for word in s.words):
+            return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
 

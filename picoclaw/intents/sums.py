@@ -260,8 +260,10 @@ _HOLIDAYS = {
 }
 _MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
 _DAY_OF_YEAR = (
-    rf"(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b|(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b"
+    rf"(?:(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b|(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b)"
+    r"(?:,? \d{4}\b)?"
 )
+_YEAR = pattern(r",? (\d{4})$")
 _DAY = pattern(
     rf"(?P<holiday>{'|'.join(_HOLIDAYS)})|(?P<date>\d{{4}}-\d\d-\d\d|{_DAY_OF_YEAR})"
     rf"|(?P<past>(?:{_COUNTS}) (?:day|week)s? ago|the day before yesterday|yesterday|last (?:{'|'.join(WEEKDAYS)}))"
@@ -308,7 +310,10 @@ def find_day(text: str, now: datetime) -> datetime | None:
             words["date"] = _HOLIDAYS[holiday]
         if weekday := words.get("weekday"):
             return now + timedelta(days=(WEEKDAYS.index(weekday) - now.weekday()) % 7 or 7)
-        return parse_moment(f"{words['date'].removeprefix('the ')} 23:59", now)
+        date, year = words["date"].removeprefix("the "), _YEAR.search(words["date"])
+        if year:  # of a day by its month
+            date, now = date[: year.start()], now.replace(year=int(year[1]), month=1, day=1, hour=0, minute=0)
+        return parse_moment(f"{date} 23:59", now)
     except ValueError:
         return None
 
