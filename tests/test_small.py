@@ -150,6 +150,13 @@ def test_what_is_meant_follows_from_the_form_of_a_message(chat, tmp_path, before
     assert len(bodies) == len(answers)
 
 
+@pytest.mark.parametrize(("text", "told"), [("since when are you running", "uptime: "), ("processor busy?", "load: ")])
+def test_a_question_about_the_board_needs_no_model(chat, text, told):
+    turn, bodies = chat([], text)
+    assert bodies == []
+    assert told in turn.reply
+
+
 def test_a_quantity_is_measured_before_it_is_written_down(chat):
     turn, bodies = chat([verb("add_line", path="air.txt", text="26 °C")], "write the current temperature into air.txt")
     assert [name for name, _ in calls(turn)] == ["sensor_read", "write_file"]
@@ -386,8 +393,6 @@ def test_a_number_of_the_order_that_a_reminder_would_not_have_is_not_dropped(cha
     [
         "when am I supposed to water the tomatoes",
         "do I still have to repair anything?",
-        "since when are you running",
-        "processor busy?",
         "you been up all night",
     ],
 )

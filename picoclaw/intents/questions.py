@@ -132,6 +132,8 @@ class QuestionReader:
             parts.values.pop("getting", None)  # "am I going to sweat?"
         if parts.has("value") and topic not in {"limit", "often", "more"}:
             return None  # "between 10 and 6": part of a time that was not read
+        if not parts.has("past") and not self._book.words["since"].keys().isdisjoint(s.words):
+            return None  # "since lunch"
         for part, value in _IMPLIED.get(topic, ()):
             parts.add(part, value)
         before = self._read_state(s, size if parts.has("spot", "noun", "quantity") else 0)
