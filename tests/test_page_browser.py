@@ -268,15 +268,18 @@ def test_people_and_agents_are_added_changed_and_removed_with_the_keyboard(board
     fills("Add agent", its="garden", people="bob")
     browser.until("document.querySelector('[data-key=\"Edit agent garden\"]')")
     assert load_config().agents == {"garden": AgentConfig(people=["bob"])}
+    press("Edit person bob")
+    fills("Edit person bob", agent="garden")
+    browser.until(f"{focused} == 'Edit person bob' && !document.querySelector('#entry').open")
     browser.js("window.confirm = () => true")
+    press("Remove agent garden")
+    browser.until("document.querySelector('#household-said.bad')?.textContent.includes('bob')")
     press("Remove person bob")
-    browser.until("document.querySelector('#household-said.bad')?.textContent.includes('there is no person')")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('bob is forgotten')")
+    assert (load_config().people, load_config().agents) == ({}, {"garden": AgentConfig(people=[])})
     press("Remove agent garden")
     browser.until("document.querySelector('#household-said').textContent.startsWith('garden is taken out')")
     assert browser.js(f"{focused} == 'Add agent'")
-    press("Remove person bob")
-    browser.until("document.querySelector('#household-said').textContent.startsWith('bob is forgotten')")
-    assert load_config().people == {}
     real.close()
 
 
