@@ -35,7 +35,7 @@ from script import TAKE_A_TOOL, Script
 from telegram_server import TOKEN
 from trouble import Trouble, small_disk
 
-from picoclaw.channels.dashboard.live import PageOutbox
+from picoclaw.channels.dashboard.live import PageChat
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.store import migrations
@@ -217,7 +217,7 @@ class Soak:
         cut = sum("stopped in the middle" in one.outcome for one in hot)  # which is told in other words
         alarms = judge.times(told, "soak: it is hot")
         yield judge.within("its alarms on Telegram", alarms, len(hot) - cut, len(hot))
-        shown = sum("soak: it is hot" in one.text for one in PageOutbox(self.house.home).all())
+        shown = sum("soak: it is hot" in one.text for one in PageChat(self.house.home).outbox.all())
         seen = sum(one.outcome.count(",") for one in hot)  # those with a second letter: somebody had logged in by then
         yield judge.within("its alarms at the page", shown, 0 if self.given.day else seen, seen)  # which keeps the last
         for words, every in (("soak drips", 900), ("soak strikes", 1200)):
