@@ -37,7 +37,7 @@ from picoclaw.intents.sentence import (
     fold_name,
     scale_value,
 )
-from picoclaw.intents.times import OCLOCK
+from picoclaw.intents.times import NO_HOUR, OCLOCK
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, stem_word
@@ -800,7 +800,8 @@ class IntentMatcher:
         if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
             return None
         at = arguments.get("at", "")
-        if wanted.tool in _READS and at and "tomorrow" not in at and not any(word[0].isdigit() for word in s.words):
+        is_hour_said = any(word[0].isdigit() or self.words["numbers"].get(word) == 9 for word in s.words)
+        if wanted.tool in _READS and at.endswith(NO_HOUR) and "tomorrow" not in at and not is_hour_said:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})

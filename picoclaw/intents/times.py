@@ -46,6 +46,8 @@ _TABLES = {
     "until",
 }
 _END = "(?:(?= )|$) ?"
+NO_HOUR = "09:00"
+"""What a day is given that was said without an hour."""
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
 
@@ -283,7 +285,7 @@ class TimeReader:
         daily = seconds == _DAY_S
         if daily or len(times) > 1:
             return None, 0
-        return RepeatTime(times=times or ("09:00",), seconds=seconds), end + more
+        return RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         """Days and times of day, in either order."""
@@ -375,7 +377,7 @@ class TimeReader:
 
     def _resolve(self, found: dict[str, str], part: str, *, once: bool = False) -> str:
         """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes."""
-        half, clock = self._words["parts"].get(found.get("part", part), ("", "09:00"))
+        half, clock = self._words["parts"].get(found.get("part", part), ("", NO_HOUR))
         hour = self._words["hours"].get(found.get("fixed", ""))
         either = False
         if part == "same" and not found.keys() & {"fixed", "hour", "part"}:
