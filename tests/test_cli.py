@@ -444,7 +444,7 @@ def test_picoclaw_alone_says_how_it_is_and_what_is_next(tmp_path):
     assert not (tmp_path / "picoclaw").exists()
     picoclaw(tmp_path, "init")
     told = picoclaw(tmp_path).stdout
-    assert "does not run on" in told
+    assert "is not running; `picoclaw run` starts it. Board: Simulated board" in told
     assert "picoclaw run" in told
 
 

@@ -110,7 +110,7 @@ GROUPS = {
     },
     "Look inside": {
         "tools": ("list the tools that the agent has on this board", "picoclaw tools"),
-        "tool": ("call one tool by hand, without a model", "picoclaw tool i2c '{\"bus\": 1}'"),
+        "tool": ("call one tool by hand, without a model", 'picoclaw tool i2c \'{"action": "scan"}\''),
         "prompt": ("show exactly what would be sent to a model", 'picoclaw prompt -m "how warm is it?"'),
         "model": ("test the configured model on a simulated board", "picoclaw model test --requests 20"),
         "usage": ("count the tokens and the money that models have taken", "picoclaw usage --days 30 --by model"),

@@ -77,7 +77,13 @@ def run_sensors(given: Options) -> int:
 def add_tool_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help="an object, such as '{\"bus\": 1}'")
+    parser.add_argument(
+        "arguments",
+        metavar="JSON",
+        nargs="?",
+        default="{}",
+        help='the arguments as a JSON object, such as \'{"action": "scan"}\'',
+    )
     add_board_option(parser)
 
 

@@ -34,7 +34,7 @@ def format_status(status: StatusMapping, now: float) -> Iterator[str]:
             when = f"synchronised {_format_ago(shared['synced'], now)}" if shared["synced"] else "not synchronised yet"
             yield f"store: {shared['address']}, {when}"
     else:
-        yield f"picoclaw {status['version']} does not run on {status['board']}; `picoclaw run` starts it"
+        yield f"picoclaw {status['version']} is not running; `picoclaw run` starts it. Board: {status['board']}"
     yield from _format_offline_status(status, now)
     for line in status.get("log", [])[-3:]:
         yield f"log: {_format_ago(line['at'], now)}: {line['text']}"
