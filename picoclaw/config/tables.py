@@ -650,7 +650,7 @@ class StoreConfig:
 
 @dataclass(frozen=True)
 class MqttConfig:
-    """[mqtt]: the broker of the house; it is there when host names it."""
+    """[mqtt]: your MQTT broker; it is used if host is set."""
 
     host: Annotated[str, "the broker's name or address"] = ""
     port: Annotated[int, Span(0, 65_535), "its port; 0: 1883, or 8883 with tls"] = 0

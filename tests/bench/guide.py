@@ -369,7 +369,7 @@ MORE = {
     "page": ("page", "the page"),
     "telegram": ("telegram", "Telegram"),
     "matrix": ("matrix", "Matrix"),
-    "mqtt": ("mqtt", "the broker of the house"),
+    "mqtt": ("mqtt", "your MQTT broker"),
     "store": ("store", "a store that boards share"),
     "mcp.NAME": ("mcp", "MCP, both ways"),
     "people.NAME": ("people", "your household"),
