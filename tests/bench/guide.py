@@ -371,7 +371,7 @@ MORE = {
     "matrix": ("matrix", "Matrix"),
     "mqtt": ("mqtt", "your MQTT broker"),
     "store": ("store", "a store that boards share"),
-    "mcp.NAME": ("mcp", "MCP, both ways"),
+    "mcp.NAME": ("mcp", "MCP servers"),
     "people.NAME": ("people", "your household"),
     "agents.KEY": ("agents", "several agents"),
     "teams.NAME": ("agents", "agents that work together"),
