@@ -10,10 +10,10 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from picoclaw.automation import jobs
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
 from picoclaw.automation.scheduler import Scheduler
+from picoclaw.daemon.delivery import deliver_messages
 from picoclaw.occurrences import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
@@ -58,7 +58,7 @@ class Home:
         wall, mono = map(float, self.clock.read_text().split())
         known = {int(line.split()[0]) for line in self.shown.read_text().splitlines()}
         database = Database(self.path)
-        tell = partial(jobs.deliver_messages, Outbox(database), partial(self.tell, known))
+        tell = partial(deliver_messages, Outbox(database), partial(self.tell, known))
         watch = ClockWatch(lambda: True, "one boot")
         scheduler = Scheduler(Jobs(database), watch, self.run, tell, lambda _: None)
         ready()

@@ -3,10 +3,10 @@
 import re
 from functools import partial
 
-from picoclaw.automation import jobs
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
 from picoclaw.automation.scheduler import Scheduler
+from picoclaw.daemon.delivery import deliver_messages
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.outbox import Outbox
@@ -29,7 +29,7 @@ class Board:
         self.database.connection.execute("PRAGMA synchronous = OFF")
         self.jobs, self.outbox = Jobs(self.database), Outbox(self.database)
         watch = ClockWatch(lambda: self.vouched, self.boot)
-        tell = partial(jobs.deliver_messages, self.outbox, self.told.append)
+        tell = partial(deliver_messages, self.outbox, self.told.append)
         self.scheduler = Scheduler(self.jobs, watch, self.run, tell, self.said.append)
 
     def reboot(self, off_s, wall=None):

@@ -10,9 +10,9 @@ import sweep
 from clock_kills import killed
 from clock_kit import FIRST_BOOT, Board
 
-from picoclaw.automation import jobs
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
+from picoclaw.daemon.delivery import deliver_messages, format_message
 from picoclaw.occurrences import Plan, list_occurrences, plan_interval
 from picoclaw.store.outbox import OutboxMessage
 
@@ -412,7 +412,7 @@ def test_what_cannot_be_told_is_kept_and_told_later(board):
         raise OSError(5, "the terminal is gone")
 
     board.outbox.put("home", "first", NOON)
-    jobs.deliver_messages(board.outbox, broken)
+    deliver_messages(board.outbox, broken)
     assert [letter.text for letter in board.outbox.waiting()] == ["first"]
     board.step()
     assert board.texts == ["first"]
@@ -431,7 +431,7 @@ def test_what_cannot_be_told_is_kept_and_told_later(board):
 def test_how_it_is_worded(board, late, session, words):
     board.outbox.put("home", "Reminder: tea", NOON)
     [letter] = board.outbox.waiting()
-    assert jobs.format_message(letter, session, NOON + late) == words
+    assert format_message(letter, session, NOON + late) == words
 
 
 def test_what_a_process_was_telling_when_it_died_is_told_again_and_says_so(board):
@@ -441,9 +441,7 @@ def test_what_a_process_was_telling_when_it_died_is_told_again_and_says_so(board
     assert not board.outbox.begin(dead), "another was faster"
     board.step()
     [again] = board.told
-    assert jobs.format_message(again, "home", NOON).endswith(
-        "(perhaps a repeat: picoclaw stopped while it delivered this)"
-    )
+    assert format_message(again, "home", NOON).endswith("(perhaps a repeat: picoclaw stopped while it delivered this)")
     assert board.outbox.waiting() == []
 
 

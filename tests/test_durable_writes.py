@@ -28,10 +28,9 @@ WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
     "picoclaw/channels/socket.py": "the daemon's socket",
-    "picoclaw/daemon/lock.py": "the daemon's lock and its number in it",
+    "picoclaw/daemon/lock.py": "the daemon's lock and its number in it, and the lock of whoever samples",
     "picoclaw/automation/wakeup.py": "a pipe that wakes a thread",
     "picoclaw/outputs/stop.py": "the supervisor's emergency: the mark for it must not wait for a card",
-    "picoclaw/automation/scheduler.py": "the lock of whoever watches",
     "picoclaw/outputs/supervisor/__main__.py": "the supervisor's socket and its words to its parent",
     "picoclaw/outputs/supervisor/requests.py": "the supervisor's emergency mark, whose loss is seen in the audit",
     "picoclaw/outputs/supervisor/worker.py": "a pipe between the supervisor's processes",

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import apsw
 import pytest
 
-from picoclaw.automation import jobs as automation_jobs
 from picoclaw.automation.clock import read_boot_id
+from picoclaw.daemon.delivery import open_chat
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import BoardZone, Plan
@@ -155,9 +155,7 @@ def another_chat(path, session):
 
 def test_a_letter_is_left_to_its_own_chat_where_that_is_open(database, path):
     outbox, told, rung = Outbox(database), [], []
-    with automation_jobs.open_chat(
-        outbox, "porch", lambda letter: told.append(letter.text), lambda: rung.append(1)
-    ) as deliver:
+    with open_chat(outbox, "porch", lambda letter: told.append(letter.text), lambda: rung.append(1)) as deliver:
         outbox.put("kitchen", "nobody is there", 1.0)
         deliver()
         with another_chat(path, "kitchen"):
@@ -178,7 +176,7 @@ def test_a_letter_is_left_to_its_own_chat_where_that_is_open(database, path):
 
 def test_of_two_processes_with_one_chat_each_may_tell(database, path):
     outbox, told = Outbox(database), []
-    with automation_jobs.open_chat(outbox, "porch", lambda letter: told.append(letter.text), lambda: None) as deliver:
+    with open_chat(outbox, "porch", lambda letter: told.append(letter.text), lambda: None) as deliver:
         with another_chat(path, "porch"):
             outbox.put("porch", "tea", 1.0)
             deliver()

@@ -15,7 +15,7 @@ from test_telegram import QUICK, WORDING, TelegramServer
 from picoclaw.agent.subagents import run_task
 from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch
-from picoclaw.automation.jobs import format_message, get_heading, word_missed
+from picoclaw.automation.jobs import get_heading, word_missed
 from picoclaw.automation.scheduler import Scheduler
 from picoclaw.channels.telegram.channel import TelegramChannel
 from picoclaw.channels.telegram.updates import make_pairing
@@ -23,6 +23,7 @@ from picoclaw.cli import run
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig
 from picoclaw.daemon.background import run_job, word_reminder
+from picoclaw.daemon.delivery import format_message
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, Turn, Usage

@@ -14,10 +14,11 @@ from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.automation.rule_engine import RuleActions
-from picoclaw.automation.sampler import Sampler
-from picoclaw.automation.scheduler import LeaderLock, SchedulerThread, WorkerThread
+from picoclaw.automation.sampler import Sampler, WorkerThread
+from picoclaw.automation.scheduler import SchedulerThread
 from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
+from picoclaw.daemon.lock import LeaderLock
 from picoclaw.daemon.monitor import Watch, make_switch, make_watch, read_followed_sensors
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import loader
@@ -311,7 +312,7 @@ def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
 
 LEADS = """
 import pathlib, sys, time
-from picoclaw.automation.scheduler import LeaderLock
+from picoclaw.daemon.lock import LeaderLock
 print(LeaderLock(pathlib.Path(sys.argv[1]), print).acquire(), flush=True)
 time.sleep(60)
 """

@@ -1,22 +1,18 @@
-"""What becomes of a job at a moment, and the delivery of its reminders to an open terminal.
+"""What becomes of a job at a moment, and the words of reminders by language.
 
 Intervals and "in ten minutes" go by the monotonic clock of this boot, appointments by the date, and only while that
 is trusted. An occurrence is decided on once: done, or reported as missed.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from functools import cache
 from zlib import crc32
 
 from picoclaw.config.files import read_toml
-from picoclaw.errors import StoreError
 from picoclaw.occurrences import add_done, find_due, find_next, is_over
 from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
 from picoclaw.store.jobs import Job, JobDecision
-from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.text import truncate
 from picoclaw.times import format_duration
 
@@ -220,58 +216,7 @@ def is_overdue(job: Job, wall: float) -> bool:
     return _get_due_time(job) <= wall
 
 
-# Delivers the outbox at least once; a message that may come twice says so.
-
-MessageSender = Callable[[OutboxMessage], None]
-"""Shows a message; raises OSError when that cannot be done now."""
-
-
-def deliver_messages(outbox: Outbox, tell: MessageSender, session: str = "") -> list[OutboxMessage]:
-    """Show every message that is waiting; what cannot be shown stays.
-
-    Told in the chat `session`, those for a chat that another process has open are left to it, and are returned.
-    """
-    waiting = outbox.waiting()
-    elsewhere = outbox.elsewhere() - {session} if session and waiting else frozenset()
-    for message in waiting:
-        if message.session not in elsewhere and outbox.begin(message):
-            try:
-                tell(message)
-            except OSError:
-                outbox.put_back(message)
-                break
-            outbox.strike(message)
-    return [message for message in waiting if message.session in elsewhere]
-
-
-@contextmanager
-def open_chat(
-    outbox: Outbox, session: str, tell: MessageSender, ring: Callable[[], None]
-) -> Iterator[Callable[[], None]]:
-    """Mark a chat as open; gives the function that delivers its messages, and those of chats that nobody has open.
-
-    `ring` wakes the others on this home: once for each message that is theirs, and when this chat is closed.
-    """
-    called: set[int] = set()
-
-    def post() -> None:
-        nonlocal called
-        left = {message.number for message in deliver_messages(outbox, tell, session)}
-        if left - called:
-            ring()
-        called = left
-
-    with suppress(StoreError):  # then any chat may show its messages, as if it were closed
-        outbox.attend(session)
-    try:
-        yield post
-    finally:
-        with suppress(StoreError):  # it is void with the process
-            outbox.leave()
-        ring()
-
-
-_ENGLISH = {
+ENGLISH = {
     "heading": "Reminder:",
     "late": " (was due {time} ago)",
     "missed": " ({count} earlier ones were missed)",
@@ -289,34 +234,15 @@ def _load_words() -> dict[str, dict[str, str]]:
 
 def get_heading(language: str) -> str:
     """What stands before a reminder in a language."""
-    return _load_words().get(language, _ENGLISH)["heading"] if language != "en" else _ENGLISH["heading"]
+    return _load_words().get(language, ENGLISH)["heading"] if language != "en" else ENGLISH["heading"]
 
 
-def _find_words(text: str) -> Mapping[str, str]:
+def find_words(text: str) -> Mapping[str, str]:
     """The words of the language that a text begins in, if it is a reminder's; English, for which no file is read."""
-    if not text or text.startswith(_ENGLISH["heading"]):
-        return _ENGLISH
-    return next((words for words in _load_words().values() if text.startswith(words["heading"])), _ENGLISH)
+    if not text or text.startswith(ENGLISH["heading"]):
+        return ENGLISH
+    return next((words for words in _load_words().values() if text.startswith(words["heading"])), ENGLISH)
 
 
 def word_missed(heading: str, count: str) -> str:
-    return _find_words(heading)["missed"].replace("{count}", count)
-
-
-def _word_duration(seconds: float, words: Mapping[str, str]) -> str:
-    return re.sub(
-        r"\b(\d+) d\b",
-        lambda found: f"{found[1]} {words['day' if found[1] == '1' else 'days']}",
-        format_duration(seconds),
-    )
-
-
-def format_message(message: OutboxMessage, session: str, wall: float) -> str:
-    """Format a message for the chat `session`, with a note if it is late, perhaps repeated, or for another chat."""
-    whose = "" if message.session == session else f"For chat {message.session!r}: "
-    late = wall - message.at
-    words = _find_words(message.text) if late > GRACE_S or message.begun else _ENGLISH
-    due = words["late"].replace("{time}", _word_duration(late, words)) if late > GRACE_S else ""
-    again = words["repeat"] if message.begun else ""
-    apart = "\n" if due + again and message.text.endswith(")") else ""  # the line of a file is one by itself
-    return f"{whose}{message.text}{apart}{due}{again}"
+    return find_words(heading)["missed"].replace("{count}", count)

@@ -1,9 +1,10 @@
 """Measures the sensors again and again, and keeps what they say: stepping, with clocks and hardware handed in."""
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from picoclaw.automation.rule_engine import RuleEngine
-from picoclaw.errors import StoreError
+from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
 from picoclaw.text import pattern
@@ -139,3 +140,33 @@ class Sampler:
             lasts = known is not None and _NUMBERS.sub("", known.problem) == _NUMBERS.sub("", problem)
             began, times = (known.began, known.times + 1) if known and lasts else (at, 1)
             self._troubles[sensor] = self._news[sensor, began] = SensorFailure(sensor, began, at, times, problem)
+
+
+class WorkerThread:
+    """Runs slow measurements in a thread of their own, one at a time: a bus that hangs delays no reminder and no rule."""
+
+    def __init__(self, measure: Callable[[], Iterable[Reading]], done: Callable[[], None]) -> None:
+        """`done()` is called in that thread when a result can be fetched."""
+        self._measure = measure
+        self._done = done
+        self._found: list[Reading] | None = None
+        self._thread: threading.Thread | None = None
+
+    def __call__(self) -> list[Reading] | None:
+        """Return what was measured since the last call; None when it begins now, or is not finished yet."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
+            self._thread.start()
+            return None
+        if self._thread.is_alive() and self._found is None:
+            return None
+        found, self._found, self._thread = self._found, None, None
+        return found or []
+
+    def _run(self) -> None:
+        try:
+            self._found = list(self._measure())
+        except PicoclawError:  # nothing can be measured at all; who asks a sensor by its name is told why
+            self._found = []
+        finally:
+            self._done()

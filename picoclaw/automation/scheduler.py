@@ -1,11 +1,10 @@
 """The one thread for everything that needs no model: it sleeps until the next thing is due, and never polls."""
 
-import fcntl
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,8 +22,7 @@ from picoclaw.automation.jobs import (
     needs_date,
 )
 from picoclaw.automation.wakeup import Wakeup
-from picoclaw.errors import PicoclawError, StoreError
-from picoclaw.hw.reading import Reading
+from picoclaw.errors import StoreError
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.jobs import Job, JobDecision, Jobs
 
@@ -203,88 +201,3 @@ class Scheduler:
 
 def _format_count(jobs: Sequence[Job]) -> str:
     return f"{len(jobs)} appointment{'s wait' if len(jobs) > 1 else ' waits'}"
-
-
-# Runs slow measurements in a thread of their own: a bus that hangs delays no reminder and no rule.
-
-
-class WorkerThread:
-    """Calls something slow in a thread of its own, once at a time."""
-
-    def __init__(self, measure: Callable[[], Iterable[Reading]], done: Callable[[], None]) -> None:
-        """`done()` is called in that thread when a result can be fetched."""
-        self._measure = measure
-        self._done = done
-        self._found: list[Reading] | None = None
-        self._thread: threading.Thread | None = None
-
-    def __call__(self) -> list[Reading] | None:
-        """Return what was measured since the last call; None when it begins now, or is not finished yet."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
-            self._thread.start()
-            return None
-        if self._thread.is_alive() and self._found is None:
-            return None
-        found, self._found, self._thread = self._found, None, None
-        return found or []
-
-    def _run(self) -> None:
-        try:
-            self._found = list(self._measure())
-        except PicoclawError:  # nothing can be measured at all; who asks a sensor by its name is told why
-            self._found = []
-        finally:
-            self._done()
-
-
-# Which of several processes on one home does what only one may do: the one that holds the lock (flock(2)).
-
-
-class LeaderLock:
-    """A lock that one process holds; the next waiting one gets it as soon as the holder ends, however it ends."""
-
-    def __init__(self, path: Path, ring: Callable[[], None]) -> None:
-        """`ring()` is called in a thread of its own when another process has let go and it is this one's turn."""
-        self._path = path
-        self._ring = ring
-        self._turn = threading.Lock()
-        self._file: int | None = None
-        self._waits = self._ended = False
-
-    def acquire(self) -> bool:
-        """Take the lock unless another process holds it; True also where no file can be locked."""
-        with self._turn:
-            if self._file is None and not self._waits:
-                self._take()
-            return self._file is not None
-
-    def _take(self) -> None:
-        self._file = -1
-        try:
-            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = file = os.open(self._path, flags, 0o600)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file, self._waits = None, True
-            threading.Thread(target=self._wait, args=(file,), name="next to lead", daemon=True).start()
-        except OSError:
-            return
-
-    def _wait(self, file: int) -> None:
-        """Sleep in the kernel until the other process lets go, or dies."""
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with self._turn:
-            if self._ended:
-                os.close(file)
-                return
-            self._file = file
-        self._ring()
-
-    def close(self) -> None:
-        """Release the lock, or stop waiting for it; may be called twice."""
-        with self._turn:
-            self._ended = True
-            if self._file is not None and self._file >= 0:
-                os.close(self._file)
-            self._file = None

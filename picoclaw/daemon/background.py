@@ -13,10 +13,11 @@ from picoclaw.app import App, open_tasks
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
-from picoclaw.automation.jobs import JobOutcome, format_message, get_heading, open_chat
+from picoclaw.automation.jobs import JobOutcome, get_heading
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.automation.wakeup import wake_all
+from picoclaw.daemon.delivery import format_message, open_chat
 from picoclaw.daemon.monitor import Watch, make_switch, make_watch
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
 from picoclaw.maintenance.jobs import MaintenanceJobs

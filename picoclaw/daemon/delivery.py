@@ -1,11 +1,13 @@
-"""Delivery: takes messages from the outbox to their channels, and writes down later what a full disk refused."""
+"""Delivery: takes messages from the outbox to their channel or open terminal, and writes later what a full disk refused."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,12 +15,12 @@ from typing import TYPE_CHECKING
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.records import NamedTuple
-from picoclaw.store.outbox import MERGED
+from picoclaw.store.outbox import MERGED, OutboxMessage
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
     from picoclaw.store.inbox import Inbox
-    from picoclaw.store.outbox import Outbox, OutboxMessage
+    from picoclaw.store.outbox import Outbox
 
 _MAX_PENDING_WRITES, _MAX_KNOWN_IDS = 500, 200
 WriteAction = Callable[[], object]
@@ -334,8 +336,6 @@ def _group_equal_texts(messages: Sequence[OutboxMessage]) -> list[list[OutboxMes
 
 def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo | None = None) -> OutboxMessage:
     """Format one message, or merge many into one, with times in the owner's `zone`."""
-    from picoclaw.automation.jobs import format_message
-
     last = max(messages, key=lambda message: message.number)
     if len(messages) == 1:
         return last._replace(text=format_message(last, last.session, now))
@@ -348,3 +348,75 @@ def merge_messages(messages: Sequence[OutboxMessage], now: float, zone: tzinfo |
         when = first if len(equal) == 1 else f"{len(equal)} times, {first} to {final}"
         lines.append(f"{when}: {equal[0].text}{again}")
     return last._replace(text="\n".join(lines))
+
+
+def _word_duration(seconds: float, words: Mapping[str, str]) -> str:
+    return re.sub(
+        r"\b(\d+) d\b",
+        lambda found: f"{found[1]} {words['day' if found[1] == '1' else 'days']}",
+        format_duration(seconds),
+    )
+
+
+def format_message(message: OutboxMessage, session: str, wall: float) -> str:
+    """Format a message for the chat `session`, with a note if it is late, perhaps repeated, or for another chat."""
+    from picoclaw.automation.jobs import ENGLISH, GRACE_S, find_words
+
+    whose = "" if message.session == session else f"For chat {message.session!r}: "
+    late = wall - message.at
+    words = find_words(message.text) if late > GRACE_S or message.begun else ENGLISH
+    due = words["late"].replace("{time}", _word_duration(late, words)) if late > GRACE_S else ""
+    again = words["repeat"] if message.begun else ""
+    apart = "\n" if due + again and message.text.endswith(")") else ""  # the line of a file is one by itself
+    return f"{whose}{message.text}{apart}{due}{again}"
+
+
+# The outbox in an open terminal: at least once; a message that may come twice says so.
+
+MessageSender = Callable[[OutboxMessage], None]
+"""Shows a message; raises OSError when that cannot be done now."""
+
+
+def deliver_messages(outbox: Outbox, tell: MessageSender, session: str = "") -> list[OutboxMessage]:
+    """Show every message that is waiting; what cannot be shown stays.
+
+    Told in the chat `session`, those for a chat that another process has open are left to it, and are returned.
+    """
+    waiting = outbox.waiting()
+    elsewhere = outbox.elsewhere() - {session} if session and waiting else frozenset()
+    for message in waiting:
+        if message.session not in elsewhere and outbox.begin(message):
+            try:
+                tell(message)
+            except OSError:
+                outbox.put_back(message)
+                break
+            outbox.strike(message)
+    return [message for message in waiting if message.session in elsewhere]
+
+
+@contextmanager
+def open_chat(
+    outbox: Outbox, session: str, tell: MessageSender, ring: Callable[[], None]
+) -> Iterator[Callable[[], None]]:
+    """Mark a chat as open; gives the function that delivers its messages, and those of chats that nobody has open.
+
+    `ring` wakes the others on this home: once for each message that is theirs, and when this chat is closed.
+    """
+    called: set[int] = set()
+
+    def post() -> None:
+        nonlocal called
+        left = {message.number for message in deliver_messages(outbox, tell, session)}
+        if left - called:
+            ring()
+        called = left
+
+    with suppress(StoreError):  # then any chat may show its messages, as if it were closed
+        outbox.attend(session)
+    try:
+        yield post
+    finally:
+        with suppress(StoreError):  # it is void with the process
+            outbox.leave()
+        ring()

@@ -206,7 +206,7 @@ def finish_subagents(
     later; False when they were left here. What they had switched on goes off when the program is `leaving`. Raises
     StoreError and OSError.
     """
-    from picoclaw.automation.jobs import format_message
+    from picoclaw.daemon.delivery import format_message
     from picoclaw.store.outbox import Outbox
 
     outbox = Outbox(app.stores.database)

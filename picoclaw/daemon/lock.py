@@ -1,7 +1,9 @@
-"""One daemon for each home: flock(2) on `run.lock`, which the kernel lets go of with the process, however it ends."""
+"""Locks by flock(2), which the kernel releases with the process: one daemon for each home, one process that samples it."""
 
 import fcntl
 import os
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,3 +42,52 @@ def get_lock_holder(home: Path) -> int:
         return int(read_file(home / LOCK_FILE))
     except (OSError, ValueError):
         return 0
+
+
+class LeaderLock:
+    """A lock that one process holds; the next waiting one gets it as soon as the holder ends, however it ends."""
+
+    def __init__(self, path: Path, ring: Callable[[], None]) -> None:
+        """`ring()` is called in a thread of its own when another process has let go and it is this one's turn."""
+        self._path = path
+        self._ring = ring
+        self._turn = threading.Lock()
+        self._file: int | None = None
+        self._waits = self._ended = False
+
+    def acquire(self) -> bool:
+        """Take the lock unless another process holds it; True also where no file can be locked."""
+        with self._turn:
+            if self._file is None and not self._waits:
+                self._take()
+            return self._file is not None
+
+    def _take(self) -> None:
+        self._file = -1
+        try:
+            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = file = os.open(self._path, flags, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file, self._waits = None, True
+            threading.Thread(target=self._wait, args=(file,), name="next to lead", daemon=True).start()
+        except OSError:
+            return
+
+    def _wait(self, file: int) -> None:
+        """Sleep in the kernel until the other process lets go, or dies."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with self._turn:
+            if self._ended:
+                os.close(file)
+                return
+            self._file = file
+        self._ring()
+
+    def close(self) -> None:
+        """Release the lock, or stop waiting for it; may be called twice."""
+        with self._turn:
+            self._ended = True
+            if self._file is not None and self._file >= 0:
+                os.close(self._file)
+            self._file = None
