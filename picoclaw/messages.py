@@ -40,10 +40,10 @@ def is_resident(origin: str) -> bool:
 
 def is_other_person(origin: str) -> bool:
     """Tell whether somebody asks who is not the owner."""
-    return is_guest(origin) or origin == "member"
+    return is_outsider(origin) or origin == "member"
 
 
-def is_guest(origin: str) -> bool:
+def is_outsider(origin: str) -> bool:
     """Tell whether somebody else than the owner asks, who is told nothing of what the owner keeps."""
     return origin in {"guest", "remote", "hook"}
 

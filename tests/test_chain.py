@@ -278,7 +278,7 @@ def test_a_notice_of_the_models_own_begins_nothing():
     ("model", "asked"), [("", [1, 1, 0]), ("spare", [0, 0, 1]), ("lan", [0, 1, 0])], ids=["none", "spare", "lan"]
 )
 def test_one_that_is_chosen_is_asked_first_and_a_spare_one_never_else(model, asked):
-    spare = link("spare", says("spare"), spare=True)
+    spare = link("spare", says("spare"), on_request_only=True)
     bench = Bench(first([BUSY]), link("lan", says("lan")), spare, retries=0)
     bench.ask(model=model)
     assert bench.asked() == asked
@@ -286,14 +286,16 @@ def test_one_that_is_chosen_is_asked_first_and_a_spare_one_never_else(model, ask
 
 
 def test_a_spare_one_is_not_asked_when_all_others_have_failed():
-    bench = Bench(first([BUSY]), link("lan", [BUSY]), link("spare", spare=True), retries=0, matcher=False)
+    bench = Bench(first([BUSY]), link("lan", [BUSY]), link("spare", on_request_only=True), retries=0, matcher=False)
     with pytest.raises(Unavailable):
         bench.ask()
     assert bench.asked() == [1, 1, 0]
 
 
 def test_after_the_chosen_one_come_the_others_in_their_order():
-    bench = Bench(first([BUSY]), link("lan", [BUSY]), link("spare", [BUSY], spare=True), retries=0, matcher=False)
+    bench = Bench(
+        first([BUSY]), link("lan", [BUSY]), link("spare", [BUSY], on_request_only=True), retries=0, matcher=False
+    )
     with pytest.raises(Unavailable, match=r"^spare: .*; openai:first: .*; lan: "):
         bench.ask(model="spare")
 
@@ -460,7 +462,10 @@ def test_whatever_happens_a_turn_ends_and_stays_valid(seed):
     dice = random.Random(seed)
     names = ("lan", "local", "spare")[: dice.randrange(4)]
     scripts = [[outcome(dice, 1000 * i + n) for n in range(60)] for i in range(4)]
-    then = [link(name, *scripts[i], window=8192, answer=100, spare=name == "spare") for i, name in enumerate(names, 1)]
+    then = [
+        link(name, *scripts[i], window=8192, answer=100, on_request_only=name == "spare")
+        for i, name in enumerate(names, 1)
+    ]
     bench = Bench(first(*scripts[0]), *then, retries=dice.randrange(4), matcher=dice.random() < 0.5)
     agent, history = agent_of(bench.chain, Toolbox()), ()
     for _ in range(4):

@@ -388,7 +388,7 @@ def test_a_sign_of_life_is_one_line_on_a_simulated_board(home, model, capsys):
 def test_what_a_sensor_measures_is_known_without_reading_it(home):
     config = Config(home, board=BoardConfig("sim"))
     with closing(App(config, SimBoard())) as app:
-        senses = build_heartbeat(app, SampleHistory(home)).senses
+        senses = build_heartbeat(app, SampleHistory(home)).environment
         (greenhouse,) = (name for name in senses.sensors() if name == "greenhouse")
         assert set(senses.read(greenhouse)) == set(senses.measures(greenhouse))
         assert senses.measures("nothing") == []
@@ -397,9 +397,9 @@ def test_what_a_sensor_measures_is_known_without_reading_it(home):
 def test_a_sensor_that_is_added_in_the_chat_is_known_to_the_heart(home):
     app = App(Config(home, board=BoardConfig("sim")), SimBoard())
     with closing(app), open_own_heartbeat(app, Stop()) as (heart, _):
-        assert "pond" not in heart.senses.sensors()
+        assert "pond" not in heart.environment.sensors()
         app.wiring.wired["pond"] = next(iter(app.wiring.wired.values()))
-        assert "pond" in heart.senses.sensors()
+        assert "pond" in heart.environment.sensors()
 
 
 def test_one_heartbeat_stops_at_what_is_left_of_the_day(home, model, capsys):

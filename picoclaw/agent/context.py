@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_guest, is_owner, is_resident
+from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_outsider, is_owner, is_resident
 from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
@@ -174,10 +174,10 @@ class ContextBuilder:
         toolset = self.app.toolset
         if origin == "remote":
             return toolset.names - toolset.select_private(toolset.names)
-        return toolset.shown_to_guests(self.app.rights.policy()) if is_guest(origin) else None
+        return toolset.shown_to_guests(self.app.rights.policy()) if is_outsider(origin) else None
 
     @cached_property
-    def _room(self) -> window.WindowBudget:
+    def _window_budget(self) -> window.WindowBudget:
         return window.split_window(self.config.model.context_tokens, self.config.model.answer_tokens)
 
     def zone(self) -> tzinfo | None:
@@ -232,29 +232,16 @@ class ContextBuilder:
         ]
         shown_meeting = meeting and not app.is_onboarding_led(earlier)  # what the matcher leads, no model need know
         listed = [skill for skill in usable if skill.listed and not (shown_meeting or reserved)]  # one thing at a time
-        # the tools that make sense now, and that the window has room for
-        offered = here.tools if meeting else here.tools - {"first_run"}
-        if not self.limits:  # what a sub-agent may use was decided when it was given its task
-            unlisted = ON_REQUEST_IN_HOUSEHOLD if self.config.people else ON_REQUEST
-            offered -= unlisted - {*self.config.tools.offer, *self._list_skill_tools(usable)}
-        if is_full and is_resident(origin):
-            offered -= {"message"}  # the answer itself is told there
-        if meeting or not is_full:
-            offered -= {"pulse"}
-        if meeting:
-            offered -= {"delegate", "delegate_search"}
-        if self.may is not None:
-            offered &= self.may
-        if self._is_short(listed):
-            offered -= {"skill_search"}
-        offered = offered if allowed is None else offered & allowed
+        offered = self._select_offered_tools(
+            origin, here.tools, listed, self._list_skill_tools(usable), allowed, meeting=bool(meeting), is_full=is_full
+        )
         describe = app.toolset.definitions
-        described = describe(offered, self._room.tools)
+        described = describe(offered, self._window_budget.tools)  # those that the window has room for
         offered -= {tool["name"] for tool in describe(offered)} - {tool["name"] for tool in described}
         in_teams = not reserved and (is_full or "delegate" in offered) and mode not in {"base", "none"}
         virtual = () if meeting else self._build_virtual_pages(delegates="delegate" in offered, in_teams=in_teams)
         bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}, virtual), self.prompts)
-        room = self._room.told - sum(map(count_tool_bytes, described))
+        room = self._window_budget.told - sum(map(count_tool_bytes, described))
         room -= prompts.count_bytes(prompts.join_sections(bare))
         pages, problems = self._pages(
             mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
@@ -328,11 +315,11 @@ class ContextBuilder:
         """What has changed in the system text since the conversation began, as a block of the newest message."""
         if prefix.sections is sections or not (changes := prefix.describe_changes(sections)):
             return []
-        text = prompts.shorten_page(self.prompts["truncated"], "them", changes, self._room.head)
+        text = prompts.shorten_page(self.prompts["truncated"], "them", changes, self._window_budget.head)
         return [prompts.fill_template(self.prompts["changed"], {"content": text}, "content")]
 
     def build_for_matcher(self, inbound: Inbound, now: datetime, *, once: bool = False) -> BuiltContext:
-        """Build what the built-in matcher needs, which reads no prompt: the message, and the names of the tools."""
+        """Build what the built-in matcher needs, which reads no prompt: the message, and the tools that it may call."""
         names = self.app.toolset.names
         allowed = self.guest_tools(inbound.origin)
         meeting = self.pages.read_onboarding(tidy=self.tidy) if is_resident(inbound.origin) and not once else ""
@@ -342,6 +329,33 @@ class ContextBuilder:
         problem = find_zone(self._fields("USER.md"))[1]
         context = TurnContext("", text, offered if allowed is None else offered & allowed, None, "")
         return BuiltContext(context, [], [problem] if problem else [], ())
+
+    def _select_offered_tools(
+        self,
+        origin: Origin,
+        tools: frozenset[str],
+        listed: Sequence[Skill],
+        of_skills: Iterable[str],
+        allowed: frozenset[str] | None,
+        *,
+        meeting: bool,
+        is_full: bool,
+    ) -> frozenset[str]:
+        """Name the tools that a model is told of: of those that work here, what makes sense in this turn."""
+        left_out = {"delegate", "delegate_search", "pulse"} if meeting else {"first_run"}
+        if not is_full:
+            left_out.add("pulse")
+        if is_full and is_resident(origin):
+            left_out.add("message")  # the answer itself is told there
+        if not self.limits:  # what a sub-agent may use was decided when it was given its task
+            on_request = ON_REQUEST_IN_HOUSEHOLD if self.config.people else ON_REQUEST
+            left_out |= on_request - {*self.config.tools.offer, *of_skills}
+        if self._is_short(listed):
+            left_out.add("skill_search")
+        offered = tools - left_out
+        for those in (self.may, allowed):
+            offered = offered if those is None else offered & those
+        return offered
 
     @staticmethod
     def _list_skill_tools(usable: Sequence[Skill]) -> Iterator[str]:
@@ -386,7 +400,7 @@ class ContextBuilder:
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
             workspace=str(config.workspace),
             owner=""
-            if "USER.md" in pages or is_guest(inbound.origin)
+            if "USER.md" in pages or is_outsider(inbound.origin)
             else _clean_name(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
@@ -415,7 +429,7 @@ class ContextBuilder:
         from picoclaw.skills.skill import fits_prompt, format_listing
 
         listing = prompts.count_bytes(format_listing(skills))
-        return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._room.told
+        return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._window_budget.told
 
     def checklist(self) -> Checklist:
         """Read HEARTBEAT.md as it is now; one that cannot be read says nothing."""
@@ -484,7 +498,7 @@ class ContextBuilder:
         """What was noted lately: one text of the lines that this conversation was not told, and those that it was."""
         from picoclaw.memory import notes as memory_notes
 
-        most = min(self.config.memory.notes_chars, self._room.head)
+        most = min(self.config.memory.notes_chars, self._window_budget.head)
         notes = memory_notes.read_recent_notes(self.config.workspace, now.date())
         lines = memory_notes.format_note_lines(notes if self.foreign else map(_strip_tainted, notes), most)
         new, held = memory_notes.split_told(lines, earlier)
@@ -502,7 +516,7 @@ class ContextBuilder:
         if self.needed is None and (self.config.home / "state.db").exists():
             with suppress(StoreError):
                 tasks = self.app.subagent_tasks.reports(session, _MAX_REPORTS)
-        most = min(workflow.MAX_REPORT_CHARS, self._room.head)
+        most = min(workflow.MAX_REPORT_CHARS, self._window_budget.head)
         found = [(task, workflow.render_report_block(self.prompts["report"], task, most)) for task in tasks]
         known = [task.number for task, block in found if _is_in_history(block, earlier)]
         if known and self.tidy:
@@ -533,7 +547,7 @@ class ContextBuilder:
                 problems.append(str(error))
                 continue
             path = f"skills/{skill.name}/SKILL.md"
-            most = min(self.config.prompt.file_chars, 2 * self._room.head // len(brought))
+            most = min(self.config.prompt.file_chars, 2 * self._window_budget.head // len(brought))
             text = prompts.shorten_page(self.prompts["truncated"], path, text, most)
             blocks.append(prompts.fill_block(self.prompts["skill"], skill.name, text))
         return blocks, problems

@@ -424,31 +424,31 @@ class ItemStatus(NamedTuple):
 def check_items(
     items: Sequence[ChecklistItem],
     known: Mapping[str, ChecklistItemState],
-    senses: "BoardEnvironment",
+    environment: "BoardEnvironment",
     now: datetime,
     *,
     asleep: bool = False,
 ) -> list[ItemStatus]:
     """Check every item; with `asleep` no sensor is read, because nothing will be asked anyway."""
-    looked = _CachedEnvironment(senses, asleep=asleep)
+    looked = _CachedEnvironment(environment, asleep=asleep)
     return [_check_item(item, known.get(item.key), looked, now) for item in items]
 
 
 class _CachedEnvironment:
     """An environment that reads each sensor only once."""
 
-    def __init__(self, senses: "BoardEnvironment", *, asleep: bool) -> None:
-        self._senses, self.asleep = senses, asleep
+    def __init__(self, environment: "BoardEnvironment", *, asleep: bool) -> None:
+        self._environment, self.asleep = environment, asleep
         self._read: dict[str, Mapping[str, float] | HardwareError] = {}
-        self.sensors, self.past, self.mark = senses.sensors, senses.past, senses.mark
-        self.measures = senses.measures
+        self.sensors, self.past, self.mark = environment.sensors, environment.past, environment.mark
+        self.measures = environment.measures
 
     def read(self, sensor: str) -> Mapping[str, float]:
         if self.asleep:
             raise HardwareError(f"{sensor} is not read in quiet hours")
         if sensor not in self._read:
             try:
-                self._read[sensor] = self._senses.read(sensor)
+                self._read[sensor] = self._environment.read(sensor)
             except HardwareError as error:
                 self._read[sensor] = error
         found = self._read[sensor]
@@ -458,28 +458,28 @@ class _CachedEnvironment:
 
 
 def _check_item(
-    item: ChecklistItem, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
+    item: ChecklistItem, known: ChecklistItemState | None, environment: _CachedEnvironment, now: datetime
 ) -> ItemStatus:
     if item.when and not isinstance(item.when, FileCondition):
-        name, wrong = _resolve_sensor(item.when.series, senses)
+        name, wrong = _resolve_sensor(item.when.series, environment)
         if wrong:  # it counts as words, which somebody then asks about
-            plain = _check_plain(item._replace(text=item.whole, timing=None, when=None), known, senses, now)
+            plain = _check_plain(item._replace(text=item.whole, timing=None, when=None), known, environment, now)
             return plain._replace(why=f"{wrong}, so it counts as plain text; {plain.why}")
         when = item.when._replace(series=item.when.series._replace(sensor=name))
-        found = _check_sensor(item, when, known or ChecklistItemState(), senses, now)
+        found = _check_sensor(item, when, known or ChecklistItemState(), environment, now)
     elif item.when:
-        found = _check_file(item, item.when, known, senses, now)
+        found = _check_file(item, item.when, known, environment, now)
     elif item.timing:
         return _check_timing(item, known, now)
     else:
-        return _check_plain(item, known, senses, now)
+        return _check_plain(item, known, environment, now)
     if not item.timing:
         return found
     # a condition with a time is judged when its time has come, and once more a moment later
     timed = _check_timing(item, known, now)
     after, next_s = timed.state_now.after, timed.next_s
     why = found.why if timed.due else timed.why
-    if timed.due and not found.due and not senses.asleep:
+    if timed.due and not found.due and not environment.asleep:
         ahead = (0.0 if item.timing.kind == "every" else _RECHECK_S) - timed.late_s
         after, next_s = (after, ahead) if ahead > 0 else (timed.state_after_asking.after, None)
         why += "" if ahead > 0 else ", so this time has passed"
@@ -492,13 +492,13 @@ def _check_item(
     )
 
 
-def _resolve_sensor(series: Series, senses: _CachedEnvironment) -> tuple[str, str]:
+def _resolve_sensor(series: Series, environment: _CachedEnvironment) -> tuple[str, str]:
     """Name the sensor that a condition means, or say what is wrong with it."""
-    name = next((name for name in senses.sensors() if name.casefold() == series.sensor.casefold()), "")
+    name = next((name for name in environment.sensors() if name.casefold() == series.sensor.casefold()), "")
     if not name:
-        there = ", ".join(senses.sensors()) or "none"
+        there = ", ".join(environment.sensors()) or "none"
         return "", f"there is no sensor {series.sensor!r} (there are: {there})"
-    measured = senses.measures(name)
+    measured = environment.measures(name)
     if not measured or series.quantity in measured:
         return name, ""
     return name, f"{name} does not measure {series.quantity!r} (it measures: {', '.join(measured)})"
@@ -524,16 +524,20 @@ def _format_slot(slot: datetime, now: datetime) -> str:
 
 
 def _check_sensor(
-    item: ChecklistItem, when: SensorCondition, known: ChecklistItemState, senses: _CachedEnvironment, now: datetime
+    item: ChecklistItem,
+    when: SensorCondition,
+    known: ChecklistItemState,
+    environment: _CachedEnvironment,
+    now: datetime,
 ) -> ItemStatus:
     """A condition is asked about once for as long as it holds."""
     (sensor, quantity), moment = when.series, now.timestamp()
     name, hold_s = f"{sensor}.{quantity}", 0.0 if isinstance(when, ValueChange) else when.hold_s
     try:
-        value = senses.read(sensor).get(quantity)
+        value = environment.read(sensor).get(quantity)
     except HardwareError as error:
         return ItemStatus(item, False, str(error), known, known)
-    past = senses.past(sensor, quantity, when.within_s if isinstance(when, ValueChange) else hold_s)
+    past = environment.past(sensor, quantity, when.within_s if isinstance(when, ValueChange) else hold_s)
     shown = f"{name} is {value:g} {get_unit(when.series)}".rstrip() if value is not None else f"{name} gives no value"
     if not _holds(when, value, past):
         still = known if value is None else known._replace(since=0.0, told=False)
@@ -574,10 +578,10 @@ def _check_file(
     item: ChecklistItem,
     when: FileCondition,
     known: ChecklistItemState | None,
-    senses: _CachedEnvironment,
+    environment: _CachedEnvironment,
     now: datetime,
 ) -> ItemStatus:
-    mark, moment = senses.mark(when.path), now.timestamp()
+    mark, moment = environment.mark(when.path), now.timestamp()
     if when.state == "changed":
         if known is None:
             first = ChecklistItemState(moment, seen={when.path: mark})
@@ -595,9 +599,9 @@ def _check_file(
 
 
 def _check_plain(
-    item: ChecklistItem, known: ChecklistItemState | None, senses: _CachedEnvironment, now: datetime
+    item: ChecklistItem, known: ChecklistItemState | None, environment: _CachedEnvironment, now: datetime
 ) -> ItemStatus:
-    seen = _read_mentioned(item.text, senses, known.seen if known else {})
+    seen = _read_mentioned(item.text, environment, known.seen if known else {})
     settled = ChecklistItemState(now.timestamp(), told=True, seen=seen)
     if known is None or not known.told:
         return ItemStatus(item, True, "it is new", known or ChecklistItemState(), settled)
@@ -616,21 +620,23 @@ def _check_plain(
     )
 
 
-def _read_mentioned(text: str, senses: _CachedEnvironment, before: Mapping[str, float | str]) -> dict[str, float | str]:
+def _read_mentioned(
+    text: str, environment: _CachedEnvironment, before: Mapping[str, float | str]
+) -> dict[str, float | str]:
     """The sensors and files that a text names, as they are now."""
     found: dict[str, float | str] = {}
-    for name in senses.sensors():
+    for name in environment.sensors():
         if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
             try:
-                values = senses.read(name)
+                values = environment.read(name)
             except HardwareError:
                 found |= {
-                    what: value for what, value in before.items() if senses.asleep and what.startswith(f"{name}.")
+                    what: value for what, value in before.items() if environment.asleep and what.startswith(f"{name}.")
                 }
                 continue
             found |= {f"{name}.{what}": value for what, value in values.items()}
     for path in _find_paths(text):
-        if (mark := senses.mark(path)) or path in before:
+        if (mark := environment.mark(path)) or path in before:
             found[path] = mark
     return found
 

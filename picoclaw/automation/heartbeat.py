@@ -312,7 +312,7 @@ class Heartbeat:
     config: HeartbeatConfig
     beats: Heartbeats
     page: Callable[[], str | None]
-    senses: BoardEnvironment
+    environment: BoardEnvironment
     answer: Callable[[Inbound, int, Callable[[Event | ToolRun], None]], Turn]
     modelled: bool
     empty: str = ""
@@ -363,7 +363,7 @@ class Heartbeat:
         midnight = now.wall.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         today = today._replace(tokens=today.tokens + self.helped(midnight))
         asleep = keep and not situation.by_hand and is_quiet(situation.quiet, now.wall)
-        found = check_items(listed.items, known, self.senses, now.wall, asleep=asleep)
+        found = check_items(listed.items, known, self.environment, now.wall, asleep=asleep)
         if keep and listed != Checklist():  # an editor may just be about to write it
             self.beats.remember({finding.item.key: finding.state_now for finding in found})
         since_s, is_running = None, False
@@ -398,7 +398,7 @@ class Heartbeat:
         if begun is None:
             return None
         items = [finding.item for finding in looked.situation.findings]
-        traces = FileChanges(self.senses.mark, {path for item in items for path in list_item_files(item)})
+        traces = FileChanges(self.environment.mark, {path for item in items for path in list_item_files(item)})
         self.going, self.used = begun.number, 0
 
         def hear(event: Event | ToolRun) -> None:

@@ -39,10 +39,10 @@ class ChannelStatus(NamedTuple):
 FindApproval = Callable[[int], "Approval | None"]
 """Looks up the question of a call that needs a yes, by the call's number. Raises StoreError."""
 
-ApprovalAnswer = Literal["yes", "no", "always"]
+ApprovalWord = Literal["yes", "no", "always"]
 
 
-def make_answer_command(approval: Approval, word: ApprovalAnswer) -> str:
+def make_answer_command(approval: Approval, word: ApprovalWord) -> str:
     """Word what the owner has pressed as the command that they would type, with the sign of the very question."""
     return f"/{word} {approval.number} {approval.nonce}"
 

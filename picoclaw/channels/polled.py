@@ -21,7 +21,7 @@ from picoclaw.channels.attachments import (
     save_file,
 )
 from picoclaw.channels.channel import (
-    ApprovalAnswer,
+    ApprovalWord,
     ChannelStatus,
     FindApproval,
     PostMessage,
@@ -370,7 +370,7 @@ class PolledChannel(Generic[_Message, _Api]):
                 )
             )
 
-    def _post_answer(self, approval: Approval, word: ApprovalAnswer, user: str, external: str) -> None:
+    def _post_answer(self, approval: Approval, word: ApprovalWord, user: str, external: str) -> None:
         """Post what the owner has answered by a press, as the command that they would type."""
         command, who = make_answer_command(approval, word), f"{self.name}:{user}"
         self._post(InboxMessage(approval.chat, command, who, external=external))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -334,13 +334,27 @@ class PersonConfig:
 _LOGIN_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
+def _check_table_name(kind: str, name: str, tables: Collection[str], example: str, path: Path) -> None:
+    """Refuse a name that cannot be a table's, or would be another one's in small letters."""
+    if not _NAME.fullmatch(name):
+        same = f"; it would be the same as [{kind}.{name.lower()}]" if name.lower() in tables else ""
+        word = "key" if kind == "agents" else "name"
+        rule = f"a {word} is small letters, digits and _, such as [{kind}.{example}]"
+        raise ConfigError(f"{path}: [{kind}.{name}]: {rule}{same}")
+
+
+def _suggest(name: str, known: Iterable[str], table: str) -> str:
+    """End the message about a name that no table has: with the nearest one, or that there is no such table."""
+    names = dict.fromkeys(known)
+    return find_nearest(name, names) if names else f"; there is no [{table}] at all"
+
+
 def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], path: Path) -> None:
     """Check [people] against the channels' owners; raises ConfigError."""
     by_way: dict[str, str] = {}
     for name, person in people.items():
         where = f"{path}: [people.{name}]"
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"{where}: a name is small letters, digits and _, such as [people.ada]")
+        _check_table_name("people", name, people, "ada", path)
         if name in get_args(Role) and name != person.role:  # what they do would be told as another's doing
             raise ConfigError(f"{where}: somebody called {name} has to have that role; choose another name")
         if person.time_zone:
@@ -422,17 +436,14 @@ _TOOL_PATTERN = pattern(r"[a-z][a-z0-9_.-]*\*?", re.IGNORECASE)
 
 
 def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], home: Path, path: Path) -> None:
-    """Hold the tables of agents against each other, and against those of models; raises ConfigError."""
+    """Check [agents], also against [models]; raises ConfigError."""
     defaults = [key for key, agent in agents.items() if agent.default]
     if len(defaults) > 1:
         raise ConfigError(f"{path}: [agents.{defaults[1]}]: {defaults[0]} is the default already; there is one only")
     folders: dict[Path, str] = {}
     for key, agent in agents.items():
         where = f"{path}: [agents.{key}]"
-        if not _NAME.fullmatch(key):
-            other = key.lower() if key.lower() != key and key.lower() in agents else ""
-            collides = f"; it would be the same as [agents.{other}]" if other else ""
-            raise ConfigError(f"{where}: a key is small letters, digits and _, such as [agents.garden]{collides}")
+        _check_table_name("agents", key, agents, "garden", path)
         if key == DEFAULT_AGENT and defaults not in ([], [key]):
             raise ConfigError(f"{where}: {DEFAULT_AGENT} means the home's own agent, and that is {defaults[0]}")
         if agent.default or key == DEFAULT_AGENT:
@@ -447,16 +458,21 @@ def check_agents(agents: Mapping[str, AgentConfig], models: Collection[str], hom
         for setting, names in (("model", filter(None, [agent.model])), ("then", agent.then)):
             for name in names:
                 if name not in models and not (setting == "then" and name == "model" and agent.model):
-                    known = (
-                        find_nearest(name, dict.fromkeys(models)) if models else "; there is no [models.NAME] at all"
-                    )
-                    raise ConfigError(f"{where}: {setting}: there is no [models.{name}]{known}")
+                    near = _suggest(name, models, "models.NAME")
+                    raise ConfigError(f"{where}: {setting}: there is no [models.{name}]{near}")
         if agent.model in agent.then and agent.model:
             raise ConfigError(f"{where}: then: {agent.model} is its own model already")
         for tool in agent.tools:
             if not _TOOL_PATTERN.fullmatch(tool):
                 raise ConfigError(f"{where}: tools: {tool!r} is no tool's name; `picoclaw tools` lists them")
         _check_agent_folder(key, agent, home, folders, where)
+
+
+def _check_agent_key(key: str, agents: Mapping[str, AgentConfig], where: str) -> None:
+    """Refuse the key of an agent that is neither the home's own nor declared."""
+    known = {find_default_agent(agents): None, **dict.fromkeys(agents)}
+    if key not in known:
+        raise ConfigError(f"{where}: there is no agent {key!r}{_suggest(key, known if agents else (), 'agents.KEY')}")
 
 
 def _check_agent_folder(key: str, agent: AgentConfig, home: Path, folders: dict[Path, str], where: str) -> None:
@@ -480,21 +496,18 @@ def _check_agent_folder(key: str, agent: AgentConfig, home: Path, folders: dict[
 
 
 def check_agent_people(agents: Mapping[str, AgentConfig], people: Mapping[str, PersonConfig], path: Path) -> None:
-    """Hold the agents against the people who may talk to them; raises ConfigError."""
+    """Check the `people` of agents and the `agent` of people; raises ConfigError."""
     for key, agent in agents.items():
         for name in agent.people:
             if name != "*" and name not in people:
-                near = find_nearest(name, people) if people else "; there is no [people.NAME] at all"
+                near = _suggest(name, people, "people.NAME")
                 raise ConfigError(f"{path}: [agents.{key}]: people: there is no person {name!r}{near}")
     default = find_default_agent(agents)
     for name, person in people.items():
         if person.agent in {"", default}:
             continue
         where = f"{path}: [people.{name}]: agent"
-        if person.agent not in agents:
-            raise ConfigError(
-                f"{where}: there is no agent {person.agent!r}{find_nearest(person.agent, {default: 0, **agents})}"
-            )
+        _check_agent_key(person.agent, agents, where)
         if person.role == "guest":
             raise ConfigError(f"{where}: a guest has the home's own agent")
         if person.role != "owner" and not agents[person.agent].is_open_to(name):
@@ -502,11 +515,10 @@ def check_agent_people(agents: Mapping[str, AgentConfig], people: Mapping[str, P
 
 
 def check_channel_agents(channels: Mapping[str, str], agents: Mapping[str, AgentConfig], path: Path) -> None:
-    """Hold the agents that answer in the new chats of channels against their tables; raises ConfigError."""
+    """Check the `agent` of each channel; raises ConfigError."""
     for channel, agent in channels.items():
-        if agent and agent not in (known := {find_default_agent(agents): None, **dict.fromkeys(agents)}):
-            near = find_nearest(agent, known) if agents else "; there is no [agents.KEY] at all"
-            raise ConfigError(f"{path}: [{channel}]: agent: there is no agent {agent!r}{near}")
+        if agent:
+            _check_agent_key(agent, agents, f"{path}: [{channel}]: agent")
 
 
 _MAX_ROLE_CHARS, _MAX_WORKFLOW_CHARS = 200, 1000
@@ -522,35 +534,31 @@ class TeamConfig:
 
 
 def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str, AgentConfig], path: Path) -> None:
-    """Hold [links] and [teams.NAME] against the agents; raises ConfigError.
+    """Check [links] and [teams.NAME]; raises ConfigError.
 
     Links in circles are allowed: two agents may each have something that the other one needs. No task goes round in
     such a circle, because none is given to an agent that waits for it.
     """
-    known = dict.fromkeys((*agents, find_default_agent(agents)))
     if not isinstance(links, dict):
         raise ConfigError(f'{path}: [links] must be a table of agents, such as butler = ["garden"]')
     for key, targets in links.items():
         where = f"{path}: [links]: {key}"
         if targets == []:  # as `picoclaw teams unlink` leaves it, also of an agent that is taken out then
             continue
-        _check_agent_key(key, known, f"{path}: [links]")
+        _check_agent_key(key, agents, f"{path}: [links]")
         if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
             raise ConfigError(f'{where} must be a list of agents, such as ["garden"], not {targets!r}')
         for target in targets:
-            _check_agent_key(target, known, where)
+            _check_agent_key(target, agents, where)
             if target == key:
                 raise ConfigError(f"{where} may not be linked to itself; `spawn` gives tasks to sub-agents of its own")
             if targets.count(target) > 1:
                 raise ConfigError(f"{where}: {target} is there twice")
     for name, team in teams.items():
         where = f"{path}: [teams.{name}]"
-        if not _NAME.fullmatch(name):
-            other = name.lower() if name.lower() != name and name.lower() in teams else ""
-            collides = f"; it would be the same as [teams.{other}]" if other else ""
-            raise ConfigError(f"{where}: a name is small letters, digits and _, such as [teams.house]{collides}")
+        _check_table_name("teams", name, teams, "house", path)
         for member, role in team.members.items():
-            _check_agent_key(member, known, f"{where}: members")
+            _check_agent_key(member, agents, f"{where}: members")
             if not (isinstance(role, str) and role.isprintable() and len(role) <= _MAX_ROLE_CHARS):
                 raise ConfigError(
                     f"{where}: members: {member}: say in one line of at most {_MAX_ROLE_CHARS} characters what it does"
@@ -562,12 +570,6 @@ def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str
             raise ConfigError(f"{where}: members: the lead is alone; a team has two members at least")
         if not team.workflow.isprintable() or len(team.workflow) > _MAX_WORKFLOW_CHARS:
             raise ConfigError(f"{where}: workflow must be one line of at most {_MAX_WORKFLOW_CHARS} characters")
-
-
-def _check_agent_key(key: str, known: Mapping[str, None], where: str) -> None:
-    if key not in known:
-        near = find_nearest(key, known) if len(known) > 1 else "; there is no [agents.KEY] at all"
-        raise ConfigError(f"{where}: there is no agent {key!r}{near}")
 
 
 @dataclass(frozen=True)
@@ -730,7 +732,6 @@ class SensorConfig:
                 raise ConfigError(f"{where}: {topic[:80]!r} must be one topic, without + and #")
 
 
-_MCP_NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 _HERE_ONLY = ("folders", "write", "network", "environment")
 
 
@@ -761,13 +762,13 @@ class McpConfig:
     )
 
     @property
-    def is_walled(self) -> bool:
+    def is_contained(self) -> bool:
         """Whether whatever it does can change nothing but its own temporary files, because the sandbox says so."""
         return bool(self.command) and not self.network and not self.write
 
     def check(self, name: str, where: str, home: Path) -> None:
         """Raise ConfigError for a server that could not be run or reached, or would see what is picoclaw's own."""
-        if not _MCP_NAME.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise ConfigError(f"{where}: a name is small letters, digits and _")
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{where}: takes either command, a list such as ['npx', 'some-server'], or url")
@@ -793,7 +794,7 @@ _RESERVED_NAMES = {"default", "intents", "model"}
 
 
 def check_model_order(first: ModelConfig, models: Mapping[str, ModelConfig], path: Path) -> None:
-    """Hold `then` of the first model against the tables of the further ones; raises ConfigError."""
+    """Check the names of [models.NAME] and `then` of [model]; raises ConfigError."""
     for name, model in models.items():
         if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
             rule = f"a name is small letters, digits and _, and none of {', '.join(sorted(_RESERVED_NAMES))}"
@@ -806,5 +807,5 @@ def check_model_order(first: ModelConfig, models: Mapping[str, ModelConfig], pat
         if name == "intents":
             raise ConfigError(f"{path}: [model]: 'then' without 'intents': the built-in matcher is always the last")
         if name not in models:
-            known = find_nearest(name, models) if models else "; there is no [models.NAME] at all"
-            raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{known}")
+            near = _suggest(name, models, "models.NAME")
+            raise ConfigError(f"{path}: [model]: 'then' names {name!r}, and there is no [models.{name}]{near}")

@@ -387,7 +387,7 @@ class _IndexSync:
         self.connection, self.files, self.progress, self.opinions = connection, files, progress, opinions
         self.read = self.renamed = self.removed = self.chunks = 0
         self._boosts: dict[str, float] = {}
-        self._heirs: dict[str, str] = {}
+        self._successors: dict[str, str] = {}
 
     def run(self) -> SyncResult:
         """Follow what was renamed, forget what is gone, read what is new. Raises apsw.Error, having lost nothing."""
@@ -526,7 +526,7 @@ class _IndexSync:
                 self.connection.execute(sql, (chunk.start, chunk.end, number))
         spare = sorted(number for rest in old.values() for number, _, _ in rest)
         if new and self._boosts:
-            self._find_heirs(new, spare)
+            self._find_successors(new, spare)
         for number in spare[len(new) :]:
             self._delete_chunk(number)
         for chunk, reused in zip(new, [*spare, *[None] * len(new)], strict=False):
@@ -555,33 +555,33 @@ class _IndexSync:
         sql = "UPDATE vectors SET there = there & ~(1 << ?1) WHERE block = ?2 AND there & (1 << ?1)"
         self.connection.execute(sql, (slot, block))
 
-    def _find_heirs(self, new: Sequence[Chunk], spare: Iterable[int]) -> None:
+    def _find_successors(self, new: Sequence[Chunk], spare: Iterable[int]) -> None:
         """Note for the chunks that go and have a boost which of the new ones has most of their words."""
         for number in spare:
             sql = "SELECT sha, text FROM chunks WHERE id = ?"
             key, text = self.connection.execute(sql, (number,)).get
             if self._boosts.get(key.hex()):
                 had = {*text.split()}
-                heir = max(new, key=lambda chunk: len(had.intersection(chunk.text.split())))
-                if len(had.intersection(heir.text.split())) * _INHERIT_DIVISOR >= len(had):
-                    self._heirs[key.hex()] = _hash_chunk(heir.heading, heir.text).hex()
+                successor = max(new, key=lambda chunk: len(had.intersection(chunk.text.split())))
+                if len(had.intersection(successor.text.split())) * _INHERIT_DIVISOR >= len(had):
+                    self._successors[key.hex()] = _hash_chunk(successor.heading, successor.text).hex()
 
     def _move_boosts(self) -> None:
-        """Give the boosts of chunks that have changed to their heirs, before it is known for good that they have.
+        """Give the boosts of chunks that have changed to their successors, before it is known for good that they have.
 
         A chunk whose text still stands somewhere keeps its own. Where the file cannot be read or written, the boosts
         stay as they are: notes are found without them as well.
         """
-        if self._heirs and self.opinions:
+        if self._successors and self.opinions:
             with contextlib.suppress(OSError, StoreError):
                 boosts = _read_boosts(self.opinions)
-                heirs = {old: new for old, new in self._heirs.items() if boosts.get(old)}
+                successors = {old: new for old, new in self._successors.items() if boosts.get(old)}
                 sql = "SELECT 1 FROM chunks WHERE sha = ? LIMIT 1"
-                gone = {key for key in heirs if self.connection.execute(sql, (bytes.fromhex(key),)).get is None}
+                gone = {key for key in successors if self.connection.execute(sql, (bytes.fromhex(key),)).get is None}
                 left = {key: boost for key, boost in boosts.items() if key not in gone}
-                if heirs:
-                    _write_boosts(self.opinions, {**{new: boosts[old] for old, new in heirs.items()}, **left})
-        self._heirs = {}
+                if successors:
+                    _write_boosts(self.opinions, {**{new: boosts[old] for old, new in successors.items()}, **left})
+        self._successors = {}
 
 
 def find_note_day(path: str, heading: str) -> str:

@@ -24,7 +24,7 @@ class ModelLink(NamedTuple):
     """One model of a chain, by the name of its table, asked so many times again when it fails.
 
     With a `window` of 0 tokens requests are made for it, else each is shortened to it, and its answers to `answer`.
-    `spare` when it is asked only if chosen with /model.
+    `on_request_only` when it is asked only if chosen with /model.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ModelLink(NamedTuple):
     retries: int = 0
     window: int = 0
     answer: int = 0
-    spare: bool = False
+    on_request_only: bool = False
 
     @property
     def label(self) -> str:
@@ -130,7 +130,7 @@ class Chain:
     def _begin_turn(self, deadline: float, wanted: str) -> _TurnState:
         """The links are asked one after another, one that is `wanted` by its name first."""
         chosen = [link for link in self._then if link.name == wanted]
-        usual = [link for link in (self._first, *self._then) if not link.spare and link not in chosen]
+        usual = [link for link in (self._first, *self._then) if not link.on_request_only and link not in chosen]
         return _TurnState(deadline, [*chosen, *usual], RetryBudget(self._sleep, self._clock))
 
     def _may_be_shortened(self, error: ProviderError, request: Request) -> bool:
@@ -203,9 +203,11 @@ def build_links(
     own = config.agents[config.agent].model if config.agent else ""  # an agent's own model is the first
     links = [ModelLink("", make(config.model, config.api_key, own), config.model.retries)]
     for name in dict.fromkeys((*config.model.then, *(name for name in config.models if name != own))):
-        model, spare = config.models[name], name not in config.model.then
+        model, on_request_only = config.models[name], name not in config.model.then
         provider = make(model, config.model_keys.get(name, ""), name)
-        links.append(ModelLink(name, provider, model.retries, model.context_tokens, model.answer_tokens, spare))
+        links.append(
+            ModelLink(name, provider, model.retries, model.context_tokens, model.answer_tokens, on_request_only)
+        )
     return tuple(links)
 
 
@@ -216,7 +218,7 @@ def describe_links(links: Iterable[ModelLink]) -> list[dict[str, Any]]:
             "name": link.name,
             "model": link.provider.model.name or "default",
             "url": link.provider.model.shown_url,
-            "chosen": not link.spare,
+            "chosen": not link.on_request_only,
         }
         | asdict(link.provider.state)
         for link in links

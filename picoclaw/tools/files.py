@@ -17,7 +17,7 @@ from picoclaw.files import RootedPath, append_bytes, explain_os_error, write_ato
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.memory.entries import FOREIGN
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE
-from picoclaw.messages import Caller, is_guest, is_resident
+from picoclaw.messages import Caller, is_outsider, is_resident
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
@@ -459,7 +459,7 @@ class FileTools:
 
 
 def _is_tainted(caller: Caller | None) -> bool:
-    return bool(caller and (caller.taints or is_guest(caller.origin)))
+    return bool(caller and (caller.taints or is_outsider(caller.origin)))
 
 
 def _count_text(text: str, sought: str) -> int:

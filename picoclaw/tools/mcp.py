@@ -142,7 +142,7 @@ class RemoteTool(Tool):
 
 def judge_effect(config: McpConfig, *, says_it_reads: bool) -> Effect:
     """What a call does to the world, as far as the walls vouch for it."""
-    if config.is_walled:
+    if config.is_contained:
         return "read"
     return "network" if says_it_reads and not config.write else "mcp_act"
 

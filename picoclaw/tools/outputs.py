@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from picoclaw.errors import HardwareError, ToolError
 from picoclaw.hw.board import Board, find_line
-from picoclaw.messages import Caller, is_guest, is_owner
+from picoclaw.messages import Caller, is_outsider, is_owner
 from picoclaw.outputs import client, config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.schema import Span
@@ -47,7 +47,7 @@ def name_caller(caller: Caller | None) -> str:
     """Name a caller as outputs.toml does."""
     if caller is None or is_owner(caller.origin):
         return "owner"
-    return "user" if is_guest(caller.origin) else caller.origin
+    return "user" if is_outsider(caller.origin) else caller.origin
 
 
 # The `output` tool asks the output supervisor, which decides and drives; nothing here touches hardware.

@@ -10,10 +10,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from picoclaw.errors import PicoclawError, StoreError, ToolError
-from picoclaw.messages import ERROR_PREFIX, OLD_TOOL_NAMES, Caller, Message, ToolCall, ToolRun
-from picoclaw.prompts import Templates, fill_template
-from picoclaw.records import NamedTuple, dataclass, field, replace
-from picoclaw.repetition import count_in_a_row
+from picoclaw.messages import ERROR_PREFIX, OLD_TOOL_NAMES, Caller, ToolCall
+from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import (
     InvalidArgument,
     Parameter,
@@ -25,7 +23,6 @@ from picoclaw.schema import (
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
-from picoclaw.text import truncate
 from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, remove_mark
 
 Effects = tuple[Effect, ...]
@@ -408,96 +405,3 @@ def _update_call(call: ToolCall) -> ToolCall:
     else:
         return call
     return replace(call, name=OLD_TOOL_NAMES.get(call.name, call.name), arguments=given)
-
-
-# The calls of one turn: which are made, which are refused, and what they gave.
-
-SAME_CALLS, SAME_READS = 3, 4  # somebody may want to see three values, one after the other
-MAX_SHOWN_RESULT = 1000  # characters, of one that is told because the model says nothing
-
-
-@dataclass
-class TurnCalls:
-    """Runs the calls of one turn and remembers them.
-
-    `only` are the tools that may be called (None: all); `writes` tells whether a call changes files, so that repeating it at
-    once must be a slip. `stuck` is set when the same call was made again and again.
-    """
-
-    toolset: Toolset
-    prompts: Templates
-    only: frozenset[str] | None
-    writes: Callable[[ToolCall], bool]
-    clock: Callable[[], float]
-    runs: list[ToolRun] = field(default_factory=list)
-    newest: str = "none"
-    stuck: bool = False
-    _repeats: int = 0
-    _made: list[ToolCall] = field(default_factory=list)
-
-    def may_change(self, call: ToolCall) -> bool:
-        """Whether a call may change something, so that it must not be repeated by mistake."""
-        return not self.toolset.only_reads(call.name)
-
-    def announce(self, calls: Sequence[ToolCall], caller: Caller) -> None:
-        caller.agreed.clear()
-        if len(calls) > 1:
-            self.toolset.announce([call for call in calls if self.only is None or call.name in self.only], caller)
-
-    def make(self, call: ToolCall, caller: Caller) -> ToolRun:
-        """Run a call, or refuse it."""
-        self._count_repeats(call)
-        began = self.clock()
-        if not (result := self._explain_refusal(call)):
-            result = self.newest = self.toolset.call(call, caller)
-        self.runs.append(ToolRun(call.name, call.arguments, result, (self.clock() - began) * 1000))
-        return self.runs[-1]
-
-    def remember(self, messages: Iterable[Message]) -> None:
-        """Take over the calls of a turn that another process began, from its messages."""
-        asked: list[ToolCall] = []
-        for message in messages:
-            if message.role != "tool":
-                asked = list(message.calls)
-            elif asked:
-                self.add_past(asked.pop(0), message.text)
-
-    def add_past(self, call: ToolCall, result: str) -> None:
-        self._count_repeats(call)
-        self.newest = result
-        self.runs.append(ToolRun(call.name, call.arguments, result, 0.0))
-
-    def forget_repeats(self) -> None:
-        """Count no earlier call as a repetition: the user has said something new."""
-        self._made.clear()
-        self.stuck = False
-
-    def format_last_result(self) -> str:
-        """The newest good result, for a model that says nothing about it; '' if there is none."""
-        run = next((run for run in reversed(self.runs) if not run.result.startswith(ERROR_PREFIX)), None)
-        if run is None:
-            return ""
-        shown = truncate(run.result, MAX_SHOWN_RESULT)
-        return fill_template(self.prompts["result"], {"tool": run.name, "result": shown}, "result")
-
-    def _count_repeats(self, call: ToolCall) -> None:
-        self._made.append(call)
-        # idle is what changes nothing outside
-        self._repeats = count_in_a_row(self._made, lambda call: not self.may_change(call) or self.writes(call))
-        has_read_well = not (self.may_change(call) or any(r.startswith(ERROR_PREFIX) for r in self._list_results(call)))
-        self.stuck = self._repeats >= (SAME_READS if has_read_well else SAME_CALLS)
-
-    def _explain_refusal(self, call: ToolCall) -> str:
-        only, prompts = self.only, self.prompts
-        if only is not None and call.name not in only:
-            values = {"tool": call.name, "tools": ", ".join(sorted(only)) or "-"}
-            return fill_template(prompts["not_offered"], values, "tools")
-        before = self._list_results(call)
-        if self.stuck:
-            return fill_template(prompts["repeated"], {"result": before[-1]}, "result")
-        if self._repeats > 1 and not before[-1].startswith(ERROR_PREFIX) and self.writes(call):
-            return fill_template(prompts["written"], {"result": before[-1]}, "result")
-        return ""
-
-    def _list_results(self, call: ToolCall) -> list[str]:
-        return [run.result for run in self.runs if (run.name, run.arguments) == (call.name, call.arguments)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
 import bottle
 
-from picoclaw.channels.channel import ApprovalAnswer
+from picoclaw.channels.channel import ApprovalWord
 from picoclaw.channels.dashboard import server
 from picoclaw.channels.dashboard.backend import DashboardBackend
 from picoclaw.channels.dashboard.live import PageChat, merge_messages
@@ -462,8 +462,8 @@ class Site:
         """Have the person's word on a question posted, as if they had typed it."""
         body = read_json_body()
         said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
-        if said not in get_args(ApprovalAnswer):
-            refuse(400, f"word has to be one of {', '.join(get_args(ApprovalAnswer))}")
+        if said not in get_args(ApprovalWord):
+            refuse(400, f"word has to be one of {', '.join(get_args(ApprovalWord))}")
         number = next((one.number for one in self._view.questions() if one.id == sign and not one.outcome), 0)
         if not number:
             refuse(409, "this question is not open any more")

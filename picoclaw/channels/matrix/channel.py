@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
-from picoclaw.channels.channel import ApprovalAnswer, FindApproval
+from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.http_api import TOO_LARGE, CallRefused, Timing, Unreachable, as_dict, as_list, as_text, get
 from picoclaw.channels.matrix.api import MatrixApi, identify_account, join_path
 from picoclaw.channels.matrix.events import (
@@ -49,7 +49,7 @@ from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.outbox import OutboxMessage
 
 MATRIX_TIMING = Timing(between=0.0, in_groups=0.0)
-_ANSWERS: dict[str, ApprovalAnswer] = {
+_ANSWERS: dict[str, ApprovalWord] = {
     **dict.fromkeys(("✅", "👍", "✔", "☑"), "yes"),
     **dict.fromkeys(("❌", "👎", "✖"), "no"),
     "♾": "always",
@@ -93,7 +93,7 @@ class MatrixQuestions(Questions[MatrixSender]):
     def end(self, shown: ShownQuestion, text: str) -> None:
         self._sender.edit(parse_place(shown.chat), shown.message, RichText(text), f"end{shown.message}")
 
-    def answer(self, reaction: Reaction) -> tuple[Approval, ApprovalAnswer] | None:
+    def answer(self, reaction: Reaction) -> tuple[Approval, ApprovalWord] | None:
         """Read a reaction: it counts for the owner, at the message that asks, while that question is open."""
         word = _ANSWERS.get(reaction.emoji)
         if not word or self._pairing.origin(reaction.user) != "owner":

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
-from picoclaw.channels.channel import ApprovalAnswer, FindApproval
+from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.http_api import DEFAULT_TIMING, Timing, Unreachable
 from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
 from picoclaw.channels.telegram import updates
@@ -46,7 +46,7 @@ from picoclaw.store.outbox import OutboxMessage
 from picoclaw.text import pattern
 
 _DATA = pattern(r"([yna])([0-9]{1,15}):([0-9a-f]{8,40})")
-_BUTTONS: dict[str, tuple[str, ApprovalAnswer, str]] = {
+_BUTTONS: dict[str, tuple[str, ApprovalWord, str]] = {
     "y": ("✅ Yes", "yes", "Yes, this once."),
     "n": ("❌ No", "no", "No."),
     "a": ("♾ Always", "always", "Yes, and always for exactly this."),
@@ -107,7 +107,7 @@ class TelegramQuestions(Questions[Sender]):
     def end(self, shown: ShownQuestion, text: str) -> None:
         self._sender.edit(int(shown.chat), int(shown.message), text)
 
-    def answer(self, button: ButtonPress) -> tuple[str, Approval | None, ApprovalAnswer]:
+    def answer(self, button: ButtonPress) -> tuple[str, Approval | None, ApprovalWord]:
         """Read a button that was pressed: it counts for the owner, in the chat that was asked, while it is open.
 
         Returns what to say to whoever has pressed it, and what the owner has answered by it, if that counts.

@@ -106,7 +106,7 @@ PAGES = {
 }
 """Their pages, and what these are called here; the first that is there counts."""
 
-_UNTOUCHED = frozenset(
+_SHIPPED_PAGE_DIGESTS = frozenset(
     [
         "239f3c81",
         "70120d70",
@@ -817,7 +817,7 @@ def _read_workspace(found: ForeignAgent) -> None:
     for name, ours in PAGES.items():
         if ours in found.pages or (text := folder.text(name)) is None:
             continue
-        if name in untouched or sha256(text.encode()).hexdigest()[:8] in _UNTOUCHED:
+        if name in untouched or sha256(text.encode()).hexdigest()[:8] in _SHIPPED_PAGE_DIGESTS:
             found.not_taken.append((name, "as that program made it: nothing of yours is in it"))
         elif text := _FRONT.sub("", text, count=1).strip():
             found.pages[ours] = f"{text}\n"
