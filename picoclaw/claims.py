@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from picoclaw.messages import ERROR_PREFIX, Message
+from picoclaw.messages import ERROR_PREFIX, Message, strip_context
 from picoclaw.text import pattern
 
-_CONTEXT_END = "</moment>"
 _QUANTITY = r"temperature|temperatur|humidity|moisture|pressure|light|illuminance|brightness|voltage|current|power|co2"
 _UNIT = (
     r"°\s?[CF]\b|degrees?(?: (?:celsius|fahrenheit))?\b|celsius\b|fahrenheit\b|%|percent\b"
@@ -149,11 +148,6 @@ def find_promise(answer: str, asked: str) -> str:
     """What an answer says was done, or will be, that only a call can do; '' for none, and where it was to be written."""
     found = None if _NO_PROMISE_ASKED.search(strip_context(asked)) else _PROMISE.search(answer)
     return found[0] if found else ""
-
-
-def strip_context(text: str) -> str:
-    """A message's own words, without its head."""
-    return text.rpartition(_CONTEXT_END)[2].strip()
 
 
 def _asks_for_measurement(question: str) -> bool:

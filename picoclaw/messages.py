@@ -61,6 +61,17 @@ def has_reader(session: str) -> bool:
     return not session.startswith((HOOK_SESSIONS, REQUEST_SESSIONS))
 
 
+def split_context(text: str) -> tuple[str, str]:
+    """Part a user's message into what its <moment> header says, '' without one, and the person's own words."""
+    head, end, words = text.partition("</moment>")
+    return (head.removeprefix("<moment>"), words.strip()) if end and head.startswith("<moment>") else ("", text.strip())
+
+
+def strip_context(text: str) -> str:
+    """A message's own words, without the header that a model is told with them."""
+    return split_context(text)[1]
+
+
 OLD_TOOL_NAMES = {"append_file": "write_file"}
 """Tools that are part of another now, which the owner's rules and skills, jobs and models may still name."""
 

@@ -73,14 +73,14 @@ class PromptFacts:
     runtime: Mapping[str, str] | None = None
 
 
-_FULL_MODES: frozenset[PromptMode] = frozenset({"full", "coordinator"})
+FULL_MODES: frozenset[PromptMode] = frozenset({"full", "coordinator"})
 MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
 CHECKLIST_PAGE = "HEARTBEAT.md"
 
 
 def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Section]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
-    full, context, text = mode in _FULL_MODES, mode not in {"base", "none"}, mode != "none"
+    full, context, text = mode in FULL_MODES, mode not in {"base", "none"}, mode != "none"
     only_names = ", ".join(facts.leave_to_subagents)
     rows: list[tuple[str, Any, Mapping[str, str]]] = [  # a section's name, whether it is shown, its values
         ("identity", text and facts.name, {"name": facts.name}),

@@ -5,6 +5,8 @@ In a hurry nobody remembers the right words, and stopping does no harm; so many 
 
 from collections.abc import Sequence
 
+from picoclaw.text import fold_accents
+
 _MAX_STOP_LENGTH = 60
 _STOP_WORDS = """
 stop stopp stoppe stoppen halt haltet anhalten notaus para parad pare paralo alto basta corta cortalo detente
@@ -49,9 +51,6 @@ def _orders_stop(words: Sequence[str]) -> bool:
 
 def _split_plain(text: str) -> list[str]:
     """Split a text into words of small letters without accents; none where something else than words ends it."""
-    import unicodedata  # 1 MB of tables
-
     if text.lstrip().startswith("/") or "?" in text:
         return []
-    plain = "".join(char for char in unicodedata.normalize("NFD", text.casefold()) if not unicodedata.combining(char))
-    return "".join(char if char.isalnum() else " " for char in plain).split()
+    return "".join(char if char.isalnum() else " " for char in fold_accents(text)).split()

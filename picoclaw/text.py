@@ -88,6 +88,14 @@ def fold_case(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold().translate(_FOLDED_CHARS)
 
 
+def fold_accents(text: str) -> str:
+    """Write a text in small letters, without accents."""
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
+
+
 def list_terms(text: str) -> list[str]:
     """List what a text is found by: stems of its words; of Chinese and the like, characters and pairs of neighbours."""
     return _list_forms(fold_case(text), single=True)

@@ -1,7 +1,6 @@
 """The time that words mean: how long "10 minutes" are, when "yesterday" or "since monday" was. Pure; English."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern, truncate
+from picoclaw.text import fold_accents, pattern, truncate
 
 RANGE_FORMS = "'last 24 hours', 'today', 'yesterday', 'this week', 'last month', 'since monday', '2026-03-01'"
 DURATION_FORMS = "'90 seconds', '10 minutes', '2 hours' or '3 days'"
@@ -386,7 +385,7 @@ def format_duration(seconds: float, *, exact: bool = False) -> str:
 _OFFSET = pattern(r"(?:utc|gmt|z)?\s*(?:([+-])\s*(\d{1,2})(?::?([0-5]\d))?)?", re.IGNORECASE)
 _MAX_OFFSET_H = 14
 _NAME = pattern(r"(?=.{2,50}\Z)[A-Z][\w+-]*(?:/[\w+-]+)*", re.ASCII)
-_ACCENTS = pattern("[.'’\u0300-\u036f]")
+_NAME_MARKS = pattern("[.'’]")
 _WORDS = pattern(r"[^\W_]+")
 _NOT_A_PLACE = {"EST", "MST", "HST", "Factory"}
 """Zones that know no summer time where people have it, and one that is whatever its board's maker left there."""
@@ -525,7 +524,7 @@ def _find_country(words: str, folders: Iterable[str]) -> str:
 
 def _normalize_name(name: str) -> str:
     """A name without case and accents; what is between its words does not matter."""
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", name)).casefold()
+    plain = _NAME_MARKS.sub("", fold_accents(name))
     return "/".join("_".join(_WORDS.findall(part)) for part in plain.split("/"))
 
 

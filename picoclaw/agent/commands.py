@@ -11,9 +11,8 @@ from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.agents import list_agents
 from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.claims import strip_context
 from picoclaw.errors import ConfigError, StoreError
-from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner
+from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links

@@ -26,6 +26,8 @@ from picoclaw.messages import (
     TurnContext,
     TurnHooks,
     Usage,
+    split_context,
+    strip_context,
 )
 from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
 from picoclaw.providers import Provider
@@ -33,7 +35,6 @@ from picoclaw.providers.sanitize import LONG_RESULT
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.database import Marks
-from picoclaw.store.sessions import strip_context_header
 from picoclaw.text import list_terms, pattern
 from picoclaw.window import count_request_bytes, get_summary_bytes
 
@@ -164,7 +165,7 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
             break
         if heard:
             said = "\n".join(
-                remove_untrusted(strip_context_header(message.text)) for message in messages if message.role == "user"
+                remove_untrusted(strip_context(message.text)) for message in messages if message.role == "user"
             ).strip()
             found.append((Message("user", said or _ELLIPSIS), Message("assistant", _ELLIPSIS)))
         else:
@@ -191,7 +192,7 @@ _NO_FACT = pattern(
 
 def list_statements(turns: Iterable[Sequence[Message]]) -> list[str]:
     """The sentences in which the user has told something."""
-    said = [strip_context_header(m.text) for turn in turns for m in turn if m.role == "user"]
+    said = [strip_context(m.text) for turn in turns for m in turn if m.role == "user"]
     sentences = [_LEAD.sub("", one.strip()) for text in said for one in _SENTENCE.split(remove_untrusted(text))]
     return [
         one
@@ -228,7 +229,6 @@ def is_unrelated(text: str, sources: Iterable[str]) -> bool:
 
 # A conversation as it is shown to a model that is to summarise it. Pure.
 
-_CONTEXT_HEADER = pattern(r"\A<moment>(.*?)</moment>\n?", re.DOTALL)
 _HEADER_TIME = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _REPORT = pattern(r"<report\b.*?</report>", re.DOTALL)
 _LONGEST_RESULT, _LONGEST_ARGUMENTS = 400, 200
@@ -249,8 +249,7 @@ def _render_message(message: Message, most: int) -> Iterator[str]:
         return
     if message.role == "user":
         # the person's words, with the time and the sub-agents' reports that their header held; the rest is told anew
-        found = _CONTEXT_HEADER.match(message.text)
-        header, words = (found[1], message.text[found.end() :]) if found else ("", message.text)
+        header, words = split_context(message.text)
         for report in _REPORT.findall(header):
             yield _format_line("Report", cut_bytes(report, most))
         when = _HEADER_TIME.search(header)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_outsider, is_owner, is_resident
-from picoclaw.prompts import Page, PromptFacts, PromptMode, Section
+from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode, Section
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 _GUEST_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md")
 TOOLS_FOR_SUBAGENTS = ("exec", "i2c", "spi", "serial")
 """Tools whose results are long."""
-
-_FULL_MODES = {"full", "coordinator"}
 
 
 class BuiltContext(NamedTuple):
@@ -215,9 +213,9 @@ class ContextBuilder:
         app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
         app.library.refresh()
         here = app.skill_context()
-        if origin == "cron" and mode in _FULL_MODES:
+        if origin == "cron" and mode in FULL_MODES:
             mode = "minimal"
-        is_full, is_heartbeat = mode in _FULL_MODES, origin == "heartbeat"
+        is_full, is_heartbeat = mode in FULL_MODES, origin == "heartbeat"
         allowed = self.guest_tools(origin)
         reserved = allowed is not None
         meeting = ""
@@ -441,12 +439,12 @@ class ContextBuilder:
         """Say what of the owner's files is not shown to a model: their comments, and fields that are not filled in."""
         mode = self.config.prompt.mode
         return self.pages.describe_left_out(
-            self._select_page_names("minimal" if inbound.origin == "cron" and mode in _FULL_MODES else mode)
+            self._select_page_names("minimal" if inbound.origin == "cron" and mode in FULL_MODES else mode)
         )
 
     @staticmethod
     def _select_page_names(mode: PromptMode, *, reserved: bool = False) -> Sequence[str]:
-        names: Sequence[str] = PAGES if mode in _FULL_MODES else prompts.MINIMAL_PAGES if mode == "minimal" else ()
+        names: Sequence[str] = PAGES if mode in FULL_MODES else prompts.MINIMAL_PAGES if mode == "minimal" else ()
         return [name for name in names if name in _GUEST_PAGES or not reserved]
 
     def _pages(
@@ -480,7 +478,7 @@ class ContextBuilder:
         if inbound.session != DEFAULT_SESSION and mode not in {"base", "none"}:
             name = untrusted.sanitize_name(inbound.session, _LONGEST_SESSION)
             notes.append(prompts.fill_template(self.prompts["session"], {"content": name}, "content"))
-        if self.tidy and mode in _FULL_MODES and is_owner(inbound.origin):
+        if self.tidy and mode in FULL_MODES and is_owner(inbound.origin):
             parts = prompts.escape_closing(", ".join(self.app.stores.overlong(self.app.library.skills.values())))
             if parts:
                 notes.append(prompts.fill_template(self.prompts["condense"], {"parts": parts}, "parts"))
@@ -528,7 +526,7 @@ class ContextBuilder:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
         from picoclaw.memory.entries import is_tainted
 
-        tasks, changed = self.app.stores.tasks() if mode in _FULL_MODES else ("", None)
+        tasks, changed = self.app.stores.tasks() if mode in FULL_MODES else ("", None)
         if changed is None:
             return []
         if not self.foreign:

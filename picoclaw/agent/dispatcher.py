@@ -22,6 +22,7 @@ from picoclaw.messages import (
     is_check,
     is_other_person,
     is_owner,
+    strip_context,
 )
 from picoclaw.prompts import fill_template
 from picoclaw.records import dataclass, field, replace
@@ -383,9 +384,7 @@ def _make_turn(inbound: Inbound, good: bool, said: str, *, by: str) -> Turn:  # 
 
 def _strip_tool_calls(turn: Sequence[Message]) -> tuple[Message, ...]:
     """Leave of a turn what everybody in the chat has seen: what was said, and the answer."""
-    from picoclaw import claims
-
-    said = [message._replace(text=claims.strip_context(message.text)) for message in turn if message.role == "user"]
+    said = [message._replace(text=strip_context(message.text)) for message in turn if message.role == "user"]
     answer = [message for message in turn if message.role == "assistant"][-1:]
     return (*said, *(Message("assistant", message.text) for message in answer))
 

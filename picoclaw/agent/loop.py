@@ -26,6 +26,7 @@ from picoclaw.messages import (
     TurnContext,
     TurnHooks,
     Usage,
+    strip_context,
 )
 from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
 from picoclaw.providers import Provider
@@ -285,7 +286,7 @@ class _TurnRun:
             values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)
         ):
             marks.append(fill_template(prompts["unmeasured"], {"values": ", ".join(values)}, "values"))
-            ask = fill_template(prompts["measure"], {"question": claims.strip_context(self.question)}, "question")
+            ask = fill_template(prompts["measure"], {"question": strip_context(self.question)}, "question")
         elif (
             not self.calls.runs
             and self.brief.tools != frozenset()

@@ -25,13 +25,25 @@ from picoclaw.agent.verdicts import (
 from picoclaw.claims import (
     find_promise,
     find_unfounded_claims,
-    strip_context,
 )
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
 from picoclaw.intents.provider import read_clock
 from picoclaw.intents.sums import calculate, name_day
-from picoclaw.messages import ERROR_PREFIX, End, Event, Message, Notice, Purpose, Request, Stop, Text, ToolCall, Usage
+from picoclaw.messages import (
+    ERROR_PREFIX,
+    End,
+    Event,
+    Message,
+    Notice,
+    Purpose,
+    Request,
+    Stop,
+    Text,
+    ToolCall,
+    Usage,
+    strip_context,
+)
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate

@@ -34,6 +34,7 @@ from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, list_past_turns
+from picoclaw.messages import strip_context
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
@@ -46,7 +47,7 @@ from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.samples import Samples, Series
-from picoclaw.store.sessions import Sessions, strip_context_header
+from picoclaw.store.sessions import Sessions
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools import cron, history
 from picoclaw.wiring import Wiring
@@ -274,7 +275,7 @@ class DaemonBackend:
             at = 0.0
             with suppress(ValueError):
                 at = datetime.fromisoformat(row.at).timestamp()
-            kept.append(ChatEntry(row.role, strip_context_header(row.text) if row.role == "user" else row.text, at))
+            kept.append(ChatEntry(row.role, strip_context(row.text) if row.role == "user" else row.text, at))
         return [*kept, *waiting][-most:]
 
     def outcomes(self, most: int) -> list[ChatEntry]:

@@ -27,6 +27,7 @@ from picoclaw.memory.search import (
     search_memory,
     search_vectors,
 )
+from picoclaw.messages import strip_context
 from picoclaw.security.untrusted import GUEST_PREFIX, find_taints
 from picoclaw.store.conversations import History
 from picoclaw.text import pattern
@@ -295,7 +296,6 @@ class MemoryIndex:
 
 # Past messages of the chats, to be found beside the notes where the owner wants that.
 
-_CONTEXT_HEADER = pattern(r"<moment>.*?</moment>\n?", re.DOTALL)
 _PIECE = pattern(r"\S.{0,499}(?!\S)|\S{1,500}")  # with its mark, an entry of a note is not longer
 _MAX_NAME_CHARS, _MAX_NAMES, _MAX_HITS = 60, 2, 24
 
@@ -320,7 +320,7 @@ def _extract_turn_text(history: History, number: int) -> str:
     names = {call.name for message in turn for call in message.calls}
     if "memory_forget" in names:
         return ""
-    asked = [text for text in (_CONTEXT_HEADER.sub("", m.text, count=1) for m in turn if m.role == "user") if text]
+    asked = [text for m in turn if m.role == "user" if (text := strip_context(m.text))]
     if "memory_search" in names:
         asked = [
             text for text in asked if not text.rstrip().endswith("?") or re.search(r"[.!]\s|\n", text.strip())

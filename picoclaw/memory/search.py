@@ -22,7 +22,6 @@ they have neither a word of the question nor its day.
 
 import math
 import re
-import unicodedata
 from bisect import bisect_right
 from calendar import monthrange
 from collections import defaultdict
@@ -39,7 +38,7 @@ from picoclaw.memory.entries import FOREIGN, make_comparison_key, parse_entries
 from picoclaw.memory.files import SHARED_PREFIX
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_note_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
-from picoclaw.text import STOP_WORDS, list_query_terms, pattern
+from picoclaw.text import STOP_WORDS, fold_accents, list_query_terms, pattern
 from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
 
 if TYPE_CHECKING:
@@ -922,14 +921,6 @@ def _is_continuation(above: str, line: str) -> bool:
     if _LIST_MARKER.match(line):
         return False
     return line[0].isspace() or (len(above) > _MIN_WRAPPED_CHARS and line[0].islower() and above[-1] not in ".!?:;")
-
-
-def fold_accents(text: str) -> str:
-    """Write a text in small letters, without accents."""
-    if text.isascii():
-        return text.lower()
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
 
 
 @lru_cache(maxsize=256)

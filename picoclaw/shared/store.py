@@ -9,10 +9,10 @@ from typing import Protocol
 
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.memory.index import MemoryRow, find_note_day
-from picoclaw.memory.search import VectorComparison, fold_accents
+from picoclaw.memory.search import VectorComparison
 from picoclaw.records import NamedTuple
 from picoclaw.shared.tables import Row
-from picoclaw.text import list_query_terms, list_terms
+from picoclaw.text import fold_accents, list_query_terms, list_terms
 
 Chunks = Mapping[str, Sequence["SharedChunk"]]
 """All chunks of some documents, by the documents' ids."""

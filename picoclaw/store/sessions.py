@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from picoclaw.messages import Message, Role, ToolCall, Usage
+from picoclaw.messages import Message, Role, ToolCall, Usage, strip_context
 from picoclaw.records import NamedTuple
 from picoclaw.store import tasks
 from picoclaw.store.conversations import (
@@ -24,7 +24,6 @@ from picoclaw.store.database import StoreConnection, Table, is_valid_row_id
 from picoclaw.store.retention import REFERENCE_TURNS, PruneResult, delete_turns, prune_conversations
 from picoclaw.text import pattern, truncate
 
-_CONTEXT_HEADER = pattern(r"\A<moment>.*?</moment>\n?", re.DOTALL)
 _ASCII_PART = pattern(r"(?:(?!ss)[a-z0-9])+")  # where ss is asked for, ß may be written
 _MAX_FIRST_WORDS_CHARS, _SNIPPET_MARGIN = 80, 70
 _MONTH = timedelta(days=30)
@@ -115,13 +114,8 @@ class ProviderUsage(NamedTuple):
     ever: Usage
 
 
-def strip_context_header(text: str) -> str:
-    """Return what the person said, without the head of the moment that a model is told with it."""
-    return _CONTEXT_HEADER.sub("", text, count=1)
-
-
 def _format_first_words(text: str) -> str:
-    return truncate(" ".join(strip_context_header(text).split()), _MAX_FIRST_WORDS_CHARS)
+    return truncate(" ".join(strip_context(text).split()), _MAX_FIRST_WORDS_CHARS)
 
 
 def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
@@ -137,7 +131,7 @@ def search_messages(connection: StoreConnection, words: str, key: str | None, mo
     found: list[MessageMatch] = []
     for row in connection.execute(_SEARCH_MESSAGES, (key, _choose_search_part(wanted))) if wanted else ():
         number, chat, turn, at, role, text, undone = row
-        said = strip_context_header(text)
+        said = strip_context(text)
         if all(word in said.casefold() for word in wanted):
             found.append(MessageMatch(number, chat, turn, at, role, _cut_snippet(said, wanted), bool(undone)))
             if len(found) >= most:

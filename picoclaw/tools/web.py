@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from picoclaw.claims import strip_context
 from picoclaw.errors import ToolError
-from picoclaw.messages import Caller
+from picoclaw.messages import Caller, strip_context
 from picoclaw.security import orders
 from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.tools.registry import tool
