@@ -106,61 +106,14 @@ PAGES = {
 }
 """Their pages, and what these are called here; the first that is there counts."""
 
-_SHIPPED_PAGE_DIGESTS = frozenset(
-    [
-        "239f3c81",
-        "70120d70",
-        "72ba16b7",
-        "7d63b4da",
-        "9804c95b",
-        "a1dc34ce",
-        "abb46188",
-        "c007ed94",
-        "ca31d9ca",
-        "e3b0c442",
-        "03ff0c97",
-        "0c2d95c3",
-        "1b0aa1d8",
-        "271e2dea",
-        "2e1e8815",
-        "30b6f5b0",
-        "331d1d3c",
-        "3401603e",
-        "4059935e",
-        "55f901a8",
-        "5719350d",
-        "68112d57",
-        "6b9892a1",
-        "743f370d",
-        "7822048b",
-        "80ecb90e",
-        "83ef5a03",
-        "86803bd4",
-        "a0151a00",
-        "a3759014",
-        "a52adedd",
-        "aedca4c8",
-        "afb1a330",
-        "b1c2e809",
-        "bdc60670",
-        "be39b83c",
-        "bfd7f7a5",
-        "c8f4507a",
-        "ca7f1954",
-        "cccad783",
-        "d58b7ed6",
-        "d7171f73",
-        "df25a9c6",
-        "f32c1441",
-        "f5052d54",
-        "240d299f",
-        "daab0d62",
-        "d93cd095",
-        "e418ca9a",
-        "15cdfe57",
-        "5a840ad5",
-    ]
-)
+_DIGESTS = """
+239f3c81 70120d70 72ba16b7 7d63b4da 9804c95b a1dc34ce abb46188 c007ed94 ca31d9ca e3b0c442 03ff0c97 0c2d95c3
+1b0aa1d8 271e2dea 2e1e8815 30b6f5b0 331d1d3c 3401603e 4059935e 55f901a8 5719350d 68112d57 6b9892a1 743f370d
+7822048b 80ecb90e 83ef5a03 86803bd4 a0151a00 a3759014 a52adedd aedca4c8 afb1a330 b1c2e809 bdc60670 be39b83c
+bfd7f7a5 c8f4507a ca7f1954 cccad783 d58b7ed6 d7171f73 df25a9c6 f32c1441 f5052d54 240d299f daab0d62 d93cd095
+e418ca9a 15cdfe57 5a840ad5
+"""
+_SHIPPED_PAGE_DIGESTS = frozenset(_DIGESTS.split())
 """How the SHA-256 begins of pages as sipeed/picoclaw, nanobot and openclaw 2026.4 have made them: nothing of their owner's is in those."""
 
 _SHIPPED_SKILLS: Mapping[Kind, frozenset[str]] = {
@@ -259,7 +212,7 @@ class ForeignSkill(NamedTuple):
 
 @dataclass
 class ForeignAgent:
-    """What was found in a home. `not_taken` is what is not taken: what, and why."""
+    """What was found in a home. `not_taken` is what is not taken: what, and why; `untouched` are pages as the program made them."""
 
     kind: Kind
     home: Path
@@ -276,6 +229,10 @@ class ForeignAgent:
     matrix_people: tuple[str, ...] = ()
     zone: str = ""
     not_taken: list[tuple[str, str]] = field(default_factory=list)
+    untouched: set[str] = field(default_factory=set)
+
+    def leave(self, what: str, why: str) -> None:
+        self.not_taken.append((what, why))
 
 
 def find_homes(ours: Path, user: Path) -> Iterator[tuple[Kind, Path]]:
@@ -437,22 +394,18 @@ def _set_workspace(found: ForeignAgent, given: str) -> None:
     found.workspace = path
 
 
-def _take_telegram(found: ForeignAgent, token: Any, people: Iterable[Any], where: str) -> None:
+def _take_telegram(found: ForeignAgent, token: Any, people: Iterable[Any]) -> None:
     numbers = list(found.telegram_people)
     for entry in people:
         text = str(entry).strip()
         if match := _PERSON.fullmatch(text):
             numbers.append(int(match[1]))
         elif text == "*":
-            found.not_taken.append(
-                (f"{where} allow *", "everybody may talk to that bot; here only people who are named")
-            )
+            found.leave("Telegram allow *", "everybody may talk to that bot; here only people who are named")
         elif text and not text.startswith("YOUR_"):
-            found.not_taken.append(
-                (f"{where} allow {text[:40]}", "only numbers of people are taken: a name may change hands")
-            )
+            found.leave(f"Telegram allow {text[:40]}", "only numbers of people are taken: a name may change hands")
     found.telegram_people = tuple(dict.fromkeys(number for number in numbers if number > 0))
-    found.telegram_token = found.telegram_token or _take_key(found, token, f"{where} token")
+    found.telegram_token = found.telegram_token or _take_key(found, token, "Telegram token")
 
 
 def _take_matrix(found: ForeignAgent, table: Any, token: Any, people: Iterable[Any]) -> None:
@@ -463,11 +416,9 @@ def _take_matrix(found: ForeignAgent, table: Any, token: Any, people: Iterable[A
     found.matrix_server, found.matrix_people = server, tuple(dict.fromkeys(known))
     found.matrix_token = _take_key(found, token, "Matrix token")
     if not found.matrix_token:
-        found.not_taken.append(
-            ("Matrix account", "only an access token is taken, no password; `picoclaw matrix login` gets one")
-        )
+        found.leave("Matrix account", "only an access token is taken, no password; `picoclaw matrix login` gets one")
     if any(_get(table, name, bool) for name in ("e2eeEnabled", "encryption")) or _pick(table, "crypto_passphrase"):
-        found.not_taken.append(("Matrix encryption", "picoclaw cannot read encrypted rooms; make one without"))
+        found.leave("Matrix encryption", "picoclaw cannot read encrypted rooms; make one without")
 
 
 def _take_key(found: ForeignAgent, key: Any, where: str) -> str:
@@ -475,21 +426,19 @@ def _take_key(found: ForeignAgent, key: Any, where: str) -> str:
     if isinstance(key, str) and not _REFERENCE.fullmatch(key):
         return key.strip() if key.isascii() and key.isprintable() else ""
     if isinstance(key, dict) or (isinstance(key, str) and key.startswith(("${", "enc://", "file://"))):
-        found.not_taken.append(
-            (where, "it is not in the settings, but in a variable, a file or encrypted; set it by hand")
-        )
+        found.leave(where, "it is not in the settings, but in a variable, a file or encrypted; set it by hand")
     return ""
 
 
 def _leave_channels(found: ForeignAgent, channels: Any, is_on: Callable[[Any], bool]) -> None:
     for name, table in channels.items() if isinstance(channels, dict) else ():
         if isinstance(table, dict) and name not in {"telegram", "matrix", "defaults"} and is_on(table):
-            found.not_taken.append(
-                (
-                    f"channel {str(name)[:40]}",
-                    "of channels only Telegram and Matrix are taken",
-                )
-            )
+            found.leave(f"channel {str(name)[:40]}", "of channels only Telegram and Matrix are taken")
+
+
+def _leave_servers(found: ForeignAgent, servers: dict[str, Any]) -> None:
+    if servers:
+        found.leave("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
 
 
 def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) -> None:
@@ -499,7 +448,7 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
     telegram = _get(config, "channels.telegram", dict)
     pairing = _get(folder.table("pairing.json"), "approved.telegram", list)
     people = [*_get(telegram, "allowFrom", list), *_get(telegram, "allow_from", list), *pairing]
-    _take_telegram(found, telegram.get("token"), people, "Telegram")
+    _take_telegram(found, telegram.get("token"), people)
     matrix = _get(config, "channels.matrix", dict)
     if matrix.get("enabled") is True:
         _take_matrix(found, matrix, _pick(matrix, "accessToken"), _get(matrix, "allowFrom", list))
@@ -517,10 +466,7 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
     table = providers.get(name, {})
     key = _take_key(found, _pick(table, "apiKey", "api_key"), f"{name} key")
     _set_model(found, name, model, _pick(table, "apiBase", "api_base"), key)
-    if servers := _get(config, "tools.mcpServers", dict):
-        found.not_taken.append(
-            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
-        )
+    _leave_servers(found, _get(config, "tools.mcpServers", dict))
     root = str(found.workspace)
     stores = [_Folder(Path(base), found.not_taken) for base in (root, str(found.home)) if Path(base).is_dir()]
     jobs: dict[str, Any] = {}
@@ -540,7 +486,7 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
         _read_nanobot_history(
             found, _Folder(found.workspace, found.not_taken).text("memory/history.jsonl", 8_000_000) or ""
         )
-    _leave_files(found, folder, "sessions", "conversations")
+    _leave_conversations(found, folder, "sessions")
 
 
 def _read_nanobot_history(found: ForeignAgent, text: str) -> None:
@@ -555,13 +501,13 @@ def _read_nanobot_history(found: ForeignAgent, text: str) -> None:
 
 def _read_openclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) -> None:
     if "$include" in config:
-        found.not_taken.append(("$include", "settings in further files are not read"))
+        found.leave("$include", "settings in further files are not read")
     defaults = _get(config, "agents.defaults", dict)
     _set_workspace(found, _get(defaults, "workspace") or _get(config, "agent.workspace"))
     found.zone = _get(defaults, "userTimezone")
     agents = [*_get(config, "agents.entries", dict), *_get(config, "agents.list", list)]
     if len(agents) > 1:
-        found.not_taken.append(("agents", f"of {len(agents)} only the workspace of the first is taken"))
+        found.leave("agents", f"of {len(agents)} only the workspace of the first is taken")
     telegram = _get(config, "channels.telegram", dict)
     accounts = [telegram, *_get(telegram, "accounts", dict).values()]
     people = [entry for account in accounts for entry in _get(account, "allowFrom", list)]
@@ -569,9 +515,9 @@ def _read_openclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
         if name.startswith("telegram") and name.endswith("allowFrom.json"):
             people += _get(folder.table(f"credentials/{name}"), "allowFrom", list)
     tokens = (_pick(account, "botToken", "token") for account in accounts)
-    rows, untouched = _read_openclaw_state(found, folder)
+    rows = _read_openclaw_state(found, folder)
     token = next((one for one in tokens if one), None)
-    _take_telegram(found, token, [*people, *rows["people"]], "Telegram")
+    _take_telegram(found, token, [*people, *rows["people"]])
     matrix = _get(config, "channels.matrix", dict)
     if matrix.get("enabled") is not False:
         allowed = [*_get(matrix, "dm.allowFrom", list), *_get(matrix, "allowFrom", list)]
@@ -586,32 +532,25 @@ def _read_openclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
     known: dict[str, Any] = next((one for one in _get(table, "models", list) if _get(one, "id") == model), {})
     api = _get(table, "api")
     if api and api not in _APIS:
-        found.not_taken.append((f"model {name}/{model}"[:80], f"picoclaw does not speak {api[:40]}"))
+        found.leave(f"model {name}/{model}"[:80], f"picoclaw does not speak {api[:40]}")
     else:
         _set_model(
             found, name, model, _pick(table, "baseUrl"), key, _APIS.get(api, ""), _get(known, "contextWindow", int)
         )
-    if servers := _get(config, "mcp.servers", dict):
-        found.not_taken.append(
-            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
-        )
+    _leave_servers(found, _get(config, "mcp.servers", dict))
     if every := _get(defaults, "heartbeat.every"):
-        found.not_taken.append(
-            ("heartbeat interval", f"{every[:20]} there; here it is every_minutes under [heartbeat]")
-        )
+        found.leave("heartbeat interval", f"{every[:20]} there; here it is every_minutes under [heartbeat]")
     stored_jobs = [*_get(folder.table("cron/jobs.json"), "jobs", list), *rows["jobs"]]
     _take_jobs(found, {str(_pick(entry, "id")): entry for entry in stored_jobs}.values(), rows["next"])
-    found.pages = dict.fromkeys(untouched, "")  # so that _read_workspace knows them
-    _leave_files(found, folder, "agents/main/sessions", "conversations")
+    _leave_conversations(found, folder, "agents/main/sessions")
 
 
-def _read_openclaw_state(found: ForeignAgent, folder: _Folder) -> tuple[dict[str, Any], list[str]]:
+def _read_openclaw_state(found: ForeignAgent, folder: _Folder) -> dict[str, Any]:
     """What newer versions keep in SQLite: jobs, people, and the pages as they were made. A copy is read."""
     rows: dict[str, Any] = {"jobs": [], "next": {}, "people": []}
-    untouched: list[str] = []
     name = "state/openclaw.sqlite"
     if (data := folder.read(name, _MAX_STORE_BYTES)) is None:
-        return rows, untouched
+        return rows
     import apsw
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -635,14 +574,12 @@ def _read_openclaw_state(found: ForeignAgent, folder: _Folder) -> tuple[dict[str
                     here = found.workspace / str(page)
                     with suppress(OSError):
                         if str(page) in PAGES and sha256(files.read_file(here, _MAX_TEXT_BYTES)).hexdigest() == digest:
-                            untouched.append(str(page))
+                            found.untouched.add(str(page))
             finally:
                 connection.close()
         except apsw.Error as error:
-            found.not_taken.append(
-                (name, f"not all of it could be read ({error}); start that program once, then try again")
-            )
-    return rows, untouched
+            found.leave(name, f"not all of it could be read ({error}); start that program once, then try again")
+    return rows
 
 
 def _read_picoclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) -> None:
@@ -655,7 +592,7 @@ def _read_picoclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
     token = _pick(kept, "token") or _pick(_get(kept, "settings", dict), "token")
     token = token or _pick(_get(telegram, "settings", dict), "token") or _pick(telegram, "token")
     people = telegram.get("allow_from")
-    _take_telegram(found, token, people if isinstance(people, list) else [people] if people else [], "Telegram")
+    _take_telegram(found, token, people if isinstance(people, list) else [people] if people else [])
     matrix = _get(channels, "matrix", dict)
     if matrix.get("enabled") is True:
         settings = _get(matrix, "settings", dict) or matrix
@@ -679,15 +616,12 @@ def _read_picoclaw(found: ForeignAgent, folder: _Folder, config: dict[str, Any])
     if others := [
         one for one in _get(config, "model_list", list) if one is not table and _pick(one, "api_keys", "api_key")
     ]:
-        found.not_taken.append(("further models", f"{len(others)}: add those that you use as [models.NAME]"))
-    if servers := _get(config, "tools.mcp.servers", dict):
-        found.not_taken.append(
-            ("MCP servers", f"{len(servers)}: picoclaw starts none that its owner has not set up here")
-        )
+        found.leave("further models", f"{len(others)}: add those that you use as [models.NAME]")
+    _leave_servers(found, _get(config, "tools.mcp.servers", dict))
     if Path(found.workspace).is_dir():
         store = _Folder(found.workspace, found.not_taken)
         _take_jobs(found, _get(store.table("cron/jobs.json"), "jobs", list), {})
-        _leave_files(found, store, "sessions", "conversations")
+        _leave_conversations(found, store, "sessions")
 
 
 def _read_yaml(found: ForeignAgent, folder: _Folder, name: str) -> dict[str, Any]:
@@ -699,7 +633,7 @@ def _read_yaml(found: ForeignAgent, folder: _Folder, name: str) -> dict[str, Any
         read = yaml.safe_load(text)
         return read if isinstance(read, dict) else {}
     except (yaml.YAMLError, RecursionError, ValueError):
-        found.not_taken.append((name, "it is not valid YAML; the keys in it are not read"))
+        found.leave(name, "it is not valid YAML; the keys in it are not read")
         return {}
 
 
@@ -724,18 +658,18 @@ def _set_model(
         url += "/v1"
     url = url or default
     if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url or "@" in url:
-        found.not_taken.append((name, "the address of its server is not known; `picoclaw init --model-url` sets one"))
+        found.leave(name, "the address of its server is not known; `picoclaw init --model-url` sets one")
     elif not key and not re.match(r"https?://(?:127\.|localhost|10\.|192\.168\.|\[::1\])", url) and not base_url:
-        found.not_taken.append((name, "no key for it is in the home; `picoclaw init` sets a model"))
+        found.leave(name, "no key for it is in the home; `picoclaw init` sets a model")
     else:
         short = model.removeprefix(f"{provider}/")
         found.model = ForeignModel(url, short, api or ("anthropic" if is_anthropic else "openai"), key, context_tokens)
 
 
-def _leave_files(found: ForeignAgent, folder: _Folder, name: str, what: str) -> None:
+def _leave_conversations(found: ForeignAgent, folder: _Folder, name: str) -> None:
     if names := [one for one in folder.names(name) if not one.startswith(".")]:
-        found.not_taken.append(
-            (what, f"{len(names)} in {name}: they hold calls of that program's tools; they stay there")
+        found.leave(
+            "conversations", f"{len(names)} in {name}: they hold calls of that program's tools; they stay there"
         )
 
 
@@ -756,11 +690,11 @@ def _take_jobs(found: ForeignAgent, entries: Iterable[Any], next_ms: Mapping[str
         payload, schedule, state = (_get(entry, key, dict) for key in ("payload", "schedule", "state"))
         kind, command = _get(payload, "kind"), _read_command(payload)
         if kind in _OWN_KINDS or _pick(entry, "declarationKey"):
-            found.not_taken.append((f"job {name}", "that program made it for itself"))
+            found.leave(f"job {name}", "that program made it for itself")
             continue
         text = command or _pick(payload, "message", "text")
         if (kind not in _KINDS and not command) or not isinstance(text, str) or not text.strip():
-            found.not_taken.append((f"job {name}", f"what it does ({kind[:40] or 'nothing'}) is not known here"))
+            found.leave(f"job {name}", f"what it does ({kind[:40] or 'nothing'}) is not known here")
             continue
         delivery = _get(entry, "delivery", dict)
         session = str(_pick(payload, "sessionKey", "session_key") or "")
@@ -809,16 +743,15 @@ def _read_moment(value: Any) -> float:
 
 
 def _read_workspace(found: ForeignAgent) -> None:
-    untouched, found.pages = set(found.pages), {}
     if not Path(found.workspace).is_dir():
-        found.not_taken.append(("workspace", f"{found.workspace} is not there"))
+        found.leave("workspace", f"{found.workspace} is not there")
         return
     folder = _Folder(found.workspace, found.not_taken)
     for name, ours in PAGES.items():
         if ours in found.pages or (text := folder.text(name)) is None:
             continue
-        if name in untouched or sha256(text.encode()).hexdigest()[:8] in _SHIPPED_PAGE_DIGESTS:
-            found.not_taken.append((name, "as that program made it: nothing of yours is in it"))
+        if name in found.untouched or sha256(text.encode()).hexdigest()[:8] in _SHIPPED_PAGE_DIGESTS:
+            found.leave(name, "as that program made it: nothing of yours is in it")
         elif text := _FRONT.sub("", text, count=1).strip():
             found.pages[ours] = f"{text}\n"
     _read_notes(found, folder)
@@ -827,7 +760,7 @@ def _read_workspace(found: ForeignAgent) -> None:
             if name in found.skills or name.startswith(".") or not Path(f"{root.root}/{base}/{name}").is_dir():
                 continue
             if name in _SHIPPED_SKILLS[found.kind]:
-                found.not_taken.append((f"skill {name}", "it came with that program, and speaks of its own tools"))
+                found.leave(f"skill {name}", "it came with that program, and speaks of its own tools")
             else:
                 _read_skill(found, root, f"{base}/{name}", name)
 
@@ -849,8 +782,8 @@ def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
         match = _DAY_FILE.fullmatch(name)
         if match is None:
             if name.endswith(".md") and name != "MEMORY.md":
-                found.not_taken.append(
-                    (f"memory/{name}", "it is not the note of a day; copy it into workspace/memory if you use it")
+                found.leave(
+                    f"memory/{name}", "it is not the note of a day; copy it into workspace/memory if you use it"
                 )
             continue
         try:
@@ -860,9 +793,7 @@ def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
         text = folder.text(f"memory/{name}")
         total += len(text or "")
         if total > _MAX_NOTES_BYTES:
-            found.not_taken.append(
-                (f"memory/{name}", "the notes have more than 20 MB; this one and those behind it are left")
-            )
+            found.leave(f"memory/{name}", "the notes have more than 20 MB; this one and those behind it are left")
             return
         entries = [(entry.stamp if ":" in entry.stamp[:3] else "", entry.body) for entry in parse_entries(text or "")]
         if entries:
@@ -885,11 +816,11 @@ def _read_skill(found: ForeignAgent, folder: _Folder, base: str, name: str) -> N
             elif (data := folder.read(f"{base}/{path}", _MAX_SKILL_BYTES)) is not None:
                 content[path], size = data, size + len(data)
         if size > _MAX_SKILL_BYTES or len(content) > _MAX_SKILL_FILES:
-            found.not_taken.append((f"skill {name}", f"it has more than {_MAX_SKILL_FILES} files or 4 MB"))
+            found.leave(f"skill {name}", f"it has more than {_MAX_SKILL_FILES} files or 4 MB")
             return
     if SKILL_FILE not in content:
         if len(found.not_taken) == before:
-            found.not_taken.append((f"skill {name}", f"it has no {SKILL_FILE}"))
+            found.leave(f"skill {name}", f"it has no {SKILL_FILE}")
         return
     from picoclaw.skills import frontmatter
 
@@ -897,7 +828,7 @@ def _read_skill(found: ForeignAgent, folder: _Folder, base: str, name: str) -> N
         read = frontmatter.parse_skill(content[SKILL_FILE].decode(), Path(name))
     except (SkillError, UnicodeDecodeError) as error:
         why = str(error) if isinstance(error, SkillError) else "it is no text in UTF-8"
-        found.not_taken.append((f"skill {name}", f"{SKILL_FILE} cannot be used: {why}"))
+        found.leave(f"skill {name}", f"{SKILL_FILE} cannot be used: {why}")
         return
     needs = [" or ".join(names) for names in read.needs.programs] + list(read.needs.environment)
     notes = (*read.notes, *([f"it needs {', '.join(needs)}"] if needs else ()))
