@@ -1050,7 +1050,7 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
     config, secrets = re.findall(r"```toml\n(.*?)```", MANUAL, re.DOTALL)
     found = write(tmp_path / "home", config, secrets)
     assert found.model.then == ["lan", "local"]
-    assert [(link.name, link.spare) for link in build_links(found)] == [
+    assert [(link.name, link.on_request_only) for link in build_links(found)] == [
         ("", False),
         ("lan", False),
         ("local", False),
