@@ -1,38 +1,33 @@
 """The share of small faults that the tests notice.
 
-    pip install coverage
-    python tests/bench/mutants.py map [TEST_FILE ...]      # once: which tests reach which line; all files without names
+    python tests/bench/mutants.py map [COUNT] [SEED] [--in picoclaw/store ...] [--tests TEST_FILE ...]
     python tests/bench/mutants.py run [COUNT] [SEED] [--in picoclaw/store ...] [--tests TEST_FILE ...] [--minutes N]
 
-`run` puts one fault at a time into a random line of `picoclaw/` (a comparison turned round, a condition negated, a
-number moved by one, a result or a call left out), runs the tests that reach that line, at most 60, the quickest of each file first, and
-counts the faults that make one fail, with the 95 % interval of Wilson. What an import runs is reached by all tests of
-its module. `--tests` goes by these files only: so the same faults can be counted before and after tests are merged.
-It changes files of the checkout and restores them: use a copy. The map lies in build/mutants, a file for each file of
-tests, and is made again for those that have changed.
+Both choose COUNT random lines of `picoclaw/` and a fault for each (a comparison turned round, a condition negated, a
+number moved by one, a result or a call left out). `map` puts a call into each of these lines that writes down which test
+reached it, in the tests' processes and in those that they start, and runs the tests once; without names all but those
+marked `alone`. `run` puts one fault at a time, runs the tests that reach its line, at most 60, the quickest of each file
+first, and counts the faults that make one fail, with the 95 % interval of Wilson. What an import runs is reached by all
+tests that run a function of its module. `--tests` goes by these files only: so the same faults can be counted before and
+after tests are merged, and files that have changed are mapped again. The map lies in build/mutants. Files of the checkout
+are changed and restored: use a copy.
 """
 
 import argparse
 import ast
-import atexit
 import contextlib
-import hashlib
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import coverage
-
 ROOT = Path(__file__).resolve().parents[2]
 MAP = ROOT / "build/mutants"
-NOW = MAP / "now"
-"""Holds, for each process of pytest, the test that it runs."""
-MAX_TESTS, MAX_TESTS_OF_FILE, TIMEOUT_S, MAP_TIMEOUT_S = 60, 40, 90, 400
+PROBE = ROOT / "picoclaw/_probe.py"
+MAX_TESTS, TIMEOUT_S, MAP_TIMEOUT_S = 60, 90, 3600
 LEFT_OUT = {"bench", "hostile", "lab", "model", "package"}
 NEGATED = {
     ast.Lt: ast.GtE,
@@ -46,73 +41,63 @@ NEGATED = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
+PROBE_TEXT = """
+import os
+
+FOLDER = {folder!r}
+_seen = set()
+_tests = {{}}
+_open, _write, _close = os.open, os.write, os.close
 
 
-def find_test():
-    """The test that has started this process, by way of the processes above it; '' without one."""
+def _find_test():
     process = os.getpid()
     while process > 1:
-        with contextlib.suppress(OSError):
-            return (NOW / str(process)).read_text()
-        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        try:
+            with open(f"{{FOLDER}}/now.{{process}}") as file:
+                return file.read()
+        except OSError:
+            pass
+        with open(f"/proc/{{process}}/stat") as file:
+            process = int(file.read().rpartition(")")[2].split()[1])
     return ""
 
 
-def start_measuring():
-    """Measure this process until it ends; what it forks is measured in the name of the test at that time."""
-    measured = coverage.Coverage(
-        data_file=str(NOW / "data"), data_suffix=True, source=[str(ROOT / "picoclaw")], config_file=False,
-        messages=False,
-    )  # fmt: skip
-    measured._warn = lambda *_, **__: None
-    measured.start()
-
-    def save():
-        with contextlib.suppress(OSError, coverage.CoverageException):  # the test may have filled the disk
-            measured.stop()
-            measured.save()
-
-    def rename():
-        with contextlib.suppress(OSError, coverage.CoverageException):
-            measured.switch_context(find_test() or "none")
-
-    atexit.register(save)
-    os.register_at_fork(after_in_child=rename)
-    return measured
-
-
-def measure_child():
-    if plugin.measured is None and NOW.is_dir() and (test := find_test()):  # once: site-packages may be listed twice
-        plugin.measured = start_measuring()
-        plugin.measured.switch_context(test)
+def hit(number):
+    own = os.getpid()
+    try:
+        test = _tests.get(own)
+        if test is None:
+            test = _tests[own] = _find_test()
+        if test and (number, test) not in _seen:
+            _seen.add((number, test))
+            file = _open(f"{{FOLDER}}/hits", os.O_WRONLY | os.O_APPEND)
+            _write(file, f"{{number}} {{test}}\\n".encode())
+            _close(file)
+    except (OSError, ValueError):
+        pass
+"""
+"""What is imported by every process that reaches a chosen line."""
 
 
 class Plugin:
-    """What pytest calls while a file of tests is mapped."""
-
-    def __init__(self):
-        self.measured, self.times = None, {}
+    """What pytest calls while the tests are mapped."""
 
     def pytest_runtest_logstart(self, nodeid):
-        if self.measured is None:
-            self.measured = start_measuring()
-            self.named = NOW / str(os.getpid())
-        self.measured.switch_context(nodeid)
-        self.named.write_text(nodeid)
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            (MAP / f"now.{os.getpid()}").write_text(nodeid)
+            if (probe := sys.modules.get("picoclaw._probe")) is not None:
+                probe._tests[os.getpid()] = nodeid
 
     def pytest_runtest_logreport(self, report):
-        kept = self.times.setdefault(report.nodeid, [0.0, True])
-        kept[0] += report.duration
-        kept[1] &= report.outcome == "passed"
-
-    def pytest_sessionfinish(self):
-        (NOW / "times").write_text(json.dumps(self.times))
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            with (MAP / "times").open("a") as file:
+                file.write(json.dumps([report.nodeid, report.duration, report.outcome]) + "\n")
 
 
 plugin = Plugin()
 pytest_runtest_logstart = plugin.pytest_runtest_logstart
 pytest_runtest_logreport = plugin.pytest_runtest_logreport
-pytest_sessionfinish = plugin.pytest_sessionfinish
 
 
 def run_pytest(*args, timeout):
@@ -137,65 +122,96 @@ def list_test_files():
     return [path for path in found if not LEFT_OUT & set(path.relative_to(ROOT).parts)]
 
 
-def map_tests(paths):
-    """Run each file of tests that has changed, with each process measured, those that the tests start as well."""
-    hook = Path(next(path for path in sys.path if path.endswith("site-packages"))) / "mutants.pth"
-    hook.write_text(
-        f"import sys; sys.path.append({str(Path(__file__).parent)!r}); __import__('mutants').measure_child()\n"
-    )
+def choose_faults(given):
+    """[(number, path, line)], each line with the same chance, and what chooses the fault of a line."""
+    chosen = random.Random(given.seed)
+    places = []
+    for path in sorted((ROOT / "picoclaw").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        if not given.within or any(name.startswith(part) for part in given.within):
+            places += [(path, line) for line in sorted({line for line, _ in list_faults(ast.parse(path.read_text()))})]
+    sample = chosen.sample(places, min(given.count, len(places)))
+    return [(number, path, line) for number, (path, line) in enumerate(sample, 1)], chosen
+
+
+def put_probes(text, chosen):
+    """The module's text with a call at each of the lines; {number: line}."""
+    tree = ast.parse(text)
+    at_import = run_at_import(tree)
+    calls = {number: ast.parse(f"__import__('picoclaw._probe')._probe.hit({number})").body[0] for number in chosen}
+    places = []  # (length of the statement, the list that it is in, its place, number)
+    for number, line in chosen.items():
+        found = []
+        for parent in ast.walk(tree):
+            for name, value in ast.iter_fields(parent):
+                if name not in {"body", "orelse", "finalbody"} or not isinstance(value, list):
+                    continue
+                if line in at_import:
+                    if isinstance(parent, ast.FunctionDef) and name == "body":
+                        is_docstring = ast.get_docstring(parent) is not None and len(value) > 1
+                        places.append((value, value[is_docstring], number))
+                    continue
+                for node in value:
+                    if node.lineno <= line <= node.end_lineno:
+                        found.append((node.end_lineno - node.lineno, len(found), value, node))
+        if found:
+            *_, value, node = min(found, key=lambda one: (one[0], -one[1]))
+            places.append((value, node, number))
+    for value, node, number in places:
+        value.insert(value.index(node), calls[number])
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def map_tests(given):
+    """Run the tests with a call in each line that is chosen."""
+    MAP.mkdir(parents=True, exist_ok=True)
+    for old in MAP.glob("*"):
+        if old.name != "map.json":
+            old.unlink()
+    (MAP / "hits").touch()
+    kept, by_path = {}, {}
+    faults, _ = choose_faults(given)
+    for number, path, line in faults:
+        by_path.setdefault(path, {})[number] = line
     try:
-        for number, path in enumerate(paths, 1):
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            record = MAP / f"{path.relative_to(ROOT / 'tests').as_posix().replace('/', '+')}.json"
-            if record.exists() and json.loads(record.read_text())["digest"] == digest:
-                continue
-            shutil.rmtree(NOW, ignore_errors=True)
-            NOW.mkdir(parents=True)
-            began = time.monotonic()
-            options = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "mutants", "-m", "not alone"]
-            run_pytest(*options, str(path), timeout=MAP_TIMEOUT_S)
-            times = json.loads((NOW / "times").read_text()) if (NOW / "times").exists() else {}
-            record.write_text(json.dumps({"digest": digest, "times": times, "lines": read_lines(times)}))
-            seconds = time.monotonic() - began
-            print(f"{number:4} of {len(paths)}  {seconds:6.1f} s  {len(times):5} tests  {path.name}", flush=True)
+        PROBE.write_text(PROBE_TEXT.format(folder=str(MAP)))
+        for path, chosen in by_path.items():
+            kept[path] = path.read_text()
+            path.write_text(put_probes(kept[path], chosen))
+        options = ["-n", "2", "--dist", "worksteal", "-p", "mutants", "-m", "not alone"]
+        run_pytest(*options, *map(str, given.tests or list_test_files()), timeout=MAP_TIMEOUT_S)
     finally:
-        hook.unlink()
-        shutil.rmtree(NOW, ignore_errors=True)
+        PROBE.unlink(missing_ok=True)
+        for path, text in kept.items():
+            path.write_text(text)
+    seconds, failed, reached = {}, set(), {}
+    for row in (MAP / "times").read_text().splitlines():
+        test, took, outcome = json.loads(row)
+        seconds[test] = seconds.get(test, 0) + took
+        failed.update([test] if outcome != "passed" else [])
+    for row in (MAP / "hits").read_text().splitlines():
+        number, _, test = row.partition(" ")
+        if test in seconds and test not in failed:
+            reached.setdefault(number, set()).add(test)
+    made = read_map(given)
+    if given.tests:  # the others stay
+        names = tuple(f"{path.relative_to(ROOT)}::" for path in given.tests)
+        for number, tests in made["reached"].items():
+            reached.setdefault(number, set()).update(test for test in tests if not test.startswith(names))
+        seconds = {**made["seconds"], **seconds}
+    which = [given.count, given.seed, given.within]
+    reached = {number: sorted(tests) for number, tests in reached.items()}
+    (MAP / "map.json").write_text(json.dumps({"which": which, "reached": reached, "seconds": seconds}))
+    print(f"{len(seconds)} tests, {len(failed)} failed or were skipped; {len(reached)} of {len(faults)} lines reached")
 
 
-def read_lines(times):
-    """{file: {line: the quickest tests that reach it}} of what was measured just now; line 0 has those of any line."""
-    merged = coverage.Coverage(data_file=str(NOW / "data"), config_file=False, messages=False)
-    with contextlib.suppress(coverage.CoverageException):
-        merged.combine(data_paths=[str(NOW)])
-    data = merged.get_data()
-    found = {}
-    for file in data.measured_files():
-        lines = {
-            line: {test for test in tests if times.get(test, (0, False))[1]}
-            for line, tests in data.contexts_by_lineno(file).items()
-        }
-        lines[0] = set().union(*lines.values())
-        found[str(Path(file).relative_to(ROOT))] = {
-            line: sorted(tests, key=lambda test: times[test][0])[:MAX_TESTS_OF_FILE]
-            for line, tests in lines.items()
-            if tests
-        }
-    return found
-
-
-def read_map(paths):
-    """({(file, line): tests}, {test: seconds}) of the files of tests that were mapped."""
-    reached, seconds = {}, {}
-    for path in paths:
-        record = MAP / f"{path.relative_to(ROOT / 'tests').as_posix().replace('/', '+')}.json"
-        if record.exists():
-            kept = json.loads(record.read_text())
-            seconds.update((test, time) for test, (time, _) in kept["times"].items())
-            for file, lines in kept["lines"].items():
-                for line, tests in lines.items():
-                    reached.setdefault((file, int(line)), []).extend(tests)
-    return reached, seconds
+def read_map(given):
+    """{number: tests} and {test: seconds} of the faults that were mapped."""
+    with contextlib.suppress(OSError):
+        kept = json.loads((MAP / "map.json").read_text())
+        if kept["which"] == [given.count, given.seed, given.within]:
+            return kept
+    return {"reached": {}, "seconds": {}}
 
 
 def list_faults(tree):
@@ -252,25 +268,21 @@ def select_tests(tests, seconds):
 
 
 def run_mutants(given):
-    reached, seconds = read_map(given.tests)
-    chosen = random.Random(given.seed)
-    places = []  # (path, line), so that each line has the same chance
-    for path in sorted((ROOT / "picoclaw").rglob("*.py")):
-        name = str(path.relative_to(ROOT))
-        if not given.within or any(name.startswith(part) for part in given.within):
-            places += [(path, line) for line in sorted({line for line, _ in list_faults(ast.parse(path.read_text()))})]
+    made = read_map(given)
+    reached, seconds = made["reached"], made["seconds"]
+    names = tuple(f"{path.relative_to(ROOT)}::" for path in given.tests) or ""
+    faults, chosen = choose_faults(given)
     noticed = unreached = tried = 0
     end = time.monotonic() + 60 * given.minutes
-    for number, (path, line) in enumerate(chosen.sample(places, min(given.count, len(places))), 1):
+    for number, path, line in faults:
         if time.monotonic() > end:
             break
         text, name = path.read_text(), str(path.relative_to(ROOT))
         tree = ast.parse(text)
-        at_import = line in run_at_import(tree)
         chosen.choice([fault for at, fault in list_faults(tree) if at == line])()
         if given.only and number not in given.only:
             continue
-        tests = select_tests(reached.get((name, 0 if at_import else line), ()), seconds)
+        tests = select_tests([test for test in reached.get(str(number), ()) if test.startswith(names)], seconds)
         began = time.monotonic()
         path.write_text(ast.unparse(ast.fix_missing_locations(tree)) + "\n")
         try:
@@ -292,18 +304,18 @@ def run_mutants(given):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(required=True, dest="verb")
-    verbs.add_parser("map").add_argument("tests", nargs="*", type=Path)
-    run = verbs.add_parser("run")
-    run.add_argument("count", nargs="?", type=int, default=200)
-    run.add_argument("seed", nargs="?", type=int, default=1)
-    run.add_argument("--in", dest="within", nargs="*", default=[])
-    run.add_argument("--tests", nargs="*", type=Path, default=[])
+    for verb in ("map", "run"):
+        one = verbs.add_parser(verb)
+        one.add_argument("count", nargs="?", type=int, default=200)
+        one.add_argument("seed", nargs="?", type=int, default=1)
+        one.add_argument("--in", dest="within", nargs="*", default=[])
+        one.add_argument("--tests", nargs="*", type=lambda name: Path(name).resolve(), default=[])
+    run = verbs.choices["run"]
     run.add_argument("--only", nargs="*", type=int, default=[], metavar="N", help="the faults of these numbers")
     run.add_argument("--minutes", type=float, default=600)
     given = parser.parse_args()
-    given.tests = [path.resolve() for path in given.tests] or list_test_files()
     if given.verb == "map":
-        map_tests(given.tests)
+        map_tests(given)
     else:
         run_mutants(given)
 
