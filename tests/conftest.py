@@ -1,6 +1,7 @@
 """What every test takes for granted of its process, and a second run for one that failed."""
 
 import gc
+import os
 import signal
 import time
 
@@ -12,6 +13,9 @@ from grammars import share_grammars
 share_databases()
 share_grammars()
 gc.disable()  # until all tests are collected: there is little garbage in that, and looking for it takes a quarter
+for proxy in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    os.environ.pop(proxy, None)
+    os.environ.pop(proxy.lower(), None)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the suite in the background ignores it
 
 
@@ -21,13 +25,6 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.fixture

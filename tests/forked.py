@@ -13,9 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
+from pathlib import Path
 
 import databases
 import grammars
@@ -24,6 +26,7 @@ OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
 """How variables begin that only a new interpreter takes notice of."""
 PRELOADED = (
     *("app", "cli.chat", "cli.common", "cli.automation", "cli.outputs", "cli.status", "daemon.local", "daemon.service"),
+    *("cli.daemon", "maintenance.repair", "skills.frontmatter"),
     *("agent.loop", "intents.frames", "intents.provider", "tools.exec", "hw.detect", "hw.linux.board", "hw.sim.board"),
     *("hw.sim.buses", "hw.sim.lines", "hw.sim.parts.bosch", "tools.sensors"),
 )
@@ -35,7 +38,7 @@ def serve(channel):
         importlib.import_module(f"picoclaw.{name}")
     databases.share_databases()
     grammars.share_grammars()
-    grammars.compile_shipped()
+    warm_up()
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for the forked processes are reaped by the kernel
@@ -49,6 +52,15 @@ def serve(channel):
             watch(json.loads(message), files)
         for file in files:
             os.close(file)
+
+
+def warm_up():
+    """Run commands in a home that goes again, so that what they compile at first is there in all that are forked off."""
+    from person import picoclaw
+
+    with tempfile.TemporaryDirectory() as home:
+        for words in (["chat", "--board", "sim", "-m", "how warm is it?"], ["status"]):
+            picoclaw(Path(home), *words)
 
 
 def watch(request, files):
@@ -114,6 +126,7 @@ class Forked:
         self.args, self.returncode, self.stdout = words, None, None
         self._reply = reply
         self._answer = b""
+        self._texts, self._threads = ["", ""], []
         while b"\n" not in self._answer:
             self._answer += reply.recv(64)
         number, self._answer = self._answer.split(b"\n", 1)
@@ -130,6 +143,34 @@ class Forked:
             self._reply.close()
             self.returncode = int(self._answer)
         return self.returncode
+
+    def take_pipes(self, stdin, into, outputs):
+        """Write into one pipe and read from two, each in a thread of its own; `communicate` returns what was read."""
+        self._threads = [threading.Thread(target=_write, args=(into, stdin.encode()))]
+        for at, output in enumerate(outputs):
+            self._threads.append(threading.Thread(target=_read, args=(output, self._texts, at)))
+        for thread in self._threads:
+            thread.start()
+
+    def first_line(self, seconds=60):
+        """Wait for the first line that it writes; returns that."""
+        end = time.monotonic() + seconds
+        while "\n" not in self._texts[0]:
+            assert time.monotonic() < end, "it wrote nothing"
+            time.sleep(0.02)
+        return self._texts[0].partition("\n")[0]
+
+    def communicate(self, timeout=None):
+        """Wait for its end; returns what it has written, and what as errors."""
+        try:
+            self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        finally:
+            for thread in self._threads:
+                thread.join()
+        return tuple(self._texts)
 
     def poll(self):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -181,27 +222,21 @@ class Starter:
             socket.send_fds(self._open(environment), [request], [*streams, theirs.fileno()])
         return Forked(words, ours)
 
-    def run(self, words, environment, stdin, timeout):
-        """What subprocess.run does."""
+    def begin(self, words, environment, stdin=""):
+        """Fork a process with pipes."""
         pipes = [os.pipe() for _ in range(3)]
         given = [pipes[0][0], pipes[1][1], pipes[2][1]]
         process = self.start(words, environment, given)
         for file in given:
             os.close(file)
-        texts = ["", ""]
-        threads = [threading.Thread(target=_write, args=(pipes[0][1], stdin.encode()))]
-        threads += [threading.Thread(target=_read, args=(pipes[at + 1][0], texts, at)) for at in (0, 1)]
-        for thread in threads:
-            thread.start()
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        finally:
-            for thread in threads:
-                thread.join()
-        return subprocess.CompletedProcess(words, code, *texts)
+        process.take_pipes(stdin, pipes[0][1], (pipes[1][0], pipes[2][0]))
+        return process
+
+    def run(self, words, environment, stdin, timeout):
+        """What subprocess.run does."""
+        process = self.begin(words, environment, stdin)
+        texts = process.communicate(timeout)
+        return subprocess.CompletedProcess(words, process.returncode, *texts)
 
 
 def _write(file, data):
@@ -211,7 +246,8 @@ def _write(file, data):
 
 def _read(file, texts, at):
     with os.fdopen(file, "r", encoding="utf-8") as stream:
-        texts[at] = stream.read()
+        for line in stream:
+            texts[at] += line
 
 
 STARTER = Starter()

@@ -1,20 +1,17 @@
 """What is compiled of the matcher's data is compiled once for all homes that a process makes, not once for each.
 
-A new home costs 0.10 s of a processor then instead of 0.26 s. It gets the file that it would have written itself.
+A first answer in a new home costs 0.02 s of a processor then instead of 0.2 s. The home gets the file that it would have written itself.
 """
 
 import functools
 import marshal
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
-from picoclaw.intents import compiler, grammar
-from picoclaw.workspace import list_intent_files, read_intent_tables
+from picoclaw.intents import compiler, grammar, topics
 
 
 def share_grammars():
-    """Have this process, and those that are forked off it, remember what was compiled."""
+    """Have this process, and those that are forked off it, remember what was compiled and read."""
     load_grammar, compile_grammar = grammar.load_grammar, compiler.compile_grammar
     files_kept, rows_kept = {}, {}
 
@@ -27,13 +24,17 @@ def share_grammars():
         key = None
         with suppress(OSError):
             key = (translated, *map(stamp, files))
-        if key in files_kept and not cache.exists():
+        if key in files_kept:
+            content, found = files_kept[key]
             with suppress(OSError):
-                grammar.write_atomic(cache, files_kept[key])
+                if not cache.exists():
+                    grammar.write_atomic(cache, content)
+                if cache.read_bytes() == content:
+                    return found
         found = load_grammar(files, cache, read, translated=translated)
         if key and key not in files_kept:
             with suppress(OSError):
-                files_kept[key] = cache.read_bytes()
+                files_kept[key] = cache.read_bytes(), found
         return found
 
     def compile_once(tables, *names):
@@ -45,10 +46,17 @@ def share_grammars():
             rows_kept[key] = list(compile_grammar(tables, *names))
         return list(rows_kept[key])
 
+    def read_once(read):
+        kept = {}
+
+        @functools.wraps(read)
+        def wrapped(file):
+            key = stamp(file)
+            if key not in kept:
+                kept[key] = read(file)
+            return kept[key]
+
+        return wrapped
+
     grammar.load_grammar, compiler.compile_grammar = load_once, compile_once
-
-
-def compile_shipped():
-    """Compile the English grammar, for the processes that are forked off this one."""
-    with tempfile.TemporaryDirectory() as folder:
-        grammar.load_grammar(list_intent_files(Path(folder)), Path(folder) / "intents.cache", read_intent_tables)
+    grammar.read_marks, topics.load_topics = read_once(grammar.read_marks), read_once(topics.load_topics)

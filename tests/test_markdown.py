@@ -175,7 +175,7 @@ MOULDS |= {piece: lambda n, piece=piece: piece * (n // len(piece)) for piece in 
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("mould", "trusting"), sweep.sample(itertools.product(MOULDS, [False, True]), 3), ids=ascii)
+@pytest.mark.parametrize(("mould", "trusting"), sweep.sample(itertools.product(MOULDS, [False, True]), 5), ids=ascii)
 def test_it_takes_time_in_proportion(mould, trusting):
     """Four times the text takes about four times as long; sixteen times would be its square."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import foreign_homes
 import pytest
+import sweep
 from foreign_homes import SKILL, TOKEN, make_go, make_nanobot, make_openclaw, write
 from person import Person, picoclaw
 
@@ -257,9 +258,10 @@ def compared(user, home_name):
     return files, rows_of(user / home_name)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["nanobot", "openclaw", "picoclaw"])
 def test_a_run_that_is_killed_anywhere_is_gone_on_with(name, tmp_path):
-    """Killed at each eleventh sync on the way, gone on with, taken back while being killed again: nothing twice, nothing lost."""
+    """Killed at each 28th sync on the way, in a sweep at each seventh, gone on with, taken back while being killed again: nothing twice, nothing lost."""
     whole = tmp_path / "whole"
     _, kind = make(name, whole)
     words = ("migrate", "--from", kind, "--yes", "--keys", "--skill", "frost-watch")
@@ -267,7 +269,7 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(name, tmp_path):
     home_name = ".picoclaw" if kind == "picoclaw" else "picoclaw"
     assert picoclaw(whole, *words, **environment).returncode == 0
     wanted = compared(whole, home_name)
-    for at in range(len(name) - 6, 400, 7):
+    for at in range(len(name) - 6, 400, sweep.take(28, 7)):
         user = tmp_path / f"at-{at}"
         make(name, user)
         home = user / home_name

@@ -1,5 +1,6 @@
 """The ways in of a person besides Telegram and Matrix: their login on this machine, and the page."""
 
+import functools
 import os
 import pwd
 import shutil
@@ -55,6 +56,7 @@ def run_as(user, tmp_path, *words, stdin="", home=""):
     )
 
 
+@functools.cache
 def can_be_others():
     if os.getuid() or not shutil.which("setpriv"):
         return False

@@ -4,14 +4,14 @@ import json
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from contextlib import closing
 
 import pytest
+from forked import STARTER
 from model_server import ModelServer, call, refusal, reply, silence
-from person import PICOCLAW, Person, environment, picoclaw, picoclaw_process
+from person import Person, environment, picoclaw, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.agent.subagents import WorkerPool
@@ -120,20 +120,11 @@ class Scene:
 
 
 def begun(home, server, *words):
-    more = {"PICOCLAW_BASE_URL": server.url, "PICOCLAW_MODEL": "m"}
-    return subprocess.Popen(
-        [*PICOCLAW, "chat", *words],
-        env=environment(home.parent, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd="/",
-    )
+    return STARTER.begin(["chat", *words], environment(home.parent, PICOCLAW_BASE_URL=server.url, PICOCLAW_MODEL="m"))
 
 
 def ended(process):
-    out, err = process.communicate(timeout=60)
-    return out, err
+    return process.communicate(timeout=60)
 
 
 LOST = (find_shipped("templates") / "prompts/lost_act.md").read_text().strip()
@@ -317,7 +308,7 @@ def test_ctrl_c_leaves_subagents_to_the_next(home):
 
     with ModelServer(slow) as server:
         process = begun(home, server, "-m", "go")
-        assert process.stdout.readline() == "Begun.\n"
+        assert process.first_line() == "Begun."
         until = time.monotonic() + 20
         while not any(is_subagent(received.body) for received in server.requests):
             assert time.monotonic() < until
@@ -773,7 +764,7 @@ def test_a_second_ctrl_c_while_subagents_are_put_down_changes_nothing(home):
 
     with ModelServer(slow) as server:
         process = begun(home, server, "-m", "go")
-        assert process.stdout.readline() == "Begun.\n"
+        assert process.first_line() == "Begun."
         while not any(is_subagent(received.body) for received in server.requests):
             time.sleep(0.02)
         held = closing(app_of(home))
