@@ -280,9 +280,9 @@ class App:
     """One running picoclaw. Parts that a verb does not use are not made.
 
     `ask` shows a person a call and returns their answer; in a rehearsal nobody is asked about the hardware. `changed`
-    hears of each kept call that was asked about, answered or done. `language` is that of whoever is answered, '' where
-    config.toml does not say. `root` is the app of the home, in the view that a person
-    has of it, or an agent.
+    is called with each call that waits for a yes, when it was asked about, answered or done. `language` is that of
+    whoever is answered, '' where config.toml does not say. `root` is the home's app, if this is a person's or an
+    agent's view of it.
     """
 
     config: Config

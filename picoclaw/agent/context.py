@@ -144,29 +144,31 @@ class AgentApp(Protocol):
 class ContextBuilder:
     """Builds what a model is told at the beginning of a turn.
 
-    With `tidy`, what was told is marked as told, and what has ended the first meeting is deleted. Without `foreign`,
-    what is marked as not from the owner is left out of pages, notes and tasks, and no reports are told. `limits` tells
-    a sub-agent its limits, `may` are the tools that it may call, and `needed` the reports that its task rests on; None
-    takes those of the conversation.
+    The last three are for a sub-agent.
     """
 
     app: AgentApp
     config: Config
     pages: Pages
     tidy: bool = True
+    """Mark reports as delivered, and delete BOOTSTRAP.md when the first meeting has ended."""
     foreign: bool = True
+    """Without it, what is not from the owner is left out of pages, notes and tasks, and so are reports."""
     limits: str = ""
+    """What it is told of its limits."""
     may: frozenset[str] | None = None
+    """The tools that it may call."""
     needed: Sequence[Task] | None = None
+    """The reports that its task rests on; None for those of the conversation."""
 
     @property
     def prompts(self) -> Prompts:
         return self.app.prompts
 
     def guest_tools(self, origin: Origin) -> frozenset[str] | None:
-        """Name the tools offered to a guest, None to the owner, and where guests are offered what the owner is.
+        """The tools that a turn of this origin may be offered; None for all.
 
-        Where they are named, a guest's turn is told no notes, tasks, reports and skills of the owner's, and of the
+        Where they are limited, a guest's turn is told no notes, tasks, reports and skills of the owner's, and of the
         pages only those that say how to behave.
         """
         toolset = self.app.toolset
@@ -203,8 +205,7 @@ class ContextBuilder:
     ) -> BuiltContext:
         """Build a turn's context from the files as they are now.
 
-        `acts` are calls whose outcome is unknown. Who asks `once` takes no part in the first meeting where no
-        model holds it: what a model is told does not depend on that.
+        `acts` are calls whose outcome is unknown. With `once` (`chat -m`) and without a model there is no first meeting.
         """
         from picoclaw.memory.entries import is_tainted
         from picoclaw.skills.library import BUILT_IN

@@ -314,9 +314,10 @@ Role = Literal["owner", "member", "guest"]
 class PersonConfig:
     """[people.NAME]: somebody of the household, where they write from, and what they may have done."""
 
-    role: Annotated[Role, "owner: as you; member: with notes and reminders of their own; guest: who may only ask"] = (
-        "member"
-    )
+    role: Annotated[
+        Role,
+        "owner: as you; member: with notes and reminders of their own; guest: reads sensors, all else takes your yes",
+    ] = "member"
     telegram: Annotated[int, Span(0, 2**52), "their number at Telegram; 0: none, or paired"] = 0
     matrix: Annotated[str, "their name at Matrix, such as @ada:example.org"] = ""
     terminal: Annotated[str, "their login name on this machine, for `picoclaw chat`"] = ""
@@ -578,7 +579,9 @@ class NotifyConfig:
 
     kind: Annotated[Literal["ntfy", "webhook"], "what is at the address"]
     url: Annotated[str, "the address, such as https://ntfy.sh/TOPIC; its token: [keys] notify_NAME in secrets.toml"]
-    urgency: Annotated[Literal["low", "default", "high", "urgent"], "how loud it is"] = "high"
+    urgency: Annotated[
+        Literal["low", "default", "high", "urgent"], "how urgent a message is for the one who gets it"
+    ] = "high"
     quiet: Annotated[str, 'hours in which it makes no sound, such as "22:00-07:00"; "" for none'] = ""
 
     def is_quiet(self, now: time) -> bool:

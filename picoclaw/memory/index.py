@@ -72,9 +72,9 @@ def _write_boosts(path: Path, kept: Mapping[str, float]) -> None:
 
 # The tables of `memory.db`: made when they are not there, thrown away when they are not right.
 #
-# Nothing in the index is the only copy of anything, so damage is not repaired. It is a write-ahead log that is synced only
-# when it is folded in: a power cut can lose the last changes, which the next look at the files brings back, but tears
-# nothing; a search does not wait for the card after a note was changed, and two processes do not wait for each other.
+# The index can be rebuilt, so a damaged one is deleted. It has a write-ahead log that is synced at checkpoints only: a power
+# cut can lose the last changes, which the next look at the files brings back, but damages nothing; a search does not wait
+# for the card after a note was changed, and two processes do not wait for each other.
 # The words are indexed with external content, so that the text is there once, and can be compared with them.
 # Vectors are signed bytes, 60 in a row of their table, because one in a row is read ten times as slowly.
 # https://sqlite.org/wal.html, https://sqlite.org/fts5.html#external_content_tables,
@@ -163,7 +163,7 @@ def open_index(path: Path, *, renew: bool = False) -> apsw.Connection:
 
 
 def open_read_only(path: Path) -> apsw.Connection:
-    """Open the index as it is on a disk that takes nothing: with its log, or if that cannot be, as it was before it.
+    """Open the index on a read-only disk: with its write-ahead log, or without the latest changes where that cannot be read.
 
     Raises apsw.Error, OSError, and StoreDamaged when it is no index of this version.
     """

@@ -346,7 +346,9 @@ def search_memory(
     chunks, having = index.document_frequencies({word: forms.get(word, [word]) for word in plain})
     if not (plain or dated):
         return []
-    known = any(having.values()) or not dated  # its words ("last", "Tuesday") are in a note by chance only
+    known = (
+        any(having.values()) or not dated
+    )  # a date, and no other word that any note has: matches of "last" or "Tuesday" are chance
     text = dict(index.match(chain(*forms.values()), _MAX_BY_WORDS)) if known else {}
     close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and plain else None
     near = close[0] if close else None

@@ -100,7 +100,7 @@ class Chain:
     def events(self, request: Request) -> Iterator[Event]:
         """See Provider.events."""
         turn = self._turn
-        # a person's word begins a turn, and so does another time limit, except that of a turn's last word
+        # a new message of the user begins a turn, and so does another deadline, except for the final request without tools
         if not (turn.shortens and request.deadline == turn.deadline):
             asked = request.messages[-1].role == "user" and not _is_steering(request.messages)
             if asked or (request.calls and request.deadline != turn.deadline):
@@ -153,7 +153,9 @@ class Chain:
             return
         if own := [problem for problem in turn.problems if _is_overflow(*problem)]:
             turn.order, turn.problems, turn.shortens = [own[0][0]], [], True
-            raise own[0][1]  # whoever takes it whole does not answer, and a shorter request may be answered
+            raise own[0][
+                1
+            ]  # no model whose window is large enough is left: the caller shortens the request for this one
         combined = _combine_errors(turn.problems)
         if self._fallback is None or _is_steering(request.messages):
             raise combined

@@ -241,8 +241,7 @@ def _limit_seconds(seconds: float) -> float:
     return seconds if 0 < seconds < _MAX_PLAUSIBLE_S else 0.0
 
 
-# When a server is not asked at all: OutageProbe while it is silent, CircuitBreaker while it has said that it would be no
-# use.
+# When a server is not asked at all. OutageProbe: it cannot be reached. CircuitBreaker: it answers, with errors.
 #
 # A request to a silent server takes minutes to fail, because a slow model is silent as well. A probe is a request that
 # a server answers at once, whatever its model does: one that does not answer it is down. A server that answers, and says

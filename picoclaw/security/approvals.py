@@ -57,8 +57,8 @@ class ApprovalManager:
 
     `minutes` is how long a question waits, `now` the owner's wall clock. `changed` is called with each call that was
     queued, answered or run, so that channels can show it. `note` is the guard's audit log, `agent` the key of the agent that
-    queues calls. `role_change` says that whoever asked for a call is not now what they were then, `whose` whose call it is, as
-    StandingApproval does.
+    queues calls. `role_change` says why the role that whoever asked for a call had then no longer holds, '' while it does; `whose` is
+    the owner of a call, as in StandingApproval.
     """
 
     stores: Stores

@@ -95,7 +95,7 @@ _SYSTEM_OUTPUT: Mapping[str, str] = {
     },
     "ss": r"(?:-[tuwxlnaeimos46]{1,12} ?)*",
 }
-"""Of what programs say that only look, nobody but the system is the author: no file's content, no names of others."""
+"""Programs whose output is the system's own data, no file's content and no names given by others, so that it does not taint."""
 
 
 _TAR_OPTIONS = r"[cxtzjJvfpkC]+"
@@ -110,7 +110,7 @@ _SELF_CONTAINED: Mapping[str, str] = {
     "tar": rf"-{_TAR_OPTIONS}|--(?:gzip|create|extract|list|verbose|file)",
     "git": r"-[aAbdmMqsu]+|--(?:short|all|amend|stat|message|quiet)",
 }
-"""Programs that run no code out of a folder they work in, with options of theirs that have them run no other program.
+"""Programs that run no code out of a folder they work in, and their options that start no other program.
 
 Hooks and settings of git are such code; nothing else beside them is.
 """

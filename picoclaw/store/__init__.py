@@ -1,1 +1,4 @@
-"""The door to durable state: one SQLite file, opened once, written in transactions."""
+"""All durable state in SQLite: `database.py` opens `state.db` and `history.db`, `migrations.py` has their tables.
+
+The other modules have a group of tables each.
+"""

@@ -1,4 +1,4 @@
-"""Migrations, gone on with from migrations.py: the tables that came with the service."""
+"""The shape of `state.db` and `history.db` as named migrations, each run once and never changed."""
 
 from collections.abc import Callable
 

@@ -323,12 +323,20 @@ has 3 when picoclaw does not run."""
             yield from ("", "```sh", example, "```", *arguments(parser))
             if parser.words:
                 yield from ("", "| | |", "|---|---|")
+                said: dict[tuple[str, str], str] = {}  # an option that several words have is explained once
                 for word, one in parser.words.items():
                     places = "".join(f" {each.label}" for each in one.arguments if not each.names)
                     yield f"| {escape(f'`picoclaw {name} {word}{places}`')} | {escape(one.purpose)} |"
+                    again: dict[str, list[str]] = {}
                     for each in one.arguments:
-                        if each.help and each.names not in (["--json"], ["--board"]):
+                        if not each.help or each.names in (["--json"], ["--board"]):
+                            continue
+                        if (first := said.setdefault((each.label, each.help), word)) == word:
                             yield f"| … {escape(f'`{each.label}`')} | {escape(each.help)} |"
+                        elif each.names:
+                            again.setdefault(first, []).append(f"`{each.names[0]}`")
+                    for first, names in again.items():
+                        yield f"| … {', '.join(names)} | as for `{first}` |"
 
     for title, verbs in cli.GROUPS.items():
         yield f"reference/commands-{title.split()[0].lower()}.md", group(title, verbs)

@@ -1,11 +1,11 @@
-"""The lives of a message, a memory search, a reading, an output and a job: which functions they pass, in how many files.
+"""The lives of messages, a memory search, a reading, an output and a job: which functions they pass, in how many files.
 
     python tests/bench/lives.py [--markdown | --write]
 
 Each is one command in a process of its own, followed by sys.setprofile. The path is the deepest stack of our frames at
 the moment the outside is reached: bytes sent to a socket, a statement executed by SQLite, bytes on a simulated bus,
-a reminder in the outbox. A message goes through a daemon, and is followed from its queue on, a tool's call from the
-registry. Figures are counts, and do not depend on the machine. `--markdown` prints the paths as CONTRIBUTING.md has
+a reminder in the outbox, a Telegram message in the inbox. A message goes through a daemon, and is followed from its
+queue on, or from the thread that polls, a tool's call from the registry. Figures are counts, and do not depend on the machine. `--markdown` prints the paths as CONTRIBUTING.md has
 them, and `--write` puts them there.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from model_server import ModelServer, reply
+from telegram_server import OWNER, TOKEN, TelegramServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -29,6 +30,7 @@ OUTPUTS = '[outputs.lamp]\nkind = "light"\nline = "GPIO17"\nlongest_on_s = 60\nc
 
 LIVES = {
     "a message, from the daemon's queue to the model's socket": (["run", "--board", "sim"], "send"),
+    "a Telegram message, from the bot's poll to the inbox": (["run", "--board", "sim"], "inbox"),
     "a memory search, from the tool's call to SQLite": (
         ["tool", "memory_search", '{"query": "water"}', "--board", "sim"],
         "execute",
@@ -40,10 +42,14 @@ LIVES = {
     "an output, to its supervisor": (["outputs", "--board", "sim", "set", "lamp", "on", "1"], "send"),
     "a job, from the scheduler's thread to the outbox": (["run", "--board", "sim"], "outbox"),
 }
-BEGINNINGS = {"MessageQueue._respond", "Toolset.run", "SchedulerThread._run"}
+BEGINNINGS = {"MessageQueue._respond", "PolledChannel._poll", "Toolset.run", "SchedulerThread._run"}
 """Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
-CALLS = {"bus": ("hw/sim/buses", {"transfer", "messages"}), "outbox": ("store/outbox", {"put_message"})}
-"""The functions by which a bus and the outbox are reached."""
+CALLS = {
+    "inbox": ("store/inbox", {"put"}),
+    "bus": ("hw/sim/buses", {"transfer", "messages"}),
+    "outbox": ("store/outbox", {"put_message"}),
+}
+"""The functions by which a bus, the inbox and the outbox are reached."""
 
 
 def follow(arguments, reached):
@@ -90,7 +96,7 @@ def follow(arguments, reached):
             if is_sent or (reached == name == "execute" and any("search" in file for file, _ in path_to(frame)[5:])):
                 note(frame)
 
-    if reached == "outbox":
+    if reached in {"inbox", "outbox"}:
         threading.setprofile(profile)
     sys.setprofile(profile)
     code = run(arguments)
@@ -134,22 +140,32 @@ def make_home(home, url):
     return {**plain, "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "m"}
 
 
+def make_telegram_home(home, url):
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(f'[telegram]\nallow = [{OWNER}]\napi_url = "{url}"\n')
+    (home / "secrets.toml").write_text(f'telegram_token = "{TOKEN}"\n')
+    (home / "secrets.toml").chmod(0o600)
+    return home
+
+
 def run_picoclaw(words, environment):
     command = [sys.executable, "-m", "picoclaw", *words]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
-def use_daemon(daemon, environment, reached):
-    """Say something to a daemon as soon as it listens, or wait until a reminder was due, and end it."""
+def use_daemon(daemon, environment, reached, bot):
+    """Say something to a daemon as soon as it listens, or to its bot, or wait until a reminder was due, and end it."""
     for line in daemon.stderr:
         if "ready" in line:
             break
     if reached == "outbox":
         while "no reminders" not in run_picoclaw(["cron", "list"], environment):
             time.sleep(0.2)
+    elif reached == "inbox":
+        bot.says(OWNER, "hello")
+        bot.wait(bot.texts, 60.0)
     else:
         run_picoclaw(["chat", "-m", "hello"], environment)
-    daemon.terminate()
 
 
 def trace(environment, folder, arguments, reached):
@@ -157,13 +173,22 @@ def trace(environment, folder, arguments, reached):
     report = folder / "report"
     command = [sys.executable, __file__, "--follow", json.dumps(arguments), reached]
     environment = {**environment, "LIVES_REPORT": str(report)}
-    if reached == "outbox":
+    bot = TelegramServer()
+    if reached == "inbox":
+        environment["PICOCLAW_HOME"] = str(make_telegram_home(folder / "telegram", bot.url))
+    elif reached == "outbox":
         run_picoclaw(["cron", "add", "water the plants", "--in", "1s"], environment)
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder
-    ) as process:
+    with (
+        bot,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder
+        ) as process,
+    ):
         if arguments[0] == "run":
-            use_daemon(process, environment, reached)
+            try:
+                use_daemon(process, environment, reached, bot)
+            finally:
+                process.terminate()
         _, said = process.communicate()
     if process.returncode:
         sys.exit(f"{' '.join(arguments)}: {said}")

@@ -94,9 +94,8 @@ class Journal:
         self._turn = threading.Condition()
         self._asked = self._answered = 0
         self._thread: threading.Thread | None = None
-        self.is_ours = (
-            True  # False once what has our names in the home is another supervisor's: then nothing is written
-        )
+        self.is_ours = True
+        """False once another supervisor owns the home's files: then nothing is written."""
 
     def record(self, act: str, intent: PendingRequest | None = None, **more: Any) -> None:
         """Append a record with the next `flush`; with an intent, the marker is on the disk before it."""
