@@ -81,6 +81,39 @@ _NO_PROMISE_ASKED = pattern(
     re.IGNORECASE,
 )
 _ROUNDED = 0.06
+_JOINS = pattern(r"[:-](?=\d)")
+_LETTERS = pattern(r"[a-z]+")
+_NUMBER_WORDS = {
+    "a": 1.0,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "dozen": 12,
+    "fifteen": 15,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "ninety": 90,
+    "half": 30,
+    "quarter": 15,
+    "quarters": 15,
+    "hour": 60,
+    "hours": 60,
+    "noon": 12,
+    "midnight": 0,
+}
+"""Words for numbers, those of times in minutes."""
 _SUM = pattern(
     rf"(?P<one>-?\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?(?P<sign>[-+*/×−–]) ?(?P<other>\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?= ?(?P<sum>-?\d+(?:[.,]\d+)?)",
     re.IGNORECASE,
@@ -142,6 +175,27 @@ def _list_sums(text: str) -> Iterator[float]:
         results = {"+": one + other, "*": one * other, "×": one * other, "/": one / other if other else one}
         if abs(results.get(found["sign"], one - other) - told) < _ROUNDED:
             yield told
+
+
+def list_figures(text: str) -> list[str]:
+    """The numbers of a text as it writes them, those of a time or a date one by one."""
+    return _NUMBER.findall(_JOINS.sub(" ", text))
+
+
+def list_number_words(text: str) -> list[float]:
+    """The numbers that a text says in words, those of times in minutes."""
+    return [_NUMBER_WORDS[word] for word in _LETTERS.findall(text.lower()) if word in _NUMBER_WORDS]
+
+
+def find_unfounded_numbers(text: str, sources: Iterable[str]) -> list[str]:
+    """List the numbers of a text that stand in none of its sources, as figures, in words, or in another unit of time."""
+    told = [float(number.replace(",", ".")) for source in sources for number in list_figures(source)]
+    told += [number for source in sources for number in list_number_words(source)]
+    sums = [a + b for a in told for b in told]
+    known = {0.0, 1.0, *told, *sums} | {one * by for one in (*told, *sums) for by in (60, 1 / 60, 0.5, 0.01)}
+    known |= {60 - one for one in told} | {one + by for one in told for by in (12, -12, -1)}
+    found = dict.fromkeys(list_figures(text))
+    return [one for one in found if not any(abs(float(one.replace(",", ".")) - other) < 1e-6 for other in known)]
 
 
 def find_promise(answer: str, asked: str) -> str:

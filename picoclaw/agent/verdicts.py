@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 
-from picoclaw.messages import ERROR_PREFIX
+from picoclaw.messages import ERROR_PREFIX, ToolCall
 from picoclaw.text import list_terms, pattern
 
 _COMPARISON = pattern(
@@ -28,6 +28,9 @@ _LIST_WORDS = frozenset(
     )
 )
 _MIN_STEM = 3
+_READS_OUT = pattern(r"\b(?:read|show|open|print|display|what's in|what is in)\b", re.IGNORECASE)
+_TASKS = pattern(r"\b(?:tasks?|to-?dos?)\b(?!\.\w)", re.IGNORECASE)
+_FILE = pattern(r"\b[\w-]+\.(?:txt|md|csv|json|log|toml|py)\b", re.IGNORECASE)
 
 
 def find_rows(result: str) -> Iterator[tuple[int, str]]:
@@ -105,3 +108,21 @@ def judge(question: str, result: str) -> str:
         holds = True
     relation = "below" if value < limit else "above" if value > limit else "exactly"
     return f"{'Yes' if holds else 'No'}: {value:g} {told[0]['unit']} is {relation} {limit:g}."
+
+
+def tell_result(wish: str, call: ToolCall, text: str, result: str) -> str:
+    """What a call has brought, with what of it answers the wish."""
+    if call.name == "read_file" and result:
+        path = str(call.arguments.get("path", ""))
+        verdict = count_lines(path, result) if asks_count(wish) else judge_list(wish, result, path)
+        return "\n".join([text, verdict] if verdict and _READS_OUT.search(wish) else [verdict or text])
+    rows = len(list(find_rows(result)))
+    told = f"{rows} in all" if rows and asks_count(wish) and call.name in {"cron", "pulse"} else ""
+    told = told or (judge_list(wish, result) if call.name == "pulse" and _TASKS.search(wish) else "")
+    return "\n".join(filter(None, [told, text, judge(wish, result)]))
+
+
+def is_about_lines(wish: str) -> bool:
+    """Whether a question about a file is how many lines it has, or whether something is in it."""
+    file = _FILE.search(wish)
+    return bool(file and (asks_count(wish) or list_sought(wish, file[0])))

@@ -125,7 +125,7 @@ def run_requests(
         for number, (kind, (text, reply, acts)) in enumerate(asked):
             home = shutil.copytree(seeded, Path(folder) / str(number))
             yield {"kind": kind} | _ask(replace(base, home=home), text, reply, acts)
-            shutil.rmtree(home)
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def _open(config: Config) -> App:

@@ -1,0 +1,248 @@
+"""The verbs that a small model may choose among: which a message admits, their schema, and the calls they become.
+
+Which words of a message say what is data: templates/small.toml.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from picoclaw.claims import list_figures, list_number_words
+from picoclaw.intents.sums import calculate
+from picoclaw.resources import find_shipped
+from picoclaw.text import pattern
+from picoclaw.times import WEEKDAYS
+
+_NOON = 12
+_QUANTITIES = ("temperature", "humidity", "pressure", "light")
+_SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
+_LETTERS_SO_FAR = pattern(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*')
+_CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
+_WORDING = tomllib.loads((find_shipped("templates") / "small.toml").read_text("utf-8"))
+_PART = re.compile(r"(?<!\?P)<(\w+)>")
+
+
+def _compile(alternatives: Iterable[str]) -> re.Pattern[str]:
+    text = "|".join(alternatives)
+    while _PART.search(text):
+        text = _PART.sub(lambda part: str(_WORDING["parts"][part[1]]), text)
+    return pattern(text, re.IGNORECASE)
+
+
+def _compile_cues(words: str) -> re.Pattern[str]:
+    bounds = ((one.removesuffix("*"), "" if one.endswith("*") else r"\b") for one in re.split(r",\s", words.strip()))
+    return _compile(rf"\b(?:{one}){end}" for one, end in bounds)
+
+
+VERBS: Mapping[str, tuple[str, str]] = {
+    verb: (tool.strip("-"), arguments)
+    for verb, told in _WORDING["verbs"].items()
+    for tool, _, arguments in [told.partition(" ")]
+}
+"""The tool of each verb, '' for what needs none, and its arguments."""
+
+_CUES = {names: _compile_cues(words) for names, words in _WORDING["cues"].items()}
+_FORMS = {name: _compile(alternatives) for name, alternatives in _WORDING["forms"].items()}
+PATTERNS = {name: _compile(alternatives) for name, alternatives in _WORDING["patterns"].items()}
+
+TIMED = frozenset(verb for verb in VERBS if verb.startswith("remind_"))
+LOOKS_UP = frozenset(
+    ["measure", "past", "sensors", "board", "reminders", "find_note", "files", "read_file", "tasks", "now", "sum"]
+)
+"""Verbs that change nothing: all that a question about the owner's own things admits."""
+PLACES = ("reminders", "tasks", "find_note", "read_file")
+"""Verbs of all places where something of the owner's may stand."""
+FINDS_NOTE = frozenset(["find_note", "measure", "past", "sensors", "now"])
+"""Verbs that may be admitted by chance where a question is about a note: "which plant likes light"."""
+
+
+def says(name: str, text: str) -> re.Match[str] | None:
+    """What in a message says this, as templates/small.toml has it."""
+    return PATTERNS[name].search(text)
+
+
+def read_form(wish: str) -> str:
+    """What a message is: "talk" that asks for words alone, a "question", a "remark", or else an "order"."""
+    return next((form for form, words in _FORMS.items() if words.search(wish)), "order")
+
+
+def is_question(wish: str) -> bool:
+    return read_form(wish) == "question"
+
+
+def _plan_weekly(day: str, wish: str) -> str:
+    """The days of a cron expression: as the message names them, else as the model does."""
+    if says("weekdays", wish):
+        return "1-5"
+    if re.search(r"\bweekends?\b", wish, re.IGNORECASE):
+        return "6,0"
+    named = re.findall(rf"\b({'|'.join(WEEKDAYS)})s?\b", wish, re.IGNORECASE)
+    return ",".join(one[:3].lower() for one in named) or day.lower()[:3]
+
+
+def count_cues(text: str) -> int:
+    return sum(bool(cue.search(text)) for cue in _CUES.values())
+
+
+def _select_offered(verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
+    return tuple(verb for verb, (tool, _) in VERBS.items() if verb in verbs and (not tool or tool in offered))
+
+
+def _leave_out(text: str) -> Collection[str]:
+    """The verbs that a message cannot mean: without a time, or told as a remark, any reminder, of what repeats once only, of what was a reading of now."""
+    once = {"remind_in", "remind_at"}
+    is_told = not says("time", text) or (read_form(text) == "remark" and not says("wants_reminder", text))
+    left_out = TIMED if is_told else once if says("repeats", text) else TIMED - once
+    if says("processor", text):
+        return left_out | {"measure", "past", "sensors"}
+    is_past = says("trend", text) or (says("past", text) and not re.search(r"\bnow\b", text, re.IGNORECASE))
+    return left_out | {"measure"} if is_past else left_out
+
+
+def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
+    """The verbs that the words of a message admit, of those whose tool is there; a cue with "?" says nothing of a remark."""
+    form = read_form(text)
+    if form == "talk":
+        return ()
+    told = (
+        names.rstrip("?") for names, cue in _CUES.items() if cue.search(text) and (form != "remark" or "?" not in names)
+    )
+    return _select_offered({verb for names in told for verb in names.split()} - {*_leave_out(text)}, offered)
+
+
+def widen_verbs(wish: str, verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
+    """The verbs that are named; where none is, a question may look anything up, and of an order its form says what it is."""
+    more: Collection[str] = ()
+    form = read_form(wish)
+    if form == "talk" or set(verbs) - LOOKS_UP or (verbs and form == "question"):
+        pass
+    elif form == "question":
+        more = {*PLACES, "files"} | ({"board"} if says("yours", wish) else set())  # a model measures for anything
+    elif says("have_done", wish):
+        more = {"done_task"}
+    elif form == "remark":
+        more = TIMED if says("to_me", wish) else ()
+    else:
+        head, colon, _ = wish.partition(": ")
+        kept = {"add_task" if says("job", head) else "note"} if colon and not says("say_it", head) else set[str]()
+        more = {"cancel_reminder", "done_task"} | TIMED | kept
+    return _select_offered(({*more} | {*verbs}) - {*_leave_out(wish)}, offered)
+
+
+def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
+    """Whether words cannot be the answer, since they would be made up."""
+    if not is_question(wish):
+        return False
+    is_own = not {"find_note", "reminders", "tasks", "board"}.isdisjoint(verbs) and bool(says("looked_up", wish))
+    return is_own or ("read_file" in verbs and bool(says("file", wish)))
+
+
+def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str, Any]:
+    """The JSON schema of an answer: one of the verbs with its arguments, or words."""
+
+    def describe(verb: str, arguments: str) -> dict[str, Any]:
+        kinds = {name: {"type": "number" if name == "minutes" else "string"} for name in arguments.split()}
+        return {
+            "type": "object",
+            "properties": {"do": {"const": verb}, **kinds},
+            "required": ["do", *kinds],
+            "additionalProperties": False,
+        }
+
+    forms = [*(describe(verb, VERBS[verb][1]) for verb in verbs), *([describe("say", "text")] if with_words else [])]
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
+
+
+def parse_answer(text: str) -> dict[str, Any]:
+    """Read the JSON object of an answer; a text without one is words."""
+    begin = text.find("{")
+    if begin >= 0:
+        try:
+            given, _ = json.JSONDecoder(strict=False).raw_decode(text[begin:])
+        except (ValueError, RecursionError):
+            given = None
+        if isinstance(given, dict) and "do" in given:
+            return given
+    return {"do": "say", "text": read_said(text) or text.strip()}
+
+
+def read_said(text: str, *, is_plain: bool = False) -> str:
+    """The words of an answer that is still coming in, as far as they can be shown; '' for a verb. `is_plain` as no JSON."""
+    begin = _SAID.match(text)
+    found = begin and _LETTERS_SO_FAR.match(text, begin.end())
+    said = str(json.loads(f'"{found[0]}"', strict=False)).lstrip() if found else ""
+    if is_plain and not text.lstrip().startswith("{"):
+        said = text.lstrip()
+    # half of a pair, and what may be a blank that was not filled in, wait for what follows
+    return said.rstrip("".join(map(chr, range(0xD800, 0xDC00)))).partition("[")[0]
+
+
+def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any] | str:
+    """A tool's arguments, or the answer of a verb that needs no tool. Raises ValueError and the like."""
+    text = str(given.get("text", "")).strip()
+    match verb:
+        case "measure" | "past":
+            named = [name for name in _QUANTITIES if says(name, wish)]
+            quantity = named if len(named) == 1 else PATTERNS["quantity"].findall(str(given["what"]).lower())
+            found: dict[str, Any] = {"quantity": quantity[0]} if len(quantity) == 1 else {}
+            named_when = says("when", wish)
+            when = re.sub(r"^(?:these )?last (?=hours|days)", "last few ", named_when[0].lower()) if named_when else ""
+            return found | ({"when": when or str(given["when"])} if verb == "past" else {})
+        case "remind_in" | "remind_every":
+            seconds = float(given["minutes"]) * 60
+            if seconds <= 0:
+                raise ValueError(given["minutes"])
+            return {
+                "action": "add",
+                "message": text or wish,
+                "at_seconds" if verb == "remind_in" else "every_seconds": seconds,
+            }
+        case "remind_at":
+            return {"action": "add", "message": text or wish, "at": str(given["at"])}
+        case "remind_daily" | "remind_weekly":
+            found_clock = _CLOCK.search(str(given["at"]))
+            if not found_clock:
+                raise ValueError(given["at"])
+            hour, minute, half = int(found_clock[1]), int(found_clock[2] or 0), (found_clock[3] or "").lower()
+            hour = hour % 12 + 12 * (half == "pm") if half else hour
+            hour += 12 * (0 < hour < _NOON and not half and bool(says("late", wish)))
+            day = _plan_weekly(str(given.get("day", "")), wish) or "*"
+            return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
+        case "reminders" | "cancel_reminder" | "tasks" | "done_task":
+            return {"action": "list"}
+        case "note":
+            return {"text": text}
+        case "find_note" | "forget_note":
+            words = str(given["words"])
+            return (
+                {"query": words}
+                if verb == "find_note"
+                else {"text": PATTERNS["filler"].sub("", words).strip() or words}
+            )
+        case "read_file":
+            return {"path": str(given["path"])}
+        case "add_line":
+            return {"path": str(given["path"]), "content": text, "mode": "append"}
+        case "write_file":
+            return {"path": str(given["path"]), "content": text}
+        case "add_task":
+            return {
+                "action": "add",
+                "text": found_task["text"].strip("'\"") if (found_task := says("put_on_tasks", text)) else text,
+            }
+        case "sum":
+            _check_operands(str(given["expression"]), wish)
+            expression = str(given["expression"]).replace("×", "*").replace("x", "*").replace("÷", "/")
+            return f"{expression} = {calculate(expression):.10g}"
+    return {}
+
+
+def _check_operands(expression: str, wish: str) -> None:
+    """Raise ValueError for a sum that has a number more often than the message, if that has figures at all."""
+    if any(char.isdigit() for char in wish) and not list_number_words(wish):
+        told, wanted = list_figures(wish), [one.strip("-") for one in list_figures(expression)]
+        for one in set(wanted) - {"100", "0", "1"}:
+            if wanted.count(one) > max(1 + ("squared" in wish.lower()), told.count(one)):
+                raise ValueError(expression)
