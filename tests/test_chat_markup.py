@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from timing import least_seconds
+from timing import is_in_proportion, least_seconds
 
 from picoclaw.text import escape_control_tokens
 
@@ -71,10 +71,10 @@ def test_what_is_left_can_be_read() -> None:
     "unit", ["<|", "<", "[", "[/", "<" + "a" * 39, "</", "<tool_", "<|<", "<｜", "[|user|", "<seed:a"]
 )
 def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    def seconds(length: int) -> float:
+    def work(length):
         text = unit * (length // len(unit))
-        return least_seconds(lambda: escape_control_tokens(text))
+        return lambda: escape_control_tokens(text)
 
-    plain = "word " * 80_000
+    plain = "word " * 200_000
     yardstick = least_seconds(lambda: plain.encode().decode().split(" "))
-    assert seconds(400_000) < max(12 * seconds(100_000), 30 * yardstick)
+    assert is_in_proportion(work, 250_000, 1_000_000, 12, 30 * yardstick)

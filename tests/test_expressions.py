@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from timing import least_seconds
+from timing import is_in_proportion
 
 from picoclaw.automation.checklist import list_item_files, parse_checklist
 from picoclaw.automation.heartbeat import is_ok
@@ -167,7 +167,9 @@ LONG = [
 )
 def test_four_times_the_text_is_about_four_times_the_work(read, part):
     """The square of it would be sixteen times."""
-    long = part * (100_000 // len(part))
-    short = long[: len(long) // 4]
-    once = least_seconds(lambda: read(short), 2)
-    assert least_seconds(lambda: read(long), 2) < 9 * max(once, 0.003)
+
+    def work(length):
+        text = part * (length // len(part))
+        return lambda: read(text)
+
+    assert is_in_proportion(work, 25_000, 100_000, 9, 0.027)

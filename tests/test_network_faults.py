@@ -1,15 +1,18 @@
 """Faults of every class against Telegram and the model of real daemons. `tests/bench/network_faults.py` plays 300."""
 
 import pytest
+import sweep
 from bench import network_faults
 from network import possible
 
 pytestmark = pytest.mark.skipif(not possible(), reason="nobody is given a network namespace here")
 
 
+@pytest.mark.sweep
 def test_nothing_is_lost_and_nothing_is_done_twice():
-    found = network_faults.many(20, 3, 5, brief=True)
-    assert len(found) == 5
+    faults, daemons = sweep.take(8, 20), sweep.take(2, 5)
+    found = network_faults.many(faults, 3, daemons, brief=True)
+    assert len(found) == daemons
     for each in found:
         assert [each[name] for name in network_faults.BAD] == [[], {}, {}, [], []]
         assert each["drained"]
@@ -17,5 +20,5 @@ def test_nothing_is_lost_and_nothing_is_done_twice():
         assert each["modelled"] > 0
         assert each["kills"] == 1
     took = [seconds for each in found for *_, seconds in each["took"]]
-    assert len(took) == 20
+    assert len(took) == faults
     assert max(took) < 60

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from scripted import CALLER, PROMPTS, Scripted, calls, says
-from timing import least_seconds
+from timing import is_in_proportion, least_seconds
 
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
@@ -203,11 +203,11 @@ def test_what_was_heard_is_named_in_few_words() -> None:
 
 @pytest.mark.parametrize("unit", ["\x1b[", "\x1b]", "\x9b", "</untrusted", "<untrusted", "\r", "\u202e", "<", " "])
 def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    def seconds(length: int) -> float:
+    def work(length):
         text = f"<{unit * (length // len(unit))}x"
-        return least_seconds(lambda: remove_untrusted(wrap_untrusted(TEMPLATE, "x", strip_invisible(text))))
+        return lambda: remove_untrusted(wrap_untrusted(TEMPLATE, "x", strip_invisible(text)))
 
-    assert seconds(200_000) < max(14 * seconds(50_000), 0.4)
+    assert is_in_proportion(work, 50_000, 200_000, 14, 0.4)
 
 
 NOTHING_NEW = [
@@ -243,11 +243,11 @@ def test_what_is_known_is_at_most_a_hundred_words_of_what_was_written():
     "unit", ["to ", "1 ", "hello world ", "hello world\n", "ok ", "1,", "1:a ", "ok\n", "'", "a=", "\n1 hello "]
 )
 def test_whether_a_text_is_known_takes_a_time_in_proportion_to_its_length(unit):
-    def seconds(length):
+    def work(length):
         text = unit * (length // len(unit))
-        return least_seconds(lambda: is_known_text(text, ["ok " * 30, "ok"], [text, *WRITTEN], "ok".__eq__))
+        return lambda: is_known_text(text, ["ok " * 30, "ok"], [text, *WRITTEN], "ok".__eq__)
 
-    assert seconds(100_000) < max(14 * seconds(25_000), 0.3)
+    assert is_in_proportion(work, 25_000, 100_000, 14, 0.3)
 
 
 MANY = ["x " * count + "y" for count in range(1, 40)]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from rights import ordinary_user
-from timing import least_seconds
+from timing import is_in_proportion
 
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
@@ -586,10 +586,6 @@ def test_what_is_left_of_a_page(home, page, text, left):
     assert shown(home).get("AGENTS.md", "").strip(" ") == left
 
 
-def took(run, text):
-    return least_seconds(lambda: run(text))
-
-
 LONG = [
     "<!--",
     "# a\n",
@@ -613,8 +609,12 @@ LONG = [
 @pytest.mark.parametrize("run", [clean_page, read_fields])
 def test_cleaning_takes_time_in_proportion(run, mould, piece):
     """Four times the text takes about four times as long; sixteen times would be its square."""
-    short, long = (took(run, mould.format(piece * (size // len(piece)))) for size in (25_000, 100_000))
-    assert long < 10 * short + 0.1
+
+    def work(size):
+        text = mould.format(piece * (size // len(piece)))
+        return lambda: run(text)
+
+    assert is_in_proportion(work, 25_000, 100_000, 10, 0.1)
 
 
 @pytest.mark.parametrize(
