@@ -276,7 +276,7 @@ def test_what_is_said_of_nothing(tmp_path, words, said):
         ("how warm is it", "there is no command 'how'; to ask the agent: picoclaw chat -m \"how warm is it\""),
         ("status --jsno", "picoclaw status: there is no option --jsno; did you mean --json?"),
         ("rules lst", "picoclaw rules: 'lst' is not one of list, check, explain, remove, log; did you mean list?"),
-        ("service", "picoclaw service: a word is missing: install or"),
+        ("service", "picoclaw service: a command is missing: install or"),
         ("outputs set pump on soon", "TIME: 'soon' is not a length of time; write it like 90s, 10m, 2h or 1d"),
         ("--frob", "picoclaw: there is no option --frob (picoclaw --help)"),
         ("--verison", "picoclaw: there is no option --verison; did you mean --version?"),

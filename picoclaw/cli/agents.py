@@ -33,36 +33,36 @@ if TYPE_CHECKING:
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "list": "list the agents and what each is for (the default)",
+        "list": "list the agents and their purposes (the default)",
         "add": "add an agent",
         "edit": "change an agent",
-        "remove": "take an agent out; its folder is kept",
-        "summon": "have a model write an agent's pages for a character; it asks before it writes",
-        "pages": "list the pages that a person has with an agent, print one, or write one",
+        "remove": "remove an agent; its folder is kept",
+        "summon": "let a model write an agent's pages from your description, after asking",
+        "pages": "list, print or write a person's pages with an agent",
     }
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
     for word in ("add", "edit", "remove", "summon", "pages"):
         words[word].add_argument("key", metavar="KEY", help="small letters, digits and _, such as garden")
     for word in ("add", "edit"):
-        words[word].add_argument("--name", metavar="NAME", help="what it is called")
-        words[word].add_argument("--description", metavar="TEXT", help="what it is for, in a sentence")
+        words[word].add_argument("--name", metavar="NAME", help="its display name")
+        words[word].add_argument("--description", metavar="TEXT", help="its purpose, in a sentence")
         words[word].add_argument("--model", metavar="NAME", help="the NAME of a [models.NAME]; '' for [model]")
         words[word].add_argument(
-            "--tools", metavar="LIST", help="its tools at most, such as sensor_*,output; '' for all"
+            "--tools", metavar="LIST", help="the only tools it may have, such as sensor_*,output; '' for all"
         )
         words[word].add_argument(
-            "--people", metavar="LIST", help="who may talk to it, such as ada,bob; * for all, '' for you"
+            "--people", metavar="LIST", help="who may talk to it, such as ada,bob; * for all, '' for only you"
         )
         words[word].add_argument("--workspace", metavar="FOLDER", help="a folder of yours for it, outside the home")
-        words[word].add_argument("--type", choices=("open", "predefined"), help="whether each person has all its pages")
+        words[word].add_argument(
+            "--type", choices=("open", "predefined"), help="open: each person has their own version of all pages"
+        )
         words[word].add_flag("--default", help="make it the home's own agent, which has the home's pages and settings")
-    words["add"].add_flag(
-        "--from-store", help="take it over from the store that boards share, with its pages; it asks first"
-    )
-    words["add"].add_flag("--yes", help="with --from-store: take over what the store has without asking")
+    words["add"].add_flag("--from-store", help="copy it with its pages from the store that boards share, after asking")
+    words["add"].add_flag("--yes", help="with --from-store: do not ask")
     words["summon"].add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
-    words["summon"].add_flag("--yes", help="write what the model brought without asking")
+    words["summon"].add_flag("--yes", help="write the model's text without asking")
     words["summon"].add_flag("--dry-run", help="print the diff and write nothing")
     words["pages"].add_argument("page", nargs="?", default="", metavar="PAGE", help="such as USER.md")
     words["pages"].add_argument(

@@ -168,20 +168,20 @@ class Parser:
                 return token
             before = token
         if self.needs_word and not {"-h", "--help"} & set(given):
-            raise UsageError(f"a word is missing: {' or '.join(self.words)}")
+            raise UsageError(f"a command is missing: {' or '.join(self.words)}")
         return ""
 
     def format_help(self) -> Iterator[str]:
         """Say what can be given, by the width of the terminal."""
         places = [one for one in self.arguments if not one.names]
         named = [one for one in self.arguments if one.names]
-        usage = ["picoclaw", self.name, "WORD" if self.needs_word else "[WORD]" if self.words else ""]
+        usage = ["picoclaw", self.name, "COMMAND" if self.needs_word else "[COMMAND]" if self.words else ""]
         usage += [*(one.label for one in places), "[options]" if named else ""]
         yield from wrap(" ".join(filter(None, usage)), "  ")
         yield ""
         yield from wrap(f"{self.purpose[:1].upper()}{self.purpose[1:]}.")
         if self.words:
-            yield from ("", bold("words"))
+            yield from ("", bold("commands"))
             yield from format_table({name: one.purpose for name, one in self.words.items()})
         if described := {one.label: one.help for one in places if one.help}:
             yield ""
@@ -192,7 +192,7 @@ class Parser:
         if self.example:
             yield from ("", bold("for example"), *(f"  {line}" for line in self.example.split("\n")))
         if self.words:
-            yield from ("", *wrap(f"`picoclaw {self.name} WORD --help` says more about each."))
+            yield from ("", *wrap(f"`picoclaw {self.name} COMMAND --help` shows its options."))
 
 
 def _find_option(part: str, options: Mapping[str, Argument], left: list[str]) -> tuple[Argument, str, str | None]:

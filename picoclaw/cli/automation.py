@@ -46,14 +46,14 @@ _TOOL_ARGUMENTS = {
 def add_cron_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "list": "all of them, with when they are due and how they went (the default)",
-        "add": "a new one",
-        "get": "all that there is to know of one",
-        "update": "give one another time or text",
-        "remove": "drop one",
-        "enable": "let one be due again",
-        "disable": "keep one from being due",
-        "run": "do one now, beside its plan",
+        "list": "list all, with their next time and last result (the default)",
+        "add": "add a reminder or job",
+        "get": "print all details of one",
+        "update": "change the time or text of one",
+        "remove": "remove one",
+        "enable": "resume one",
+        "disable": "pause one",
+        "run": "run one now, in addition to its schedule",
     }
     words = parser.add_words(purposes)
     for word in (parser, words["list"]):
@@ -82,13 +82,13 @@ def _add_job_options(word: Parser) -> None:
     )
     word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
     word.add_argument(
-        "--every", dest="every_seconds", type=parse_length, metavar="TIME", help="again and again: every 10m, 2h, 1d"
+        "--every", dest="every_seconds", type=parse_length, metavar="TIME", help="repeat at this interval: 10m, 2h, 1d"
     )
     word.add_argument("--cron", dest="cron_expr", metavar="EXPR", help="'30 7 * * 1-5': minute hour day month weekday")
-    word.add_argument("--tz", metavar="ZONE", help="the zone that the time is meant in, such as Berlin")
-    word.add_argument("--deliver", choices=["always", "change", "failure"], help="when the outcome is told")
-    word.add_argument("--late", choices=["once", "skip"], help="what becomes of it when it was missed")
-    chat = "the chat that it belongs to, one that there is"
+    word.add_argument("--tz", metavar="ZONE", help="the time zone of the times, such as Berlin")
+    word.add_argument("--deliver", choices=["always", "change", "failure"], help="when to send the result")
+    word.add_argument("--late", choices=["once", "skip"], help="after missed runs: run once, or skip them")
+    chat = "the existing chat that it belongs to"
     word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help=chat)
 
 
@@ -253,11 +253,11 @@ def _show_rule_log(app: App, given: Options) -> int:
 
 
 _RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
-    "list": ("explain them all, and where each stands (the default)", _list_rules),
-    "check": ("look for mistakes; exit code 1 when there is one", _check_rules),
+    "list": ("explain all rules and show their state (the default)", _list_rules),
+    "check": ("check for mistakes; exit code 1 if there are any", _check_rules),
     "explain": ("explain one", _explain_rule),
-    "remove": ("take one out of rules.toml", _remove_rule),
-    "log": ("what rules have done, and the readings that caused it", _show_rule_log),
+    "remove": ("remove one from rules.toml", _remove_rule),
+    "log": ("list what rules did, and the readings that caused it", _show_rule_log),
 }
 
 
@@ -266,8 +266,8 @@ _RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
 
 def add_heartbeat_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_flag("--dry-run", help="say what would be decided now, ask and keep nothing")
-    parser.add_flag("--if-due", help="keep to the interval and the quiet hours, as by itself")
+    parser.add_flag("--dry-run", help="show what would be done now; ask no model and save nothing")
+    parser.add_flag("--if-due", help="only if it is due, outside the quiet hours")
     parser.add_flag("--json", help="print JSON")
     add_board_option(parser)
 

@@ -16,9 +16,12 @@ from picoclaw.workspace.pages import get_owner_time
 def add_backup_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="where to; - is standard output; else picoclaw-DATE.tar.gz here"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="the file to write; - for standard output (default: picoclaw-DATE.tar.gz)",
     )
-    parser.add_flag("--without-secrets", help="leave secrets.toml and the fleet's key out")
+    parser.add_flag("--without-secrets", help="leave out secrets.toml and the fleet's key")
     parser.add_flag("--check", help="check that FILE is a complete backup")
 
 
@@ -47,7 +50,7 @@ def run_backup(given: Options) -> int:
 
 def add_restore_options(parser: Parser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("file", metavar="FILE", help="what `picoclaw backup` has made")
+    parser.add_argument("file", metavar="FILE", help="a file made by `picoclaw backup`")
     parser.add_flag("--yes", help="do not ask")
 
 

@@ -29,17 +29,17 @@ def add_page_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "code": "print a code that lets one browser in within ten minutes",
-        "status": "where the page is, and which browsers have been let in (the default)",
-        "logout": "forget every browser",
-        "token": "list the tokens by which programs use the board as an OpenAI model; make one, or end it",
+        "status": "show the page's address and the logged-in browsers (the default)",
+        "logout": "log all browsers out",
+        "token": "list, add or revoke tokens for programs that use the board as an OpenAI model",
     }
     words = parser.add_words(purposes)
     words["code"].add_argument(
         "--as", dest="person", metavar="NAME", default="", help="who will enter it: a name of `picoclaw people`"
     )
     words["token"].add_argument("what", nargs="?", choices=("list", "add", "revoke"), default="list")
-    words["token"].add_argument("name", nargs="?", default="", metavar="NAME", help="whose it is, such as ada or hall")
-    words["token"].add_flag("--owner", help="who has it counts as you in person, and may say /yes")
+    words["token"].add_argument("name", nargs="?", default="", metavar="NAME", help="its name, such as ada or hall")
+    words["token"].add_flag("--owner", help="its bearer counts as you in person, and may type /yes")
 
 
 def run_page(given: Options) -> int:
@@ -123,10 +123,10 @@ def _list_urls(page: PageConfig) -> Iterator[str]:
 def add_people_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "list": "list the people, what each may do, and where they write from (the default)",
-        "add": "add a person, or change one",
+        "list": "list the people, their roles, and where they write from (the default)",
+        "add": "add or change a person",
         "edit": "change a person",
-        "remove": "forget a person; their notes are kept",
+        "remove": "remove a person; their notes are kept",
     }
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
@@ -190,9 +190,9 @@ def add_telegram_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
         "pair": "print a code; whoever sends it to the bot may talk to it",
-        "status": "say whether Telegram answers, and who may talk to the bot",
-        "forget": "let somebody talk to it no more",
-        "unhook": "take the bot back from a webhook that another program has left",
+        "status": "show whether Telegram can be reached, and who has access",
+        "forget": "end a person's access",
+        "unhook": "remove a webhook that another program has set for the bot",
     }
     words = parser.add_words(purposes, required=True)
     words["status"].add_flag("--json", help="print JSON")
@@ -299,10 +299,10 @@ def _pair(config: Config, pairing: "Pairing", how: str, error: str, person: str)
 def add_matrix_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "login": "log in to the board's account, and keep the access token",
+        "login": "log in to the board's account, and store the access token",
         "pair": "print a code; whoever sends it to the board's account may talk to it",
-        "status": "say whether the server answers, and who may talk to the board",
-        "forget": "let somebody talk to it no more",
+        "status": "show whether the server can be reached, and who has access",
+        "forget": "end a person's access",
     }
     words = parser.add_words(purposes, required=True)
     words["pair"].add_argument(

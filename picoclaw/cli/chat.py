@@ -52,13 +52,13 @@ def options(parser: Parser) -> None:
         "--agent",
         metavar="KEY",
         default="",
-        help="with which agent, in a conversation of its own: see `picoclaw agents`",
+        help="the agent to talk to, in its own conversation: see `picoclaw agents`",
     )
     parser.add_argument(
         "--on",
         metavar="USER",
         default="",
-        help="talk to the picoclaw that this user of the machine runs, as whom it knows you",
+        help="talk to the picoclaw that this user of the machine runs",
     )
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)

@@ -116,7 +116,7 @@ def add_board_option(parser: Parser) -> None:
     parser.add_argument(
         "--board",
         choices=["auto", "linux", "sim"],
-        help="which board to use; auto takes the simulated one where there is no sensor and no bus",
+        help="the board to use; auto: the simulated one if there is no sensor and no bus",
     )
 
 

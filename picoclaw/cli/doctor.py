@@ -10,7 +10,7 @@ from picoclaw.resources import get_home
 def add_doctor_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_flag("--json", help="print the findings as JSON")
-    parser.add_flag("--offline", help="ask no server, neither a model's nor a channel's")
+    parser.add_flag("--offline", help="contact no server, neither of a model nor of a channel")
     add_board_option(parser)
 
 

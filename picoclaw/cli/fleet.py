@@ -26,16 +26,20 @@ def options(parser: Parser) -> None:
             "pair": "print a code to type on another board; with that code: pair with the board that printed it",
             "read": "measure on another board",
             "ask": "ask the agent of another board",
-            "grant": "let the agent of a board ask this one's, so many questions an hour",
-            "stop": "set all outputs of all boards to their safe level, and say who does not answer",
-            "forget": "know a board no more",
+            "grant": "let another board's agent ask this one's, up to N questions an hour",
+            "stop": "set all outputs of all boards to their safe level, and list boards that do not answer",
+            "forget": "unpair a board",
         }
     )
-    words["pair"].add_argument("code", nargs="?", default="", metavar="CODE", help="what the other board has printed")
+    words["pair"].add_argument(
+        "code", nargs="?", default="", metavar="CODE", help="the code that the other board has printed"
+    )
     words["read"].add_argument("board", metavar="BOARD", help="its name or number")
-    words["read"].add_argument("sensor", nargs="?", default="", metavar="SENSOR", help="one of its sensors; all")
+    words["read"].add_argument(
+        "sensor", nargs="?", default="", metavar="SENSOR", help="one of its sensors (default: all)"
+    )
     words["ask"].add_argument("board", metavar="BOARD", help="its name or number")
-    words["ask"].add_argument("question", metavar="QUESTION", help="what its agent is asked")
+    words["ask"].add_argument("question", metavar="QUESTION", help="a question for its agent")
     words["grant"].add_argument("board", metavar="BOARD", help="its name or number")
     words["grant"].add_argument("questions", type=int, metavar="N", help="questions an hour; 0 takes it back")
     words["forget"].add_argument("board", metavar="BOARD", help="its name or number")

@@ -33,7 +33,7 @@ def options(parser: Parser) -> None:
         "range", metavar="RANGE", nargs="*", help="yesterday, since monday, last 3 days (default: 24 h)"
     )
     parser.add_flag("--json", help="print figures and values as JSON")
-    parser.add_argument("--svg", metavar="FILE", help="draw a picture")
+    parser.add_argument("--svg", metavar="FILE", help="write the chart as an SVG picture")
     add_board_option(parser)
 
 

@@ -35,11 +35,11 @@ def options(parser: Parser) -> None:
     """Declare the verb's options."""
     add_board_option(parser)
     parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
-    parser.add_flag("--diff", help="your pages (SOUL.md and others): show what a newer version would write, as a patch")
-    parser.add_flag("--keep", help="your pages: keep them as they are, and mention this no more")
-    parser.add_flag("--first-meeting", help="ask the questions of the first chat again, in the next one")
-    parser.add_flag("--ask", help="ask also for what is set")
-    parser.add_flag("--no-questions", help="ask nothing, also on a terminal")
+    parser.add_flag("--diff", help="show the changes of the included pages (SOUL.md and others) as a patch for yours")
+    parser.add_flag("--keep", help="keep your pages as they are, and do not mention the changes again")
+    parser.add_flag("--first-meeting", help="repeat the first meeting in the next chat")
+    parser.add_flag("--ask", help="also ask about settings that are set")
+    parser.add_flag("--no-questions", help="ask nothing, even at a terminal")
     parser.add_argument(
         "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {setup.LOCAL_SERVERS['Ollama']}"
     )
@@ -53,7 +53,9 @@ def options(parser: Parser) -> None:
         "--matrix-token-from", metavar="FILE", help="a file with its access token; `matrix login` gets one"
     )
     pages = ["off", *setup.DASHBOARD_HOSTS]
-    parser.add_argument("--page", choices=pages, default="", help="the page in a browser, and for whom")
+    parser.add_argument(
+        "--page", choices=pages, default="", help="who can open the page: nobody, this board, your network"
+    )
 
 
 def run(given: Options) -> int:

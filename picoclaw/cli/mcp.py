@@ -29,12 +29,12 @@ def options(parser: Parser) -> None:
     """Declare the verb's words."""
     words = parser.add_words(
         {
-            "serve": "serve this board's tools on standard input and output (the default where nobody types)",
+            "serve": "serve this board's tools on standard input and output (the default unless at a terminal)",
             "list": "list the servers, and what you have agreed to (the default at a terminal)",
-            "add": "write a server into config.toml, look at its tools, and agree to them",
-            "agree": "look at a server's tools as they are now, and agree to them",
-            "login": "get a token of a server elsewhere, by a link that you open in a browser",
-            "remove": "take a server out of config.toml, with what is known of it",
+            "add": "add a server to config.toml, review its tools, and agree to them",
+            "agree": "review a server's present tools, and agree to them",
+            "login": "log in to a remote server, with a link for your browser",
+            "remove": "remove a server from config.toml, with its token and your agreement",
         }
     )
     add_board_option(words["serve"])

@@ -270,17 +270,17 @@ def _restore(stores: Stores, given: Options) -> int:
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
-    "search": ("find what the notes say about something, as the agent does", _search_notes),
-    "get": ("print a note, some of its lines, or what a search found", _show_note),
+    "search": ("search the notes, as the agent does", _search_notes),
+    "get": ("print a note, some of its lines, or a search result", _show_note),
     "notes": (f"list the files: {ROOT_FILE} or memory.md, and {MEMORY_FOLDER}/**/*.md in the workspace", _list_notes),
-    "index": ("bring the index up to the notes, and give vectors to what is new", _update_index),
-    "stats": ("how much there is, and which notes cannot be read", _show_statistics),
-    "check": ("compare the index with the notes and repair it; exit code 1 when something stays wrong", _check_index),
-    "dream": ("put MEMORY.md and the open tasks in order now, as is done at night", _dream),
-    "review": ("compare the open tasks with the notes now, as is done every hour", _review),
+    "index": ("update the index, and compute missing vectors", _update_index),
+    "stats": ("print sizes, and notes that cannot be read", _show_statistics),
+    "check": ("compare the index with the notes and repair it; exit code 1 if a problem remains", _check_index),
+    "dream": ("tidy MEMORY.md and the open tasks now, as every night", _dream),
+    "review": ("compare the open tasks with the notes now, as every hour", _review),
     "dreams": (
-        "what dreams did, the earlier versions of MEMORY.md, and what corrections of notes have replaced",
+        "list dreams, earlier versions of MEMORY.md, and corrections of notes",
         _list_dreams,
     ),
-    "restore": ("put an earlier version of MEMORY.md or of a note back; the present one is kept", _restore),
+    "restore": ("restore an earlier version of MEMORY.md or of a note; the present one is kept", _restore),
 }

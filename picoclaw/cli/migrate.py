@@ -32,11 +32,11 @@ def options(parser: Parser) -> None:
         type=_parse_origin,
         help=f"{', '.join(ORIGINS)}; and where its home is, if not in yours",
     )
-    parser.add_flag("--dry-run", help="only show what would be done, also on a terminal")
-    parser.add_flag("--yes", help="do it without asking: all but keys and skills")
-    parser.add_flag("--keys", help="with --yes: the keys and the bot's token as well")
-    parser.add_argument("--skill", metavar="NAME", repeats=True, help="with --yes: this skill as well; may be repeated")
-    parser.add_flag("--undo", help="take back what was taken over from KIND")
+    parser.add_flag("--dry-run", help="only show what would be done, even at a terminal")
+    parser.add_flag("--yes", help="do not ask; import everything except keys and skills")
+    parser.add_flag("--keys", help="with --yes: also the keys and the bot's token")
+    parser.add_argument("--skill", metavar="NAME", repeats=True, help="with --yes: also this skill; can be repeated")
+    parser.add_flag("--undo", help="undo the import from KIND")
     parser.add_flag("--json", help="print it as JSON, without contents of files")
 
 

@@ -41,8 +41,8 @@ _SEED = (
 def options(parser: Parser) -> None:
     """Declare the verb's options."""
     purposes = {
-        "test": "ask it requests on a simulated board, and say how it did",
-        "probe": "ask it two requests, and say which profile suits it",
+        "test": "send it requests on a simulated board, and count the right ones",
+        "probe": "send it two requests, and say which profile suits it",
     }
     test = parser.add_words(purposes, required=True)["test"]
     test.add_argument(

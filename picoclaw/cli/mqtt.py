@@ -13,7 +13,7 @@ _NO_BROKER = "there is no broker: write host under [mqtt] in config.toml"
 def options(parser: Parser) -> None:
     """Declare the verb's words."""
     words = parser.add_words(
-        {"discover": "listen a moment, list what is published, and offer sensors to add"}, required=True
+        {"discover": "listen for a moment, list the published topics, and suggest sensors to add"}, required=True
     )
     words["discover"].add_argument("--seconds", type=float, default=10.0, help="how long to listen (10)")
     words["discover"].add_argument("--topic", default="#", help="what to listen to, such as zigbee2mqtt/# (everything)")

@@ -52,7 +52,7 @@ def options(parser: Parser) -> None:
         metavar="TIME",
         type=parse_length,
         nargs="?",
-        help="for how long: 90s, 10m, 2h; else as long as it may",
+        help="for how long: 90s, 10m, 2h (default: its longest time)",
     )
     log = words["audit"]
     log.add_flag("--verify", help="check that no line was changed")
@@ -215,12 +215,12 @@ def _format_fact(key: str, value: object) -> str:
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, Options], int]]] = {
-    "list": ("what is declared, and how it is (the default)", _list_outputs),
-    "safe": ("bring everything to its safe level; exit code 0 only if all of it is", _switch_all_safe),
-    "resume": ("end a stop", _end_stop),
-    "set": ("switch one on or off, or to a level, for a time", _set_output),
-    "off": ("bring one to its safe level", _switch_off),
+    "list": ("list the declared outputs and their state (the default)", _list_outputs),
+    "safe": ("set every output to its safe level; exit code 0 only if all of them are", _switch_all_safe),
+    "resume": ("allow switching on again after a stop", _end_stop),
+    "set": ("switch an output on or off, or to a level, for a time", _set_output),
+    "off": ("set an output to its safe level", _switch_off),
     "arm": ("let a new or changed declaration drive its output", _arm_output),
-    "disarm": ("take that back", _disarm_output),
-    "audit": ("what was done and refused, by whom, by which rule", _show_audit),
+    "disarm": ("return a declaration to a dry run", _disarm_output),
+    "audit": ("list each switching and refusal, with who asked and the rule", _show_audit),
 }

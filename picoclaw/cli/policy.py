@@ -31,17 +31,24 @@ _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 def add_policy_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "show": "the table in force, with what of it is yours (the default)",
-        "explain": "what would happen to a call, and why; it is not made",
-        "always": "what was allowed for good",
-        "revoke": "take that back",
+        "show": "print the table in force, and mark your own rules (the default)",
+        "explain": "show the decision about a call, and why; the call is not made",
+        "always": "list the calls that are always approved",
+        "revoke": "revoke such an approval",
     }
     words = parser.add_words(purposes)
     explain = words["explain"]
     explain.add_argument("tool", metavar="TOOL")
-    explain.add_argument("arguments", metavar="JSON", nargs="?", default="{}", help=f"an object, such as {_EXAMPLE}")
+    explain.add_argument(
+        "arguments", metavar="JSON", nargs="?", default="{}", help=f"the arguments as a JSON object, such as {_EXAMPLE}"
+    )
     explain.add_argument("--origin", choices=get_args(Origin), default="owner", help="who asks (default: owner)")
-    explain.add_argument("--tainted", repeats=True, metavar="WHAT", help="something that the conversation has read")
+    explain.add_argument(
+        "--tainted",
+        repeats=True,
+        metavar="WHAT",
+        help="untrusted text that the turn has read, such as 'web_fetch https://example.org'",
+    )
     add_board_option(explain)
     words["revoke"].add_argument("number", type=int, metavar="N")
 
@@ -144,15 +151,17 @@ def _manage_standing_approvals(given: Options) -> int:
 def add_approvals_options(parser: Parser) -> None:
     """Declare the verb's words."""
     purposes = {
-        "list": "what waits, and what became of the newest others (the default)",
-        "show": "show number N whole",
-        "yes": "have it done",
-        "no": "leave it",
-        "always": "approve number N now and whenever exactly the same is asked again",
+        "list": "list the waiting actions, and the outcome of the newest others (the default)",
+        "show": "show number N in full",
+        "yes": "approve number N",
+        "no": "decline number N",
+        "always": "approve number N now and whenever exactly the same call is made again",
     }
     for act, word in parser.add_words(purposes).items():
         if act in {"yes", "no"}:
-            word.add_argument("number", type=int, metavar="N", nargs="?", help="without it, all of the one question")
+            word.add_argument(
+                "number", type=int, metavar="N", nargs="?", help="default: all calls of the only question"
+            )
         elif act != "list":
             word.add_argument("number", type=int, metavar="N")
         if act in {"yes", "no", "always"}:

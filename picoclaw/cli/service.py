@@ -42,12 +42,12 @@ def options(parser: Parser) -> None:
     """Declare the verb's words."""
     words = parser.add_words(
         {
-            "install": "make it a service that starts with the board, and start it",
-            "print": "print what install would write",
-            "status": "say whether it runs, since when, and whether its unit is up to date",
-            "logs": "show what it wrote into the journal",
+            "install": "install a service that starts at boot, and start it",
+            "print": "print the files that install would write",
+            "status": "show whether it runs, since when, and whether its unit is up to date",
+            "logs": "show its journal",
             **_START_COMMANDS,
-            "uninstall": "stop it and take it out of systemd; what picoclaw knows stays",
+            "uninstall": "stop it and remove it from systemd; your data is kept",
         },
         required=True,
     )
@@ -55,8 +55,8 @@ def options(parser: Parser) -> None:
     for word in (install, shown):
         word.exclude("--as", "--user")
         word.add_argument("--as", dest="person", metavar="NAME", help="run as this person, on ~NAME/.picoclaw")
-        word.add_flag("--user", help="in your own session of systemd: no root, less closed")
-    install.add_flag("--no-start", help="only put it in place; it starts at the next boot")
+        word.add_flag("--user", help="in your own systemd session: without root, but less isolated")
+    install.add_flag("--no-start", help="install it without starting it; it starts at the next boot")
     words["status"].add_flag("--json", help="print what systemd says as JSON")
     add_logs_options(words["logs"])
 
@@ -64,7 +64,7 @@ def options(parser: Parser) -> None:
 def add_logs_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (default 50)")
-    parser.add_flag("-f", "--follow", help="go on as more is written")
+    parser.add_flag("-f", "--follow", help="keep printing new lines")
 
 
 def add_start_options(_: Parser) -> None:

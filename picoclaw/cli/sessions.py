@@ -34,12 +34,12 @@ def options(parser: Parser) -> None:
     add["search"].add_argument("words", metavar="WORD", nargs="+")
     add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most this many (default 20)")
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (default all)")
-    add["export"].add_flag("--jsonl", help="as JSON Lines, with nothing left out")
+    add["export"].add_flag("--jsonl", help="as JSON Lines, complete")
     add["prune"].add_argument(
         "--days", type=parse_days(1, 1_000_000), metavar="DAYS", help="older than this: 30, 30d, 4w (default keep_days)"
     )
     add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond this many megabytes (default keep_mb)")
-    add["prune"].add_flag("--dry-run", help="only say how much it would be")
+    add["prune"].add_flag("--dry-run", help="only print how much would be deleted")
 
 
 def run(given: Options) -> int:
@@ -182,9 +182,9 @@ def _format_minute(at: str) -> str:
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
-    "list": ("the conversations, the last used first (the default)", _list_sessions),
-    "show": ("what was said in one", _show_session),
-    "search": ("the messages that have all the words, the newest first", _search_sessions),
-    "export": ("print conversations as Markdown, or whole as JSON Lines", _export_sessions),
-    "prune": ("delete what is older, or more, than the settings say, now", _prune_sessions),
+    "list": ("list the conversations, the last used first (the default)", _list_sessions),
+    "show": ("print a conversation", _show_session),
+    "search": ("list the messages with all these words, the newest first", _search_sessions),
+    "export": ("print conversations as Markdown, or completely as JSON Lines", _export_sessions),
+    "prune": ("delete old conversations now, as the settings say", _prune_sessions),
 }

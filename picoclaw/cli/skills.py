@@ -47,12 +47,12 @@ def options(parser: Parser) -> None:
         words[name].add_argument("name", metavar="NAME")
         words[name].add_argument("--person", metavar="NAME", default="", help=f"the member of [people] who {what}")
         words[name].add_argument("--agent", metavar="KEY", default="", help=f"the agent of [agents] that {what}")
-    words["revoke"].add_flag("--everyone", help="what `publish` has granted, and nothing else")
+    words["revoke"].add_flag("--everyone", help="revoke only what `publish` has granted")
     words["publish"].add_argument("name", metavar="NAME")
     for name in ("agree", "decline"):
         words[name].add_argument("name", metavar="NAME")
         words[name].add_argument(
-            "--from", dest="origin", metavar="BOARD", default="", help="whose, where several have one"
+            "--from", dest="origin", metavar="BOARD", default="", help="the board, if several offer one"
         )
     words["check"].add_argument("path", metavar="PATH", nargs="?", default="", help="one skill or a folder of them")
 
@@ -376,13 +376,13 @@ def _truncate_line(line: str) -> str:
 
 
 _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
-    "list": ("name them all, and say what is wrong with which (the default)", _list_skills),
-    "show": ("print what the model reads of one", _show_skill),
-    "search": ("find as the model would, with scores", _search_skills),
-    "grant": ("let a member of the household use one, or an agent: the version that it has now", _grant_skill),
-    "revoke": ("take that back, from one or from all; the skill is yours alone again", _revoke_skill),
-    "publish": ("let every member of the household use one", _publish_skill),
-    "agree": ("look at a skill that another board has sent, and use it here", _agree_skill),
-    "decline": ("leave such a one unused, and be asked no more about this version", _decline_skill),
-    "check": ("look for mistakes; exit code 1 when there is one", _check_skills),
+    "list": ("list all skills and their problems (the default)", _list_skills),
+    "show": ("print a skill as the model reads it", _show_skill),
+    "search": ("search them as the model does, and print scores", _search_skills),
+    "grant": ("let a member of the household use a skill, or an agent its present version", _grant_skill),
+    "revoke": ("revoke grants from one or all", _revoke_skill),
+    "publish": ("let all members of the household use a skill", _publish_skill),
+    "agree": ("review a skill from another board, and use it here", _agree_skill),
+    "decline": ("decline this version of a skill from another board", _decline_skill),
+    "check": ("check for mistakes; exit code 1 if there are any", _check_skills),
 }

@@ -36,12 +36,12 @@ def options(parser: Parser) -> None:
     """Declare the verb's words."""
     words = parser.add_words(
         {
-            "status": "show the store, what is in it of this board, and what is not there yet (the default)",
+            "status": "show the store, this board's data in it, and changes still to be sent (the default)",
             "sync": "synchronise now",
-            "search": "find what the notes in the store say about something, by the same rules as memory search",
-            "setup": "as the administrator: make tables and a user for a board, and print what to write into its settings",
-            "revoke": "as the administrator: let a board in no more",
-            "move": "copy this home into the store, or what the store has of a board into this home",
+            "search": "search the notes in the store, as `memory search` does",
+            "setup": "as the administrator: create tables and a user for a board, and print the board's settings",
+            "revoke": "as the administrator: end a board's access",
+            "move": "copy this home into the store, or a board's data from the store into this home",
         }
     )
     for name in ("setup", "revoke"):
@@ -50,21 +50,21 @@ def options(parser: Parser) -> None:
         )
     words["search"].add_argument("query", metavar="WORDS", help="what to look for")
     words["search"].add_argument(
-        "--agent", default="", metavar="KEY", help="whose notes; those of this home's own agent"
+        "--agent", default="", metavar="KEY", help="whose notes (default: this home's own agent)"
     )
-    words["setup"].add_argument("--board", default="", metavar="NAME", help="the board; this one")
+    words["setup"].add_argument("--board", default="", metavar="NAME", help="the board (default: this one)")
     words["setup"].add_argument(
-        "--agents", default="", metavar="LIST", help="its agents, such as default,garden; those of this home"
+        "--agents", default="", metavar="LIST", help="its agents, such as default,garden (default: those of this home)"
     )
-    words["setup"].add_flag("--replace", help="let another home take the board's name")
+    words["setup"].add_flag("--replace", help="let another home take over the board's name")
     words["revoke"].add_argument("--board", default="", metavar="NAME", help="the board")
     words["move"].add_argument(
-        "direction", choices=("to", "from"), metavar="to|from", help="into the store, or out of it"
+        "direction", choices=("to", "from"), metavar="to|from", help="into the store, or from it"
     )
     words["move"].add_argument(
-        "--board", default="", metavar="NAME", help="from: whose conversations and costs; this board's"
+        "--board", default="", metavar="NAME", help="with from: the board to copy (default: this one)"
     )
-    words["move"].add_flag("--dry-run", help="count only")
+    words["move"].add_flag("--dry-run", help="only count")
 
 
 def run(given: Options) -> int:

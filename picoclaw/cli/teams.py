@@ -16,7 +16,7 @@ def options(parser: Parser) -> None:
         "list": "list the links and the teams (the default)",
         "add": "add a team",
         "edit": "change a team",
-        "remove": "take a team out; its agents are kept",
+        "remove": "remove a team; its agents are kept",
         "link": "let an agent give tasks to others",
         "unlink": "no longer let an agent give tasks to others",
     }
@@ -33,7 +33,7 @@ def options(parser: Parser) -> None:
             help='an agent and what it does, such as "garden=plants, soil"',
         )
         words[word].add_argument("--workflow", metavar="TEXT", help="how they work together, in a sentence")
-    words["edit"].add_argument("--without", repeats=True, metavar="KEY", help="an agent that is no member any more")
+    words["edit"].add_argument("--without", repeats=True, metavar="KEY", help="an agent to remove from the team")
     for word in ("link", "unlink"):
         words[word].add_argument("agent", metavar="KEY", help="the agent that gives tasks, such as default")
         words[word].add_argument("targets", nargs="+", metavar="TO", help="the agents that get them")

@@ -19,19 +19,19 @@ _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 def add_update_options(parser: Parser) -> None:
     """Declare the verb's options."""
     parser.add_argument(
-        "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip; else what was installed from"
+        "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip (default: as installed)"
     )
     parser.exclude("--check", "--back", "--keep")
-    parser.add_flag("--check", help="make and try the new version, and do not use it")
+    parser.add_flag("--check", help="install and test the new version, but do not use it")
     parser.add_flag("--back", help="return to the version before")
-    parser.add_flag("--keep", help="end the trial of an update that was cut off: it stays")
-    parser.add_argument("--wheels", metavar="FOLDER", help="take packages from this folder alone, without a network")
+    parser.add_flag("--keep", help="keep the new version of an interrupted update")
+    parser.add_argument("--wheels", metavar="FOLDER", help="use only packages from this folder, without a network")
     parser.add_argument(
         "--watch",
         metavar="TIME",
         type=parse_length,
         default=_WATCH_SECONDS,
-        help="how long the service has to run, before the new version counts as good (default 60s)",
+        help="how long the service must run before the update is final (default 60s)",
     )
 
 

@@ -22,9 +22,9 @@ def options(parser: Parser) -> None:
         type=parse_days(1, RETENTION_DAYS),
         default=_DEFAULT_DAYS,
         metavar="DAYS",
-        help=f"so many days back: 30, 30d, 4w; {_DEFAULT_DAYS} unless given",
+        help=f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
     )
-    parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="what to add it up by; day unless given")
+    parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="group by (default: day)")
     parser.add_flag("--json", help="print JSON")
 
 
