@@ -52,21 +52,21 @@ SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """[model] or [models.NAME]: the model's server, and how it is asked. Without one, the built-in matcher answers."""
+    """[model] or [models.NAME]: the model, its server and its limits. Without a model, the built-in matcher answers."""
 
     base_url: Annotated[str, "the server's address, such as http://127.0.0.1:8080/v1"] = ""
     name: Annotated[str, "the model's name at that server"] = ""
-    stream: Annotated[bool, "whether answers come word by word"] = True
-    context_tokens: Annotated[int, Span(1024, 10_000_000), "tokens of the model's window"] = 32_768
-    answer_tokens: Annotated[int, Span(16, 1_000_000), "most tokens of one answer"] = 1024
-    temperature: Annotated[float | None, Span(0, 2), "how freely it answers; the server decides unless given"] = None
-    idle_seconds: Annotated[float, Span(1, 3600), "seconds for which the server may send nothing"] = 120.0
-    retries: Annotated[int, Span(0, 10), "further tries when the server is unreachable"] = 2
+    stream: Annotated[bool, "whether answers are streamed"] = True
+    context_tokens: Annotated[int, Span(1024, 10_000_000), "size of the model's context window, in tokens"] = 32_768
+    answer_tokens: Annotated[int, Span(16, 1_000_000), "longest answer, in tokens"] = 1024
+    temperature: Annotated[float | None, Span(0, 2), "sampling temperature; default: the server's"] = None
+    idle_seconds: Annotated[float, Span(1, 3600), "seconds that picoclaw waits while the server sends nothing"] = 120.0
+    retries: Annotated[int, Span(0, 10), "retries when a request fails"] = 2
     api: Annotated[Literal["openai", "responses", "anthropic"], "the protocol of the server"] = "openai"
-    images: Annotated[bool, "whether the model is shown pictures"] = False
+    images: Annotated[bool, "whether pictures are sent to the model"] = False
     profile: Annotated[
         Literal["auto", "full", "small"],
-        "small: the matcher first, and one short prompt; auto: by the model's window and name",
+        "full: all tools; small: the matcher first, then one short prompt; auto: by the model's window and name",
     ] = "auto"
     then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = field(
         default_factory=list
@@ -91,7 +91,7 @@ def redact_url(url: str) -> str:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """[limits]: when a turn is ended at the latest."""
+    """[limits]: the limits of a turn."""
 
     steps: Annotated[int, Span(1, 1000), "model calls with tools in one turn"] = 20
     seconds: Annotated[float, Span(1, 86_400), "seconds that one turn may take"] = 300.0
@@ -105,12 +105,12 @@ UNATTENDED_LIMITS = LimitsConfig(steps=8, seconds=120.0, tokens=20_000)
 
 @dataclass(frozen=True)
 class PromptConfig:
-    """[prompt]: what the model is told of your files, and how much of it."""
+    """[prompt]: the prompt, and how much of your files it includes."""
 
     mode: Annotated[
-        Literal["full", "coordinator", "minimal", "base", "none"], "which parts of the instructions it gets"
+        Literal["full", "coordinator", "minimal", "base", "none"], "which parts of the instructions the model gets"
     ] = "full"
-    citations: Annotated[Literal["auto", "on", "off"], "whether an answer names the note that it is from"] = "auto"
+    citations: Annotated[Literal["auto", "on", "off"], "whether answers name the notes that they use"] = "auto"
     file_chars: Annotated[int, Span(64, 150_000), "most characters of one file"] = 20_000
     total_chars: Annotated[int, Span(64, 150_000), "most characters of all files together"] = 24_000
     extra: Annotated[str, "a sentence of yours, added to every turn"] = ""
@@ -122,11 +122,11 @@ class MemoryConfig:
 
     embeddings: Annotated[
         Literal["local", "table", "server", "off"],
-        "how notes are found by their meaning; local: by minilm if it is installed, otherwise by the included table",
+        "the vectors of semantic search; local: minilm if it is installed, otherwise the included table",
     ] = "local"
     embedding_model: Annotated[str, "the model's name at the embedding server"] = ""
-    embedding_url: Annotated[str, "the address of the embedding server, when it is not the model's"] = ""
-    min_score: Annotated[float, Span(0.0, 1.0), "the score from which on a note that is found counts as certain"] = 0.45
+    embedding_url: Annotated[str, "the address of the embedding server, if it is not the model's"] = ""
+    min_score: Annotated[float, Span(0.0, 1.0), "the score from which on a result counts as certain"] = 0.45
     messages: Annotated[bool, "whether a search also finds past messages of chats"] = False
     notes_chars: Annotated[int, Span(0, 150_000), "most characters of the last days' notes that the model gets"] = 4000
     pulse_chars: Annotated[int, Span(0, 150_000), "most characters of the open tasks that the model gets"] = 5000
@@ -139,41 +139,43 @@ class SessionsConfig:
     """[sessions]: when the older part of a conversation is summarised, and how long conversations are kept."""
 
     summarise_messages: Annotated[
-        int, Span(0, 100_000), "number of messages after which the older ones are summarised; 0: it does not count"
+        int, Span(0, 100_000), "number of messages from which on the older ones are summarised; 0: no limit"
     ] = 40
-    summarise_share: Annotated[float, Span(0.1, 0.95), "or share of the model's window after which they are"] = 0.6
+    summarise_share: Annotated[
+        float, Span(0.1, 0.95), "share of the model's window from which on they are summarised"
+    ] = 0.6
     keep_days: Annotated[int, Span(1, 100_000), "days after which conversations are deleted"] = 365
     keep_mb: Annotated[int, Span(1, 100_000), "megabytes above which the oldest are deleted"] = 100
 
 
 @dataclass(frozen=True)
 class SubagentsConfig:
-    """[subagents]: how many work at once, and when one is ended at the latest."""
+    """[subagents]: the number of sub-agents at once, and the limits of each task."""
 
-    at_once: Annotated[int, Span(0, 16), "how many work at once; 0: 2 with less than 1 GB of memory, otherwise 4"] = 0
+    at_once: Annotated[int, Span(0, 16), "sub-agents at once; 0: 2 with less than 1 GB of memory, otherwise 4"] = 0
     steps: Annotated[int, Span(1, 1000), "model calls with tools of one task"] = 20
     seconds: Annotated[float, Span(1, 86_400), "seconds that one task may take"] = 600.0
     tokens: Annotated[int, Span(100, 100_000_000), "tokens in and out of one task"] = 200_000
-    depth: Annotated[int, Span(1, 8), "how often a task is given on: 2 for a sub-agent of a sub-agent"] = 3
+    depth: Annotated[int, Span(1, 8), "how deep sub-agents may nest: 2 for a sub-agent of a sub-agent"] = 3
 
 
 @dataclass(frozen=True)
 class BoardConfig:
     """[board]: which board to use; `auto` takes the simulated one where there is no sensor and no bus."""
 
-    kind: Annotated[Literal["auto", "linux", "sim"], "the real board, the simulated one, or what is there"] = "auto"
+    kind: Annotated[Literal["auto", "linux", "sim"], "linux: the real board; sim: the simulated one"] = "auto"
 
 
 @dataclass(frozen=True)
 class ToolsConfig:
-    """[tools]: what the tools may reach."""
+    """[tools]: what tools may do and access."""
 
-    exec: Annotated[Literal["allow", "ask", "off"], "whether the model may have commands run"] = "allow"
-    shell: Annotated[bool, "whether it may be a line of shell, besides a program with arguments"] = False
+    exec: Annotated[Literal["allow", "ask", "off"], "whether the model may run commands"] = "allow"
+    shell: Annotated[bool, "whether commands may be shell lines, not only a program with arguments"] = False
     extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
         default_factory=list
     )
-    environment: Annotated[list[str], "names of environment variables that commands get as well"] = field(
+    environment: Annotated[list[str], "names of further environment variables for commands"] = field(
         default_factory=list
     )
     offer: Annotated[list[str], "further tools that are described to the model, such as i2c"] = field(
@@ -185,28 +187,28 @@ class ToolsConfig:
 class ApprovalsConfig:
     """[approvals]: calls that wait for your yes."""
 
-    minutes: Annotated[float, Span(1, 10_080), "minutes after which an unanswered one is given up"] = 15.0
+    minutes: Annotated[float, Span(1, 10_080), "minutes after which an unanswered question expires"] = 15.0
 
 
 @dataclass(frozen=True)
 class WebConfig:
-    """[web]: reading pages of the public web, and finding them."""
+    """[web]: reading and searching the public web."""
 
     enabled: Annotated[bool, "whether the model may read pages"] = True
     search: Annotated[Literal["off", "duckduckgo", "brave", "searxng"], "the search engine"] = "off"
     searxng_url: Annotated[str, "the address of your SearXNG, such as http://192.168.1.5:8888"] = ""
-    seconds: Annotated[float, Span(1, 120), "seconds that one page may take"] = 20.0
+    seconds: Annotated[float, Span(1, 120), "longest time for one page, in seconds"] = 20.0
 
 
 @dataclass(frozen=True)
 class HeartbeatConfig:
-    """[heartbeat]: how often the checklist in HEARTBEAT.md is gone through, and what that may cost."""
+    """[heartbeat]: how often the checklist in HEARTBEAT.md is checked, and what it may cost."""
 
-    enabled: Annotated[bool, "whether it is gone through at all"] = True
+    enabled: Annotated[bool, "whether it is checked automatically"] = True
     every_minutes: Annotated[float, Span(5, 10_080), "minutes between two heartbeats, at least"] = 30.0
-    quiet: Annotated[str, 'hours without one, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
-    model: Annotated[str, "another model: the NAME of a [models.NAME], or one of [model]'s server"] = ""
-    tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out of a day's heartbeats"] = 50_000
+    quiet: Annotated[str, 'hours without heartbeats, such as "22:00-07:00"; "" for none'] = "22:00-07:00"
+    model: Annotated[str, "another model: the NAME of a [models.NAME], or a model at [model]'s server"] = ""
+    tokens_a_day: Annotated[int, Span(1000, 100_000_000), "tokens in and out for the heartbeats of a day"] = 50_000
 
     @property
     def quiet_hours(self) -> tuple[time, time] | None:
@@ -215,12 +217,14 @@ class HeartbeatConfig:
 
 @dataclass(frozen=True)
 class CostsConfig:
-    """[costs]: what models may take in a day, and what they cost."""
+    """[costs]: daily limits for models, and their prices."""
 
-    day_tokens: Annotated[int, Span(0, 10_000_000_000), "tokens in and out of a day; 0 for no cap"] = 0
-    day_money: Annotated[float, Span(0, 1_000_000), "money for a day, in your currency; 0 for no cap"] = 0.0
-    currency: Annotated[str, "what the money is called, such as EUR"] = ""
-    prices: Annotated[dict[str, Any], "by model: [in, out], what a million tokens cost"] = field(default_factory=dict)
+    day_tokens: Annotated[int, Span(0, 10_000_000_000), "tokens in and out per day; 0 for no cap"] = 0
+    day_money: Annotated[float, Span(0, 1_000_000), "money per day, in your currency; 0 for no cap"] = 0.0
+    currency: Annotated[str, "your currency, such as EUR (only for display)"] = ""
+    prices: Annotated[dict[str, Any], "by model: [in, out], the prices of a million tokens"] = field(
+        default_factory=dict
+    )
 
     @property
     def by_model(self) -> dict[str, Price]:
@@ -255,12 +259,12 @@ class PageConfig:
     origins: Annotated[list[str], "its public addresses behind a proxy, such as https://shed.example"] = field(
         default_factory=list
     )
-    proxies: Annotated[list[str], "addresses of these proxies, which are believed when they say who is asking"] = field(
+    proxies: Annotated[list[str], "addresses of these proxies, whose X-Forwarded-For header is trusted"] = field(
         default_factory=list
     )
     openai: Annotated[bool, "whether programs with a token of yours may use the board as an OpenAI model"] = False
     agent: Annotated[
-        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
     ] = ""
 
     def check(self, where: str) -> None:
@@ -272,15 +276,15 @@ class PageConfig:
 
 @dataclass(frozen=True)
 class TelegramConfig:
-    """[telegram]: who may talk to the bot; it is there when secrets.toml has its token."""
+    """[telegram]: the Telegram bot; its token is in secrets.toml."""
 
-    allow: Annotated[list[int], "numbers of people who may chat, besides those who were paired"] = field(
+    allow: Annotated[list[int], "numbers of people who may chat, in addition to paired people"] = field(
         default_factory=list
     )
     api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
-    owner: Annotated[int, Span(0, 2**52), "your number; 0: the first who was paired, or the first of allow"] = 0
+    owner: Annotated[int, Span(0, 2**52), "your number; 0: the first person paired, or the first in allow"] = 0
     agent: Annotated[
-        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
     ] = ""
 
 
@@ -289,15 +293,15 @@ _MATRIX_USER = pattern(r"@[^\s:]{1,200}:[A-Za-z0-9.:\[\]-]{1,230}")
 
 @dataclass(frozen=True)
 class MatrixConfig:
-    """[matrix]: an account of the board's on a Matrix server; secrets.toml has its access token."""
+    """[matrix]: the board's account on a Matrix server; its access token is in secrets.toml."""
 
     homeserver: Annotated[str, "the address of the account's server, such as https://matrix.example.org"] = ""
-    allow: Annotated[list[str], 'people who may chat, such as "@ann:example.org", besides those who were paired'] = (
+    allow: Annotated[list[str], 'people who may chat, such as "@ann:example.org", in addition to paired people'] = (
         field(default_factory=list)
     )
-    owner: Annotated[str, 'you, such as "@me:example.org"; "": the first who was paired, or the first of allow'] = ""
+    owner: Annotated[str, 'you, such as "@me:example.org"; "": the first person paired, or the first in allow'] = ""
     agent: Annotated[
-        str, "the agent that answers in a new chat here, where a person has none of their own; '': the home's own"
+        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
     ] = ""
 
     def check(self, where: str) -> None:
@@ -312,18 +316,18 @@ Role = Literal["owner", "member", "guest"]
 
 @dataclass(frozen=True)
 class PersonConfig:
-    """[people.NAME]: somebody of the household, where they write from, and what they may have done."""
+    """[people.NAME]: a person of the household, their accounts and their role."""
 
     role: Annotated[
         Role,
-        "owner: as you; member: with notes and reminders of their own; guest: reads sensors, all else takes your yes",
+        "owner: as you; member: with notes and reminders of their own; guest: may read sensors, the rest needs your approval",
     ] = "member"
-    telegram: Annotated[int, Span(0, 2**52), "their number at Telegram; 0: none, or paired"] = 0
-    matrix: Annotated[str, "their name at Matrix, such as @ada:example.org"] = ""
+    telegram: Annotated[int, Span(0, 2**52), "their Telegram number; 0: none, or paired"] = 0
+    matrix: Annotated[str, "their Matrix name, such as @ada:example.org"] = ""
     terminal: Annotated[str, "their login name on this machine, for `picoclaw chat`"] = ""
-    time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': what they have told"] = ""
-    agent: Annotated[str, "the agent that answers in a new chat of theirs; '': the home's own"] = ""
-    language: Annotated[str, "their language, such as de, where what they write does not tell it; '': English"] = ""
+    time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': the one they have told picoclaw"] = ""
+    agent: Annotated[str, "the agent that answers in their new chats; '': the home's own"] = ""
+    language: Annotated[str, "their language, such as de, if their message does not show it; '': English"] = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -390,30 +394,30 @@ DEFAULT_AGENT = "default"
 class AgentConfig:
     """[agents.KEY]: a further agent of this home, with pages, notes and conversations of its own."""
 
-    name: Annotated[str, "what it is called; '': its key"] = ""
-    description: Annotated[str, "what it is for, in a sentence: people and other agents choose by it"] = ""
+    name: Annotated[str, "its display name; '': its key"] = ""
+    description: Annotated[str, "its purpose, in a sentence; people and other agents choose by it"] = ""
     model: Annotated[str, "the NAME of a [models.NAME]; '': as [model]"] = ""
-    tools: Annotated[list[str], "the tools that it may use at most, such as sensor_read or memory_*; empty: all"] = (
-        field(default_factory=list)
+    tools: Annotated[list[str], "the only tools it may use, such as sensor_read or memory_*; empty: all"] = field(
+        default_factory=list
     )
     workspace: Annotated[str, "a folder of yours for its files; '': agents/KEY in the home"] = ""
     type: Annotated[
         Literal["open", "predefined"],
-        "open: each person may change all of its pages for themselves; predefined: their USER.md alone",
+        "open: each person has their own version of all pages; predefined: only of USER.md",
     ] = "predefined"
-    default: Annotated[bool, "whether it is the home's own agent, which answers where no other is chosen"] = False
+    default: Annotated[bool, "whether it is the home's own agent, which answers unless another is chosen"] = False
     people: Annotated[list[str], 'who may talk to it besides you: names of [people.NAME], or "*" for everybody'] = (
         field(default_factory=lambda: ["*"])
     )
     then: Annotated[
         list[str],
-        'models that are asked when its own fails, in this order: names of [models.NAME], or "model" for [model]',
+        'models to ask if its own fails, in this order: names of [models.NAME], or "model" for [model]',
     ] = field(default_factory=list)
-    steps: Annotated[int, Span(0, 1000), "model calls with tools in one turn of it; 0: as under [limits]"] = 0
-    seconds: Annotated[float, Span(0, 86_400), "seconds that one turn of it may take; 0: as under [limits]"] = 0.0
-    tokens: Annotated[int, Span(0, 100_000_000), "tokens in and out of one turn of it; 0: as under [limits]"] = 0
-    day_tokens: Annotated[int, Span(0, 10_000_000_000), "its tokens of a day, of those under [costs]; 0: no cap"] = 0
-    day_money: Annotated[float, Span(0, 1_000_000), "its money of a day, of that under [costs]; 0: no cap"] = 0.0
+    steps: Annotated[int, Span(0, 1000), "model calls with tools in one of its turns; 0: as under [limits]"] = 0
+    seconds: Annotated[float, Span(0, 86_400), "seconds that one of its turns may take; 0: as under [limits]"] = 0.0
+    tokens: Annotated[int, Span(0, 100_000_000), "tokens in and out of one of its turns; 0: as under [limits]"] = 0
+    day_tokens: Annotated[int, Span(0, 10_000_000_000), "its tokens per day, within those under [costs]; 0: no cap"] = 0
+    day_money: Annotated[float, Span(0, 1_000_000), "its money per day, within that under [costs]; 0: no cap"] = 0.0
 
     def is_open_to(self, person: str) -> bool:
         """Whether a member of the household may talk to it, or a guest, who is ''."""
@@ -531,7 +535,7 @@ class TeamConfig:
 
     lead: Annotated[str, "the agent that gives the others their tasks; one of the members"]
     members: Annotated[dict[str, Any], 'the agents and what each does, such as { garden = "plants and soil" }']
-    workflow: Annotated[str, "how they work together, in a sentence: each of them is told"] = ""
+    workflow: Annotated[str, "how they work together, in a sentence; it is sent to each of them"] = ""
 
 
 def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str, AgentConfig], path: Path) -> None:
@@ -575,14 +579,12 @@ def check_links(links: Any, teams: Mapping[str, TeamConfig], agents: Mapping[str
 
 @dataclass(frozen=True)
 class NotifyConfig:
-    """[notify.NAME]: a further way for alarms to reach you: ntfy, or a webhook."""
+    """[notify.NAME]: a further service for alarms: ntfy, or a webhook."""
 
-    kind: Annotated[Literal["ntfy", "webhook"], "what is at the address"]
+    kind: Annotated[Literal["ntfy", "webhook"], "the kind of service"]
     url: Annotated[str, "the address, such as https://ntfy.sh/TOPIC; its token: [keys] notify_NAME in secrets.toml"]
-    urgency: Annotated[
-        Literal["low", "default", "high", "urgent"], "how urgent a message is for the one who gets it"
-    ] = "high"
-    quiet: Annotated[str, 'hours in which it makes no sound, such as "22:00-07:00"; "" for none'] = ""
+    urgency: Annotated[Literal["low", "default", "high", "urgent"], "priority of the notification"] = "high"
+    quiet: Annotated[str, 'hours in which notifications are silent, such as "22:00-07:00"; "" for none'] = ""
 
     def is_quiet(self, now: time) -> bool:
         """Whether this is one of the quiet hours."""
@@ -603,16 +605,16 @@ _MAX_HOOK_WORDS, _MAX_HOOK_FIELDS = 2000, 20
 
 @dataclass(frozen=True)
 class HookConfig:
-    """[hooks.NAME]: a webhook: what another program posts to http://BOARD:8737/hooks/NAME becomes a message."""
+    """[hooks.NAME]: a webhook: a post of another program to http://BOARD:8737/hooks/NAME becomes a message."""
 
     words: Annotated[str, "the message; {a.path} is a field of the JSON that is posted, {event} GitHub's name of it"]
     kind: Annotated[
         Literal["signed", "github", "token"],
-        "how the sender shows that it knows the secret: Standard Webhooks, GitHub's signature, or the secret itself",
+        "how the sender proves that it knows the secret: Standard Webhooks, GitHub's signature, or the secret itself",
     ] = "signed"
-    answer: Annotated[bool, "whether the agent answers it; false: you are sent the words as they are"] = True
+    answer: Annotated[bool, "whether the agent answers the message; false: it is sent to you as it is"] = True
     to: Annotated[str, 'where the answer goes: "telegram", "page", ...; "": the chat that you used last'] = ""
-    per_minute: Annotated[int, Span(1, 600), "how many are taken in a minute; more are refused"] = 20
+    per_minute: Annotated[int, Span(1, 600), "posts accepted per minute; more are refused"] = 20
 
     def check(self, where: str) -> None:
         """Raise ConfigError for words that say nothing, or for more than a message holds."""
@@ -628,7 +630,7 @@ _BOARD_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """[store]: a store that several boards share; there is one when url names it."""
+    """[store]: the store that several boards share; it is used if url is set."""
 
     url: Annotated[
         str, "its address: postgresql://USER@HOST/DATABASE, or sqlite:/FOLDER/FILE.db for homes of one machine"
@@ -660,22 +662,20 @@ class MqttConfig:
     host: Annotated[str, "the broker's name or address"] = ""
     port: Annotated[int, Span(0, 65_535), "its port; 0: 1883, or 8883 with tls"] = 0
     tls: Annotated[bool, "whether the connection is encrypted"] = False
-    ca: Annotated[str, "file with the certificate that signs the broker's; '': those that the system trusts"] = ""
+    ca: Annotated[str, "file with the certificate of the broker's authority; '': those that the system trusts"] = ""
     cert: Annotated[str, "file with the board's own certificate, for brokers that ask for one"] = ""
     key: Annotated[str, "file with the key of that certificate"] = ""
     user: Annotated[str, "the user's name; the password is mqtt_password in secrets.toml"] = ""
-    name: Annotated[str, "the board's name there: its topics begin with picoclaw/NAME; '': the host name"] = ""
-    keep_alive_seconds: Annotated[int, Span(10, 3600), "seconds of silence after which the broker is asked"] = 60
-    discovery: Annotated[str, "the topic at which Home Assistant is told of the board; '': nothing is published"] = (
-        "homeassistant"
-    )
+    name: Annotated[str, "the board's name at the broker: its topics begin with picoclaw/NAME; '': the host name"] = ""
+    keep_alive_seconds: Annotated[int, Span(10, 3600), "seconds of silence after which the connection is checked"] = 60
+    discovery: Annotated[str, "the discovery topic of Home Assistant; '': nothing is published"] = "homeassistant"
     questions_an_hour: Annotated[
-        int, Span(0, 1000), "questions that Home Assistant may put to the agent; everybody at the broker could; 0: none"
+        int,
+        Span(0, 1000),
+        "questions an hour that Home Assistant, or anybody at the broker, may ask the agent; 0: none",
     ] = 0
-    reminder_texts: Annotated[bool, "whether it is published what the next reminder says, besides when it comes"] = (
-        False
-    )
-    fleet: Annotated[bool, "whether boards that were paired with this one may read its sensors and stop it"] = False
+    reminder_texts: Annotated[bool, "whether the text of the next reminder is published, not only its time"] = False
+    fleet: Annotated[bool, "whether paired boards may read its sensors and stop its outputs"] = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -709,13 +709,13 @@ class SensorConfig:
     address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
     chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
     port: Annotated[str, "serial port such as /dev/serial0, or 1-Wire device such as 28-00000a1b2c3d"] = ""
-    options: Annotated[dict[str, Any], "what the part takes, such as { shunt_ohms = 0.1 }"] = field(
+    options: Annotated[dict[str, Any], "options of the driver, such as { shunt_ohms = 0.1 }"] = field(
         default_factory=dict
     )
-    mqtt: Annotated[str, "instead of part: the topic that its values are published at"] = ""
+    mqtt: Annotated[str, "instead of part: the topic of its values"] = ""
     field: Annotated[str, "with mqtt: where the value is in JSON, such as SI7021.Temperature or values[0]"] = ""
-    unit: Annotated[str, "with mqtt: the unit of what is published, such as °C"] = ""
-    quantity: Annotated[str, "with mqtt: what is measured, where field and unit do not say it"] = ""
+    unit: Annotated[str, "with mqtt: the published unit, such as °C"] = ""
+    quantity: Annotated[str, "with mqtt: the quantity, if field and unit do not tell it"] = ""
     availability: Annotated[str, "with mqtt: the topic that says online or offline"] = ""
     stale_minutes: Annotated[float, Span(0.1, 10_080), "with mqtt: minutes after which a value is too old"] = 90.0
 
@@ -746,23 +746,21 @@ class McpConfig:
         default_factory=list
     )
     url: Annotated[str, "instead of command: the address of a server; its token: [keys] mcp_NAME"] = ""
-    tools: Annotated[list[str], "names of the tools that are used; none: all of them"] = field(default_factory=list)
+    tools: Annotated[list[str], "names of the tools to use; empty: all"] = field(default_factory=list)
     descriptions: Annotated[
         Literal["names", "shown", "trusted"],
-        "what a model is told of a tool: its name and arguments, or the server's own words as well, which count as"
-        " untrusted text unless you trust them",
+        "how a model sees a tool: names: its name and arguments; shown: also the server's description, as untrusted text;"
+        " trusted: the same, as your own words",
     ] = "names"
     folders: Annotated[list[str], "with command: folders that it may read"] = field(default_factory=list)
     write: Annotated[list[str], "with command: folders that it may read and change"] = field(default_factory=list)
     network: Annotated[bool, "with command: whether it may use the network"] = False
-    environment: Annotated[list[str], "with command: names of environment variables that it gets"] = field(
+    environment: Annotated[list[str], "with command: names of environment variables for it"] = field(
         default_factory=list
     )
     seconds: Annotated[float, Span(1, 3600), "seconds that a call may take"] = 60.0
-    idle_minutes: Annotated[float, Span(0.1, 1440), "minutes without a call after which the server is ended"] = 10.0
-    client_id: Annotated[str, "with url: the OAuth client that you have registered; '': it is registered by itself"] = (
-        ""
-    )
+    idle_minutes: Annotated[float, Span(0.1, 1440), "minutes without a call after which the server is stopped"] = 10.0
+    client_id: Annotated[str, "with url: the OAuth client that you have registered; '': registered automatically"] = ""
 
     @property
     def is_contained(self) -> bool:

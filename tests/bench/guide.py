@@ -258,14 +258,14 @@ as *greenhouse*, *fan* and *pump* stand for your own sensors and outputs. A whol
 [English](talk/en.md), [Deutsch](talk/de.md), [Español](talk/es.md) or [Français](talk/fr.md) shows the answers too.
 
 "stop" and "all off" switch every output to its safe level at once. "and yesterday?", "turn it off again" and "no, at 8:15"
-go on with what was said last. Where something is missing, picoclaw asks for it; where it is not sure, it does nothing and
+refer to your last request. If something is missing, picoclaw asks for it; if it is not sure, it does nothing and
 says what it understood. You can add [your own sentences](howto/yours.md#your-own-sentences)."""
         yield from make_sentences("en", matcher, tools)
         yield """
 ## With a model
 
-A skill is a page that tells the model how to do something. These are included, and the model is shown one when it fits
-what you say. Yours are folders with a `SKILL.md` in `workspace/skills/`, `~/.agents/skills/` or `~/.picoclaw/skills/`;
+A skill is a page that tells the model how to do something. These are included; the model gets one when it fits
+your message. Yours are folders with a `SKILL.md` in `workspace/skills/`, `~/.agents/skills/` or `~/.picoclaw/skills/`;
 those made for OpenClaw, nanobot, sipeed/picoclaw and Claude work unchanged. `picoclaw skills` lists them all.
 
 | skill | what for | for example when you say |
@@ -279,7 +279,7 @@ those made for OpenClaw, nanobot, sipeed/picoclaw and Claude work unchanged. `pi
         yield f"# {NAMES[language]}"
         if language == "en":
             yield """
-Ten minutes without a model, as the program had them when this page was made. The board is simulated. Its two outputs are
+This is a conversation of ten minutes without a model, as the program had it when this page was generated. The board is simulated. Its two outputs are
 declared but not armed, so switching is only rehearsed. A line that begins with `>` is the person's.
 """
         else:
@@ -313,9 +313,9 @@ def make_commands() -> Iterator[tuple[str, Iterator[str]]]:
     def group(title: str, verbs: dict[str, tuple[str, str]]) -> Iterator[str]:
         yield f"# Commands: {title[0].lower()}{title[1:]}"
         yield """
-`--board sim` takes the simulated board, and `--json` prints for programs where a command has something to list. The exit
-code is 0 when all went well, 1 after an error or where something is wrong, 2 for a command that was typed wrongly; `status`
-has 3 when picoclaw does not run."""
+With `--board sim`, a command uses the simulated board; commands that list something take `--json`. The exit
+code is 0 for success, 1 for an error or a problem that was found, 2 for wrong usage; `status` exits with
+3 if picoclaw is not running."""
         for name, (purpose, example) in verbs.items():
             parser = Parser(name, purpose, example)
             cli.load_verb(name)[0](parser)
@@ -406,7 +406,7 @@ HOUSEHOLD = {"people.NAME", "agents.KEY", "teams.NAME"}
 """Those about who it is for, and who answers: a page of their own as well."""
 
 
-LINKS = """Who may give tasks to whom: the key of an agent, and the list of those that it may delegate to, such as
+LINKS = """The links between agents: the key of an agent, and the list of agents to which it may give tasks, such as
 `garden = ["cellar"]`. The lead of a team needs no links to its members. More:
 [agents that work together](../howto/agents.md#let-agents-work-together)."""
 """The table of settings whose keys are the owner's."""
@@ -419,20 +419,20 @@ def find_part(name: str) -> set[str] | None:
 def make_settings(part: set[str] | None = None) -> Iterator[str]:
     """The tables of config.toml: those of a part, None for those of none."""
     if part is CONNECTIONS:
-        yield """# Settings of what it is connected to
+        yield """# Settings of connections
 
-The tables of `~/.picoclaw/config.toml` about sensors and ways to reach it; [the others](settings.md) are another page."""
+These are the tables of `~/.picoclaw/config.toml` for sensors, channels and servers. [Settings](settings.md) has the general ones."""
     elif part is HOUSEHOLD:
         yield """# Settings of people and agents
 
-The tables of `~/.picoclaw/config.toml` about people, agents and teams; [the others](settings.md) are another page."""
+These are the tables of `~/.picoclaw/config.toml` for people, agents and teams. [Settings](settings.md) has the general ones."""
     else:
         yield """# Settings
 
-`~/.picoclaw/config.toml` holds the settings. All of them are optional; `picoclaw init` writes the usual ones, and
-`picoclaw doctor` names a mistake with its line. The environment variables `PICOCLAW_BASE_URL` and `PICOCLAW_MODEL` take
-precedence, and `PICOCLAW_HOME` names another folder. After a change, run `sudo picoclaw restart`. What is about sensors and
-ways to reach it is on [a page of its own](settings-connections.md), and so are [people and agents](settings-household.md)."""
+The settings are in `~/.picoclaw/config.toml`. All of them are optional; `picoclaw init` writes the usual ones, and
+`picoclaw doctor` reports mistakes with their line. The environment variables `PICOCLAW_BASE_URL` and `PICOCLAW_MODEL` take
+precedence over the file, and `PICOCLAW_HOME` chooses another folder. After a change, run `sudo picoclaw restart`. Other pages have
+the settings of [connections](settings-connections.md), and of [people and agents](settings-household.md)."""
     tables = [(one.name, one.type) for one in fields(Config) if isinstance(one.type, type)]
     for name, table in [
         *tables,
@@ -449,7 +449,7 @@ ways to reach it is on [a page of its own](settings-connections.md), and so are 
         purpose = (table.__doc__ or "").split(": ", 1)[1]
         more = f" More: [{MORE[name][1]}](../howto/{MORE[name][0]}.md)." if name in MORE else ""
         yield from ("", f"## [{name}]", "", f"{purpose[0].upper()}{purpose[1:]}{more}")
-        yield from ("", "| key | value | default | what for |", "|---|---|---|---|")
+        yield from ("", "| key | value | default | meaning |", "|---|---|---|---|")
         for one in fields(table):
             known = read_parameter(one.name, one.type)
             default = one.default_factory() if one.default_factory is not MISSING else one.default
@@ -468,11 +468,11 @@ def make_tools(app: App) -> Iterator[str]:
     """The tools of a board with everything, by the registry."""
     yield """# Tools
 
-A tool is what the agent can do besides talking. `picoclaw tools` lists those of your board, and `picoclaw tool NAME` calls
-one by hand. The effect says which row of [the policy](policy.md) decides about a call. A tool marked † is described to a
-model only where `offer` under `[tools]` or a skill names it.
+The agent acts by calling tools. `picoclaw tools` lists the tools of your board, and `picoclaw tool NAME` calls
+one by hand. The effect is the row of [the policy](policy.md) that decides about a call. A tool marked † is described to a
+model only if `offer` under `[tools]` or a skill names it.
 """
-    yield "| tool | effect | what a model is told about it | arguments (those in brackets can be left out) |"
+    yield "| tool | effect | description for the model | arguments (optional in brackets) |"
     yield "|---|---|---|---|"
     for definition in app.toolset.definitions():
         tool = app.toolset.find(definition["name"])
