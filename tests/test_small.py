@@ -14,12 +14,13 @@ from picoclaw.agent.verdicts import judge, judge_list
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
+from picoclaw.errors import DeadlinePassed
 from picoclaw.hw import detect
 from picoclaw.hw.health import is_strained
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.providers.model import ModelProvider, probe_model
 from picoclaw.workspace import prepare_home
-from tests.model_server import ModelServer, call, reply, status
+from tests.model_server import ModelServer, call, drip, reply, status
 
 
 def verb(name, **arguments):
@@ -179,6 +180,12 @@ def test_what_is_not_in_one_place_is_looked_for_in_the_others_then_answered_in_w
     assert len(bodies) == len(answers)
     assert "no note" not in turn.reply
     assert tools is None or {name for name, _ in calls(turn)} <= tools
+
+
+def test_of_a_remark_beside_a_wish_no_model_is_asked(chat):
+    turn, bodies = chat([], "my bread came out so well today, how warm is it in the greenhouse?")
+    assert "°C" in turn.reply
+    assert (len(calls(turn)), bodies) == (1, [])
 
 
 def test_what_only_notes_can_know_is_looked_up(chat):
@@ -660,6 +667,11 @@ def test_two_requests_tell_which_profile_suits(script, name, suits, told):
         profile, words = probe_model(ModelConfig(base_url=server.url, name=name, retries=0))
     assert profile == suits
     assert told in words
+
+
+def test_a_probe_of_a_server_that_is_too_slow_says_how_long_it_was_waited_for():
+    with ModelServer([drip(pause=0.05)]) as server, pytest.raises(DeadlinePassed, match=r"longer than 0\.4 s"):
+        probe_model(ModelConfig(base_url=server.url, retries=0), seconds=0.4)
 
 
 @pytest.mark.parametrize(

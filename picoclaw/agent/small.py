@@ -574,7 +574,13 @@ class SmallProvider:
         if len(parts) > 1 and (found := says("remind_me", parts[0])):
             day = found["day"] or ""
             parts[1:] = [f"{found['head']}{day} {part}" if says("goes_on_at", part) else part for part in parts[1:]]
-        return [part for part in parts if part] or [text]
+        parts = [part for part in parts if part] or [text]
+        return [part for part in parts if not self._is_aside(part, request)] or parts
+
+    def _is_aside(self, part: str, request: Request) -> bool:
+        """Whether a part only remarks something, for which a model need not be asked where something is wanted beside it."""
+        offered = self._offered(request)
+        return read_form(part) == "remark" and not widen_verbs(part, select_verbs(part, offered), offered)
 
     def _goes_back(self, head: str, tail: str) -> bool:
         """Whether it is one wish: "our cat is called Tom, keep that in mind"."""

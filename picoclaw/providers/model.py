@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.config import load_config
 from picoclaw.config.files import read_stamp
 from picoclaw.config.tables import SMALL_NAME, ModelConfig, redact_url
-from picoclaw.errors import ConfigError, KnownDown, OverBudget, ProviderError, Refused, Unavailable
+from picoclaw.errors import ConfigError, DeadlinePassed, KnownDown, OverBudget, ProviderError, Refused, Unavailable
 from picoclaw.http_client import Client, Connection
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.prompts import estimate_tokens
@@ -333,6 +333,10 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
         has_called = len(calls) == len(good) == 1
         request = Request("Answer with one JSON object.", (ask,), (), 128, deadline, schema=_PROBE_SCHEMA)
         text = "".join(event.text for event in provider.events(request) if isinstance(event, Text))
+    except DeadlinePassed:
+        raise DeadlinePassed(
+            f"two short requests took longer than {seconds:g} s; try again while nothing else asks the server"
+        ) from None
     finally:
         provider.close()
     try:
