@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from picoclaw.records import NamedTuple, dataclass, field
 
-Role = Literal["user", "assistant", "tool"]
+MessageRole = Literal["user", "assistant", "tool"]
 Origin = Literal[
     "owner", "web", "member", "guest", "cron", "heartbeat", "rule", "subagent", "mqtt", "remote", "hook", "mcp"
 ]
@@ -116,7 +116,7 @@ class Message(NamedTuple):
     `images` came with a user's words, which name their files, too.
     """
 
-    role: Role
+    role: MessageRole
     text: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 
-from picoclaw.config.tables import PersonConfig, Role
+from picoclaw.config.tables import PersonConfig, PersonRole
 from picoclaw.errors import StoreError
 from picoclaw.messages import LOGIN_WAY
 from picoclaw.store.database import Database, Marks
@@ -27,7 +27,7 @@ class People:
             return name if name in self._people else ""
         return self._ways.get(who) or self._find_paired(who)
 
-    def role(self, who: str) -> Role | None:
+    def role(self, who: str) -> PersonRole | None:
         """The role of that person, None for nobody of the household. Raises StoreError."""
         name = self.find(who)
         return self._people[name].role if name else None

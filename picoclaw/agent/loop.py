@@ -115,11 +115,11 @@ class Agent:
         """Begin a turn's conversation: what was said before, as far as the window takes it, and the new messages."""
         said = cut_bytes(brief.summary, get_summary_bytes(self.window))
         summary = said and fill_block(self.prompts["summarised"], "", said)
-        talk = Conversation(
+        conversation = Conversation(
             list(history), list(messages or [Message("user", brief.text)]), 0, brief.relied_on, summary, keep_whole=keep
         )
-        self.shorten_to_window(talk, brief, self.tools(brief))
-        return talk
+        self.shorten_to_window(conversation, brief, self.tools(brief))
+        return conversation
 
     def tools(self, brief: TurnContext) -> tuple[dict[str, Any], ...]:
         """Describe the tools of a turn; nothing that a turn calls changes them."""
@@ -127,11 +127,11 @@ class Agent:
             return tuple({"name": name} for name in sorted(brief.tools or self.toolset.names))
         return self.toolset.definitions(brief.tools, split_window(self.window, self.answer).tools)
 
-    def shorten_to_window(self, talk: Conversation, brief: TurnContext, tools: Sequence[Any]) -> None:
+    def shorten_to_window(self, conversation: Conversation, brief: TurnContext, tools: Sequence[Any]) -> None:
         """Shorten a conversation until its estimate leaves room for the answer, or nothing is left to leave out."""
         most = split_window(self.window, self.answer).request if self.window else 0
-        while most and talk.count_tokens(brief.system, tools, brief.bytes_a_token) > most:
-            if not talk.shorten(self.prompts["shortened"]):
+        while most and conversation.count_tokens(brief.system, tools, brief.bytes_a_token) > most:
+            if not conversation.shorten(self.prompts["shortened"]):
                 return
 
 
@@ -189,8 +189,8 @@ class _TurnRun:
         After a refusal without a reason it is repeated with half of the history. If that does not help at the same
         server, later requests show the full history again.
         """
-        agent, talk, stop = self.agent, self.conversation, self.hooks.stop
-        agent.shorten_to_window(talk, self.brief, self.tools)
+        agent, conversation, stop = self.agent, self.conversation, self.hooks.stop
+        agent.shorten_to_window(conversation, self.brief, self.tools)
         whole: HistoryView | None = None
         halved_for, calls = "", list[ToolCall]()
         while True:
@@ -199,7 +199,7 @@ class _TurnRun:
                 self.steps += 1
                 request = Request(
                     self.brief.system,
-                    talk.list_messages(),
+                    conversation.list_messages(),
                     self.tools,
                     agent.answer,
                     self.deadline,
@@ -227,14 +227,14 @@ class _TurnRun:
                     if self.last_end.finish == REPEATS:
                         break  # which hangs up
             except MaybeTooLong:
-                halved_for, whole = agent.provider.name, talk.get_view()
-                if talk.history:
-                    talk.shorten(self.prompts["shortened"])
+                halved_for, whole = agent.provider.name, conversation.get_view()
+                if conversation.history:
+                    conversation.shorten(self.prompts["shortened"])
             except ContextOverflow:
-                if not talk.shorten(self.prompts["shortened"]):
+                if not conversation.shorten(self.prompts["shortened"]):
                     raise
             except (PicoclawError, KeyboardInterrupt):
-                talk.restore(whole)
+                conversation.restore(whole)
                 raise
             else:
                 break
@@ -242,10 +242,10 @@ class _TurnRun:
         ratio = measure_bytes_a_token(self.brief.bytes_a_token, self.last_end.usage)
         self.brief = self.brief._replace(bytes_a_token=ratio)
         calls = calls if with_calls else []
-        talk.add_answer(self._word_answer(calls, with_calls=with_calls), calls, self.last_end.thought)
+        conversation.add_answer(self._word_answer(calls, with_calls=with_calls), calls, self.last_end.thought)
         self.said = ""
         if halved_for != agent.provider.name:
-            talk.restore(whole)
+            conversation.restore(whole)
         return calls
 
     def _word_answer(self, calls: Sequence[ToolCall], *, with_calls: bool) -> str:
@@ -275,13 +275,13 @@ class _TurnRun:
             return False
         from picoclaw import claims
 
-        prompts, talk, answer = self.prompts, self.conversation, self.conversation.messages[-1]
+        prompts, conversation, answer = self.prompts, self.conversation, self.conversation.messages[-1]
         marks, ask = [], ""
         if self.unfounded:
             marks.append(fill_template(prompts["unfounded"], {"values": ", ".join(self.unfounded)}, "values"))
             self.unfounded = []
         can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.tools)
-        shown = talk.list_messages() if can_measure else ()
+        shown = conversation.list_messages() if can_measure else ()
         if can_measure and (
             values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)
         ):
@@ -297,11 +297,11 @@ class _TurnRun:
         if not marks:
             return False
         mark = "\n" + "\n".join(marks) + "\n"
-        talk.messages[-1] = answer._replace(text=f"{answer.text}{mark}".rstrip())
+        conversation.messages[-1] = answer._replace(text=f"{answer.text}{mark}".rstrip())
         self.hooks.listen(Text(mark))
         first, self.was_asked_again = bool(ask) and not self.was_asked_again, True
         if first:
-            talk.instruct(ask)
+            conversation.instruct(ask)
         return first
 
     def make_calls(self, calls: Sequence[ToolCall]) -> None:
@@ -363,25 +363,25 @@ class _TurnRun:
 
     def ask_last_word(self, limit: str) -> None:
         """Ask once more, without tools, so that the person learns where things stand."""
-        prompts, limits, talk = self.prompts, self.agent.limits, self.conversation
-        talk.fill_missing_results(prompts["not_run"])
+        prompts, limits, conversation = self.prompts, self.agent.limits, self.conversation
+        conversation.fill_missing_results(prompts["not_run"])
         if self.said:
-            talk.add_answer(self.said)
+            conversation.add_answer(self.said)
             self.said = ""
         numbers = {"steps": str(limits.steps), "seconds": f"{limits.seconds:g}", "tokens": str(limits.tokens)}
         reason = fill_template(prompts[f"limit_{limit}"], numbers)
-        talk.instruct(fill_template(prompts["limit"], {"reason": reason}, "reason"))
+        conversation.instruct(fill_template(prompts["limit"], {"reason": reason}, "reason"))
         self.deadline = self.agent.clock() + min(LAST_WORD_SECONDS, limits.seconds)
         try:
             self.ask(with_calls=False)
         except ProviderError as error:
             self.note_failure(error)
-        if talk.messages[-1].text == prompts["empty"]:
-            talk.messages.pop()
-        if talk.messages[-1].role != "assistant":
+        if conversation.messages[-1].text == prompts["empty"]:
+            conversation.messages.pop()
+        if conversation.messages[-1].role != "assistant":
             used = ", ".join(dict.fromkeys(run.name for run in self.calls.runs)) or "nothing"
             known = {"reason": reason, "tools": used, "result": self.calls.newest}
-            talk.add_answer(f"{self.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
+            conversation.add_answer(f"{self.said}\n{fill_template(prompts['unfinished'], known, 'result')}".strip())
 
     def note_failure(self, error: ProviderError) -> None:
         """Note why no answer came, and which typed texts no answer has begun on."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import check_person, format_minute, print_wrapped, read_secret, require_terminal
 from picoclaw.config import Config, load_config
-from picoclaw.config.tables import PageConfig, Role
+from picoclaw.config.tables import PageConfig, PersonRole
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.resources import get_home
 from picoclaw.text import format_json
@@ -133,7 +133,7 @@ def add_people_options(parser: Parser) -> None:
     for word in ("add", "edit", "remove"):
         words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as ada")
     for word in ("add", "edit"):
-        words[word].add_argument("--role", choices=get_args(Role), default="", help="default: member")
+        words[word].add_argument("--role", choices=get_args(PersonRole), default="", help="default: member")
         words[word].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
         words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
         words[word].add_argument("--terminal", metavar="LOGIN", help="their login name on this machine")

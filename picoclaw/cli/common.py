@@ -15,7 +15,7 @@ from picoclaw.text import escape_unprintable, format_json
 if TYPE_CHECKING:
     from picoclaw.app import App
     from picoclaw.config import Config
-    from picoclaw.config.tables import Role
+    from picoclaw.config.tables import PersonRole
     from picoclaw.hw.health import CheckResult
 
 _BAR_WIDTH = 30
@@ -266,7 +266,7 @@ def check_chat(app: "App", key: str) -> None:
         raise ConfigError(f"there is no chat {key!r}; there are: {', '.join(chats)}")
 
 
-def check_person(config: "Config", name: str) -> "Role | None":
+def check_person(config: "Config", name: str) -> "PersonRole | None":
     """The role of a person by their name, None for none given. Raises ConfigError."""
     if not name:
         return None

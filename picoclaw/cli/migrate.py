@@ -13,7 +13,7 @@ from picoclaw.daemon.lock import is_lock_held
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance.migrate import journal as journals
 from picoclaw.maintenance.migrate.journal import MigrationJournal, MigrationState
-from picoclaw.maintenance.migrate.origins import MOVED_SUFFIX, ORIGINS, Kind, find_daemon, find_homes, read_home
+from picoclaw.maintenance.migrate.origins import MOVED_SUFFIX, PROGRAMS, Kind, find_daemon, find_homes, read_home
 from picoclaw.maintenance.migrate.plan import MigrationPlan, Step, diff_page, make_plan
 from picoclaw.records import replace
 from picoclaw.resources import get_home
@@ -30,7 +30,7 @@ def options(parser: Parser) -> None:
         dest="origin",
         metavar="KIND[:PATH]",
         type=_parse_origin,
-        help=f"{', '.join(ORIGINS)}; and where its home is, if not in yours",
+        help=f"{', '.join(PROGRAMS)}; and where its home is, if not in yours",
     )
     parser.add_flag("--dry-run", help="only show what would be done, even at a terminal")
     parser.add_flag("--yes", help="do not ask; import everything except keys and skills")
@@ -42,10 +42,10 @@ def options(parser: Parser) -> None:
 
 def _parse_origin(text: str) -> tuple[Kind, Path | None]:
     kind, _, path = text.partition(":")
-    for known in ORIGINS:
+    for known in PROGRAMS:
         if kind == known:
             return known, Path(os.path.abspath(os.path.expanduser(path))) if path else None  # noqa: PTH100, PTH111
-    raise UsageError(f"{kind[:40]!r} is not one of {', '.join(ORIGINS)}")
+    raise UsageError(f"{kind[:40]!r} is not one of {', '.join(PROGRAMS)}")
 
 
 def run(given: Options) -> int:
@@ -64,7 +64,7 @@ def run(given: Options) -> int:
         if not found and (begun := MigrationJournal(home, given.origin[0]).state()).home:
             found = [(given.origin[0], Path(begun.home))]
     if not found:
-        what = ORIGINS[given.origin[0]].title if given.origin else " or ".join(one.title for one in ORIGINS.values())
+        what = PROGRAMS[given.origin[0]].title if given.origin else " or ".join(one.title for one in PROGRAMS.values())
         raise ConfigError(f"no home of {what} was found in {user}; --from KIND:PATH names one")
     if given.json and not given.yes:
         print(format_json([_plan_to_dict(home, *one) for one in found]))
@@ -110,9 +110,9 @@ def _select_waiting(plan: MigrationPlan, state: MigrationState) -> list[Step]:
 
 def _show(home: Path, kind: Kind, path: Path) -> None:
     plan, state = _plan(home, kind, path, keys=True), MigrationJournal(home, kind).state()
-    print(bold(f"{ORIGINS[kind].title}: {escape_unprintable(str(path))}"))
+    print(bold(f"{PROGRAMS[kind].title}: {escape_unprintable(str(path))}"))
     if pid := find_daemon(kind, path):
-        print_wrapped(f"  it runs (process {pid}); stop it before you take it over: {ORIGINS[kind].stop}")
+        print_wrapped(f"  it runs (process {pid}); stop it before you take it over: {PROGRAMS[kind].stop}")
     if path == home and is_namesakes_home(home):
         print_wrapped(f"  first  the folder is moved to {home}{MOVED_SUFFIX}, as it is: both programs call theirs so")
     if state.ended:
@@ -256,7 +256,7 @@ def _print_waiting(kind: Kind, rest: Sequence[Step]) -> None:
 
 
 def _undo(home: Path, given: Options) -> int:
-    begun = [kind for kind in ORIGINS if MigrationJournal(home, kind).state().begun]
+    begun = [kind for kind in PROGRAMS if MigrationJournal(home, kind).state().begun]
     if given.origin:
         begun = [given.origin[0]]
     elif not home.exists():  # the way back was cut off between two renames

@@ -311,7 +311,7 @@ class MatrixConfig:
                 raise ConfigError(f"{where}: {user!r} is not a Matrix user: write it as @name:example.org")
 
 
-Role = Literal["owner", "member", "guest"]
+PersonRole = Literal["owner", "member", "guest"]
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class PersonConfig:
     """[people.NAME]: a person of the household, their accounts and their role."""
 
     role: Annotated[
-        Role,
+        PersonRole,
         "owner: as you; member: with notes and reminders of their own; guest: may read sensors, the rest needs your approval",
     ] = "member"
     telegram: Annotated[int, Span(0, 2**52), "their Telegram number; 0: none, or paired"] = 0
@@ -360,7 +360,7 @@ def check_people(people: Mapping[str, PersonConfig], owners: Collection[str], pa
     for name, person in people.items():
         where = f"{path}: [people.{name}]"
         _check_table_name("people", name, people, "ada", path)
-        if name in get_args(Role) and name != person.role:  # what they do would be told as another's doing
+        if name in get_args(PersonRole) and name != person.role:  # what they do would be told as another's doing
             raise ConfigError(f"{where}: somebody called {name} has to have that role; choose another name")
         if person.time_zone:
             try:

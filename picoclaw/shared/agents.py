@@ -4,13 +4,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from picoclaw.agents import agent_id
+from picoclaw.agents import AGENT_PAGES, agent_id
 from picoclaw.config.tables import AgentConfig
 from picoclaw.records import NamedTuple
 from picoclaw.shared.store import SharedStore
 from picoclaw.shared.tables import Row
 
-AGENT_PAGES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 MAX_AGENT_PAGE_CHARS = 200_000
 _TEXTS = ("name", "description", "model", "type")
 

@@ -15,7 +15,7 @@ from itertools import dropwhile
 from pathlib import Path
 
 from picoclaw import files
-from picoclaw.agents import agent_id
+from picoclaw.agents import AGENT_PAGES, agent_id
 from picoclaw.config import Config
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.memory.index import IndexFile
@@ -23,7 +23,7 @@ from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, wri
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.resources import find_shipped
-from picoclaw.shared.agents import AGENT_PAGES, read_agent
+from picoclaw.shared.agents import read_agent
 from picoclaw.shared.skills import list_shared_skills
 from picoclaw.shared.store import SharedChunk
 from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
@@ -395,13 +395,11 @@ class SharedHome:
         rows = self.database.select(f"SELECT kind, local, mark, id FROM shared_rows{where}", *kinds)
         return {(kind, local): LocalRow(kind, local, mark, number) for kind, local, mark, number in rows}
 
-    def keep_rows(self, rows: Iterable[LocalRow], gone: Iterable[LocalRow] = ()) -> None:
-        """Remember which rows the store has as they are, and of which it knows nothing any more."""
+    def keep_rows(self, rows: Iterable[LocalRow]) -> None:
+        """Remember which rows the store has as they are."""
         with self.database.transaction() as connection:
             for row in rows:
                 self._keep_row(connection, row)
-            for row in gone:
-                connection.execute("DELETE FROM shared_rows WHERE kind = ? AND local = ?", (row.kind, row.local))
 
     @staticmethod
     def _keep_row(connection: StoreConnection, row: LocalRow) -> None:

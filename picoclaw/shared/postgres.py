@@ -25,7 +25,6 @@ from psycopg.types.string import TextLoader
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison
-from picoclaw.shared import statements
 from picoclaw.shared.migrations import MIGRATIONS
 from picoclaw.shared.store import (
     BoardState,
@@ -47,6 +46,9 @@ from picoclaw.shared.tables import (
     complete_row,
     drop_repeated,
     is_conflict,
+    select_equal,
+    select_ids,
+    upsert,
 )
 
 SCHEMA = "picoclaw."
@@ -136,7 +138,7 @@ class PostgresStore:
     def _put_rows(self, connection: "psycopg.Connection[Any]", table: str, rows: Sequence[Row]) -> dict[str, Row]:
         columns = ", ".join(f"{name} {_RECORD_TYPES[kind]}" for name, kind in TABLES[table].all_columns.items())
         values = f"jsonb_to_recordset(%s::jsonb) AS given({columns}) WHERE true"
-        sql = statements.upsert(table, SCHEMA, "pg_current_xact_id()", values)
+        sql = upsert(table, SCHEMA, "pg_current_xact_id()", values)
         written = {one for (one,) in _fetch(connection, sql, json.dumps(rows, ensure_ascii=False))} if rows else set()
         left = {row["id"]: row for row in rows if row["id"] not in written}
         if not left or TABLES[table].conflict != "version":
@@ -177,11 +179,11 @@ class PostgresStore:
 
     def _select_ids(self, connection: "psycopg.Connection[Any]", table: str, ids: Iterable[str]) -> list[Row]:
         with connection.cursor(row_factory=dict_row) as cursor:
-            sql = statements.select_ids(table, SCHEMA, "= ANY (%s::uuid[])")
+            sql = select_ids(table, SCHEMA, "= ANY (%s::uuid[])")
             return list(cursor.execute(sql, (list(ids),)))
 
     def list_rows(self, table: str, equal: Mapping[str, object], after: str = "", most: int = 500) -> list[Row]:
-        sql = statements.select_equal(table, SCHEMA, equal).replace("?", "%s")
+        sql = select_equal(table, SCHEMA, equal).replace("?", "%s")
         with self._connected() as connection, connection.cursor(row_factory=dict_row) as cursor:
             return list(cursor.execute(sql, (*equal.values(), after or _FIRST_ID, most)))
 

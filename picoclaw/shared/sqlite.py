@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
-from picoclaw.shared import statements
 from picoclaw.shared.store import (
     BoardState,
     Changes,
@@ -32,6 +31,9 @@ from picoclaw.shared.tables import (
     drop_repeated,
     is_conflict,
     make_version_id,
+    select_equal,
+    select_ids,
+    upsert,
 )
 from picoclaw.store.database import Database, StoreConnection
 
@@ -172,10 +174,10 @@ class SqliteStore:
     def _put_rows(self, connection: StoreConnection, table: str, rows: Sequence[Row]) -> dict[str, Row]:
         names = list(TABLES[table].all_columns)
         values = f"(SELECT {', '.join(f'? AS {name}' for name in names)}) WHERE true"
-        sql = statements.upsert(table, "", "(SELECT number FROM clock)", values)
+        sql = upsert(table, "", "(SELECT number FROM clock)", values)
         conflicts: dict[str, Row] = {}
         for row in drop_repeated(rows):
-            there = connection.execute(statements.select_ids(table, "", "= ?"), (row["id"],)).fetchone()
+            there = connection.execute(select_ids(table, "", "= ?"), (row["id"],)).fetchone()
             before = _make_row(table, there) if there else None
             written = connection.execute(sql, [row[name] for name in names]).fetchall()
             if written and before and table == "documents":
@@ -213,11 +215,11 @@ class SqliteStore:
             connection.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (number, index_words(heading, text)))
 
     def get(self, table: str, ids: Iterable[str]) -> list[Row]:
-        sql = statements.select_ids(table, "", "IN (SELECT value FROM json_each(?))")
+        sql = select_ids(table, "", "IN (SELECT value FROM json_each(?))")
         return [_make_row(table, row) for row in self._database.select(sql, json.dumps(list(ids)))]
 
     def list_rows(self, table: str, equal: Mapping[str, object], after: str = "", most: int = 500) -> list[Row]:
-        sql = statements.select_equal(table, "", equal)
+        sql = select_equal(table, "", equal)
         return [_make_row(table, row) for row in self._database.select(sql, *equal.values(), after, most)]
 
     def count_rows(self, agent_id: str) -> dict[str, int]:

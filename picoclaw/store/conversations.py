@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
-from picoclaw.messages import Message, Role, ToolCall, Turn
+from picoclaw.messages import Message, MessageRole, ToolCall, Turn
 from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import Database, StoreConnection, Table, get_mark, is_valid_row_id, set_mark
@@ -285,7 +285,7 @@ def group_by_turn(rows: Iterable[tuple[Any, ...]]) -> tuple[dict[int, tuple[Mess
     for number, role, text, calls, call_id in rows:
         kept, good = _decode_readable_calls(calls)
         found.setdefault(number, []).append(Message(role, text, kept, call_id))
-        if role not in get_args(Role):
+        if role not in get_args(MessageRole):
             lost.add(number)
         elif not good:
             unread.add(number)

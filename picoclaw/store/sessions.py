@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from picoclaw.messages import Message, Role, ToolCall, Usage, strip_context
+from picoclaw.messages import Message, MessageRole, ToolCall, Usage, strip_context
 from picoclaw.records import NamedTuple
 from picoclaw.store import tasks
 from picoclaw.store.conversations import (
@@ -82,7 +82,7 @@ class ConversationInfo(NamedTuple):
 class TranscriptRow(NamedTuple):
     """A message of a transcript, with what is known of its turn; calls that cannot be read are shown as one broken."""
 
-    role: Role
+    role: MessageRole
     text: str
     calls: tuple[ToolCall, ...]
     at: str
@@ -100,7 +100,7 @@ class MessageMatch(NamedTuple):
     key: str
     turn: int
     at: str
-    role: Role
+    role: MessageRole
     snippet: str
     undone: bool
 

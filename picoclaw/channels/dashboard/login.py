@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.config.tables import PersonConfig, Role
+from picoclaw.config.tables import PersonConfig, PersonRole
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.files import explain_os_error, read_file, remove_file, write_atomic
 from picoclaw.messages import LOGIN_WAY
@@ -50,7 +50,7 @@ class Visitor(NamedTuple):
     """Who has logged in: the `person` of the household, '' for the owner without a name; `who` is a name for others."""
 
     person: str
-    role: Role
+    role: PersonRole
     who: str
 
 

@@ -18,7 +18,7 @@ from picoclaw.channels.dashboard import server
 from picoclaw.channels.dashboard.backend import DashboardBackend
 from picoclaw.channels.dashboard.live import PageChat, merge_messages
 from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S, Visitor
-from picoclaw.config.tables import Role
+from picoclaw.config.tables import PersonRole
 from picoclaw.errors import ConfigError, PicoclawError, SkillError, ToolError
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
@@ -106,9 +106,9 @@ def format_bottle_error(error: Any) -> str:
 
 COOKIE = "picoclaw"
 _VISITOR = "picoclaw.visitor"
-_EVERYBODY: frozenset[Role] = frozenset({"owner", "member", "guest"})
-_RESIDENTS: frozenset[Role] = frozenset({"owner", "member"})
-_OWNERS: frozenset[Role] = frozenset({"owner"})
+_EVERYBODY: frozenset[PersonRole] = frozenset({"owner", "member", "guest"})
+_RESIDENTS: frozenset[PersonRole] = frozenset({"owner", "member"})
+_OWNERS: frozenset[PersonRole] = frozenset({"owner"})
 MAX_CHAT_CHARS = 16_000
 _MAX_ROWS, _MAX_WORDS_CHARS, _MAX_FIELD_CHARS = 60, 200, 4000
 _LIVE_INTERVAL_S, _PLANS_INTERVAL_S = 10.0, 60.0
@@ -144,7 +144,7 @@ class Site:
         self._add("POST", _EVERYBODY, self._say, self._logout, self._stop, self._off)
         self._add("POST", _OWNERS, self._answer, self._resume, self._change_household)
 
-    def _add(self, method: str, roles: frozenset[Role], *handlers: Callable[[], Any]) -> None:
+    def _add(self, method: str, roles: frozenset[PersonRole], *handlers: Callable[[], Any]) -> None:
         """Serve what is for those who are logged in and have one of these roles."""
         for handler in handlers:
             self._app.route(f"/api/{handler.__name__[1:]}", method, self._for_known(handler, roles))
@@ -238,7 +238,7 @@ class Site:
             bottle.response.set_header(name, value)
         return said.body if said.stream is None else said.stream
 
-    def _for_known(self, handler: Callable[[], Any], roles: frozenset[Role]) -> Callable[[], Any]:
+    def _for_known(self, handler: Callable[[], Any], roles: frozenset[PersonRole]) -> Callable[[], Any]:
         """Let in who is logged in, has one of the roles and does not ask too often, and word what goes wrong."""
 
         def answer() -> Any:

@@ -22,7 +22,7 @@ from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance.backup import write_backup
 from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
-from picoclaw.maintenance.migrate.origins import MOVED_SUFFIX, ORIGINS, ForeignAgent, Kind, find_daemon
+from picoclaw.maintenance.migrate.origins import MOVED_SUFFIX, PROGRAMS, ForeignAgent, Kind, find_daemon
 from picoclaw.maintenance.migrate.plan import MigrationPlan, Step, make_content, read_page
 from picoclaw.records import NamedTuple
 from picoclaw.store.jobs import Job, Jobs
@@ -88,7 +88,7 @@ def check_daemon(agent: ForeignAgent) -> None:
             named = int(json.loads(files.read_file(agent.home / ".picoclaw.pid"))["pid"])
             pid = named if b"picoclaw" in Path(f"/proc/{named}/cmdline").read_bytes() else 0
     if pid:
-        raise MaintenanceError(f"{ORIGINS[agent.kind].title} still runs (process {pid}): {ORIGINS[agent.kind].stop}")
+        raise MaintenanceError(f"{PROGRAMS[agent.kind].title} still runs (process {pid}): {PROGRAMS[agent.kind].stop}")
 
 
 def move_aside(agent: ForeignAgent, home: Path) -> Path:
@@ -133,7 +133,7 @@ def run_plan(home: Path, plan: MigrationPlan, agreed: Collection[str], report: R
                 report(f"kept what was there before: {archive}")
             elif new := sorted(set(agreed) - state.agreed):
                 journal.note(agree=new)
-            run = _Run(home, journal, ORIGINS[agent.kind].title, report)
+            run = _Run(home, journal, PROGRAMS[agent.kind].title, report)
             with closing(run):
                 for step in plan.steps:
                     is_wanted = step.name in {*agreed, *state.agreed} if step.consent else not state.ended
@@ -270,7 +270,7 @@ def undo(home: Path, kind: Kind) -> Iterator[str]:
         yield f"{home} is the Go program's again"
         return
     if not journal.state().begun:
-        raise MaintenanceError(f"nothing was taken over from {ORIGINS[kind].title}")
+        raise MaintenanceError(f"nothing was taken over from {PROGRAMS[kind].title}")
     with act_as_owner(home), translate_os_errors(home), files.lock_folder(journal.path.parent):
         records = journal.read()
         undone = {record["undone"] for record in records if "undone" in record}

@@ -28,7 +28,7 @@ from picoclaw.text import pattern
 Kind = Literal["picoclaw", "nanobot", "openclaw"]
 
 
-class Origin(NamedTuple):
+class ForeignProgram(NamedTuple):
     """A program that homes come from: its folders below a user's, its settings there, and how its daemon is known."""
 
     title: str
@@ -41,22 +41,22 @@ class Origin(NamedTuple):
 MOVED_SUFFIX = "-sipeed"
 """Ends the name of the folder that a Go picoclaw's home is moved to, where it was in ours."""
 
-ORIGINS: Mapping[Kind, Origin] = {
-    "picoclaw": Origin(
+PROGRAMS: Mapping[Kind, ForeignProgram] = {
+    "picoclaw": ForeignProgram(
         "sipeed/picoclaw (Go)",
         (".picoclaw", f".picoclaw{MOVED_SUFFIX}"),
         ("config.json",),
         pattern(r"(?:^|/)picoclaw(?:-launcher)?\0(?:.*\0)?gateway\0"),
         "stop `picoclaw gateway`",
     ),
-    "nanobot": Origin(
+    "nanobot": ForeignProgram(
         "nanobot",
         (".nanobot",),
         ("config.json",),
         pattern(r"^nanobot-gateway\0|(?:^|/|\0)nanobot\0(?:.*\0)?(?:gateway|webui)\0"),
         "`nanobot gateway stop`, or Ctrl-C where it runs",
     ),
-    "openclaw": Origin(
+    "openclaw": ForeignProgram(
         "openclaw",
         (".openclaw", ".moltbot", ".clawdbot"),
         ("openclaw.json", "moltbot.json", "clawdbot.json"),
@@ -238,7 +238,7 @@ class ForeignAgent:
 def find_homes(ours: Path, user: Path) -> Iterator[tuple[Kind, Path]]:
     """Find the homes of a user that are there, each once; a Go picoclaw's may be our own folder, or beside it."""
     seen = set()
-    for kind, origin in ORIGINS.items():
+    for kind, origin in PROGRAMS.items():
         places = [user / name for name in origin.folders]
         if kind == "picoclaw":
             places += [ours, ours.with_name(ours.name + MOVED_SUFFIX)]
@@ -251,7 +251,7 @@ def find_homes(ours: Path, user: Path) -> Iterator[tuple[Kind, Path]]:
 
 def find_settings(kind: Kind, home: Path) -> Path | None:
     """Return the file of settings that says that this is such a home; None when it is none."""
-    return next((home / name for name in ORIGINS[kind].settings if os.path.lexists(home / name)), None)
+    return next((home / name for name in PROGRAMS[kind].settings if os.path.lexists(home / name)), None)
 
 
 def find_daemon(kind: Kind, home: Path) -> int:
@@ -259,7 +259,7 @@ def find_daemon(kind: Kind, home: Path) -> int:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_bytes().decode(errors="replace") + "\0"
-            if not ORIGINS[kind].daemon.search(words) or "timeout\0" in words[:80]:
+            if not PROGRAMS[kind].daemon.search(words) or "timeout\0" in words[:80]:
                 continue
             variables = dict(
                 line.split("=", 1)
@@ -353,8 +353,8 @@ def read_home(kind: Kind, home: Path) -> ForeignAgent:
     """Read all that can be taken from a home. Raises MaintenanceError when it is none, or somebody else's."""
     settings = find_settings(kind, home)
     if settings is None:
-        wanted = " or ".join(ORIGINS[kind].settings)
-        raise MaintenanceError(f"{home} is no home of {ORIGINS[kind].title}: there is no {wanted}")
+        wanted = " or ".join(PROGRAMS[kind].settings)
+        raise MaintenanceError(f"{home} is no home of {PROGRAMS[kind].title}: there is no {wanted}")
     try:
         owner = home.stat().st_uid
         if owner != os.geteuid() and os.geteuid() != 0:

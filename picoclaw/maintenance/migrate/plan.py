@@ -14,7 +14,7 @@ from picoclaw.config import Config
 from picoclaw.config.files import set_value
 from picoclaw.errors import ConfigError, ToolError
 from picoclaw.files import explain_os_error, open_rooted, resolve_below
-from picoclaw.maintenance.migrate.origins import ORIGINS, ForeignAgent, ForeignJob, find_absent_tools
+from picoclaw.maintenance.migrate.origins import PROGRAMS, ForeignAgent, ForeignJob, find_absent_tools
 from picoclaw.memory.entries import FOREIGN, MAX_ENTRY_CHARS, flatten, format_memory_entry, parse_entries
 from picoclaw.memory.notes import get_day_file
 from picoclaw.messages import DEFAULT_SESSION
@@ -89,7 +89,7 @@ def make_plan(
     `keys` says that keys are taken, `jobs` counts those that there are, `agreed` names steps of a run to go on with.
     """
     left = list(agent.not_taken)
-    title = ORIGINS[agent.kind].title
+    title = PROGRAMS[agent.kind].title
     with suppress(ValueError):
         now = now.astimezone(parse_zone(agent.zone)) if agent.zone else now
     notes = [] if shares_workspace(agent, config) else _plan_notes(agent, title)

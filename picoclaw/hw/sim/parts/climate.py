@@ -6,8 +6,8 @@ from picoclaw.hw.sim.buses import Nack
 from picoclaw.hw.sim.parts.words import clamp
 from picoclaw.hw.sim.scene import Scene
 
-Answer = list[int]
-Handler = Callable[[list[int]], Answer]
+Words = list[int]
+Handler = Callable[[list[int]], Words]
 
 
 def _make_crc_table() -> bytes:
@@ -64,7 +64,7 @@ class CommandPart:
     def begin(self, period: float) -> Handler:
         """Return what begins to measure every `period` seconds; 0 ends it."""
 
-        def begin(_: list[int]) -> Answer:
+        def begin(_: list[int]) -> Words:
             self.period, self._began, self._fetched = period, self.scene.now(), 0
             return []
 
@@ -109,7 +109,7 @@ class CommandPart:
             raise Nack
 
 
-def do_nothing(arguments: list[int]) -> Answer:  # noqa: ARG001
+def do_nothing(arguments: list[int]) -> Words:  # noqa: ARG001
     """Do nothing that could be seen on the bus."""
     return []
 
@@ -156,12 +156,12 @@ class SimSHT3x(CommandPart):
         """A part that measures continuously takes no measuring command and no reset."""
         return bool(self.period) and command in {*_SINGLE_SHOT, *_CLOCK_STRETCHED, *_PERIODS, 0x30A2}
 
-    def _measured(self, _: list[int]) -> Answer:
+    def _measured(self, _: list[int]) -> Words:
         temperature = scale_to_word(self.scene.get("temperature", 21.0), -45, 130)
         return [temperature, scale_to_word(self.scene.get("humidity", 50.0), 0, 100)]
 
     def _limit(self, pair: tuple[int, int]) -> Handler:
-        def limit(arguments: list[int]) -> Answer:
+        def limit(arguments: list[int]) -> Words:
             if arguments:
                 self._limits[pair] = arguments[0]
             return [self._limits[pair]]
@@ -169,13 +169,13 @@ class SimSHT3x(CommandPart):
         return limit
 
     def _mark(self, bits: int, clear: int) -> Handler:
-        def mark(_: list[int]) -> Answer:
+        def mark(_: list[int]) -> Words:
             self._status = self._status & ~clear | bits
             return []
 
         return mark
 
-    def _reset(self, _: list[int]) -> Answer:
+    def _reset(self, _: list[int]) -> Words:
         self._limits, self._status = dict(_LIMITS), _ALERT | _WAS_RESET
         return []
 
@@ -195,7 +195,7 @@ class SimSHT4x(CommandPart):
             0x94: (0.001, do_nothing),
         }
 
-    def _measured(self, _: list[int]) -> Answer:
+    def _measured(self, _: list[int]) -> Words:
         temperature = scale_to_word(self.scene.get("temperature", 21.0), -45, 130)
         return [temperature, scale_to_word(self.scene.get("humidity", 50.0), -6, 119)]
 
@@ -233,7 +233,7 @@ class SimSCD4x(CommandPart):
         """Section 3.5: four commands and no other are taken while the part measures."""
         return bool(self.period) and command not in {0x3F86, 0xEC05, 0xE4B8, 0xE000}
 
-    def _measurement(self, _: list[int]) -> Answer:
+    def _measurement(self, _: list[int]) -> Words:
         if not self.has_new(fetch=True):
             return []
         temperature = scale_to_word(self.scene.get("temperature", 21.0), -45, 130)
@@ -241,7 +241,7 @@ class SimSCD4x(CommandPart):
         return [co2, temperature, scale_to_word(self.scene.get("humidity", 50.0), 0, 100)]
 
     def _setting(self, name: str) -> Handler:
-        def setting(arguments: list[int]) -> Answer:
+        def setting(arguments: list[int]) -> Words:
             if arguments:
                 self._settings[name] = arguments[0]
                 return []
@@ -273,15 +273,15 @@ class SimSGP30(CommandPart):
             0x3682: (0.0005, lambda _: [0x0000, 0x0123, 0x4567]),
         }
 
-    def _start(self, _: list[int]) -> Answer:
+    def _start(self, _: list[int]) -> Words:
         self._started = self.scene.now()
         return []
 
-    def _restore(self, arguments: list[int]) -> Answer:
+    def _restore(self, arguments: list[int]) -> Words:
         self._baseline = arguments[::-1]  # they are set in the other order than they are read
         return []
 
-    def _measured(self, _: list[int]) -> Answer:
+    def _measured(self, _: list[int]) -> Words:
         if self._started is None or self.scene.now() - self._started <= 15:
             return [400, 0]
         co2, tvoc = clamp(self.scene.get("co2", 600), 400, 60_000), clamp(self.scene.get("tvoc", 35), 0, 60_000)
@@ -310,14 +310,14 @@ class SimSGP40(CommandPart):
             0x3682: (0.001, lambda _: [0x0000, 0x00B1, 0xC2D3]),
         }
 
-    def _measured(self, arguments: list[int]) -> Answer:
+    def _measured(self, arguments: list[int]) -> Words:
         now = self.scene.now()
         if self._heated_from is None:
             self._heated_from = now
         ticks = round(clamp(self.scene.get("raw", 30_000), 0, 65_535)) if len(arguments) == 2 else 0
         return [ticks if now - self._heated_from >= 0.140 else min(ticks + 8000, 65_535)]
 
-    def _cool(self, _: list[int]) -> Answer:
+    def _cool(self, _: list[int]) -> Words:
         self._heated_from = None
         return []
 
