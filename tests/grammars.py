@@ -7,13 +7,13 @@ import functools
 import marshal
 from contextlib import suppress
 
-from picoclaw.intents import compiler, grammar, topics
+from picoclaw.intents import grammar, matcher, topics
 
 
 def share_grammars():
     """Have this process, and those that are forked off it, remember what was compiled and read."""
-    load_grammar, compile_grammar = grammar.load_grammar, compiler.compile_grammar
-    files_kept, rows_kept = {}, {}
+    load_grammar, begin = grammar.load_grammar, matcher.IntentMatcher.__init__
+    files_kept, tables_kept = {}, {}
 
     def stamp(file):
         found = file.stat()
@@ -37,14 +37,15 @@ def share_grammars():
                 files_kept[key] = cache.read_bytes(), found
         return found
 
-    def compile_once(tables, *names):
-        try:
-            key = marshal.dumps((list(tables), names), 2)
-        except ValueError:  # a date
-            return compile_grammar(tables, *names)
-        if key not in rows_kept:
-            rows_kept[key] = list(compile_grammar(tables, *names))
-        return list(rows_kept[key])
+    def begin_once(self, data, sources=()):
+        key = None
+        with suppress(ValueError):  # a date
+            key = isinstance(data, grammar.Grammar) or marshal.dumps((list(data), list(sources)), 2)
+        if key in tables_kept:
+            data = tables_kept[key]
+        begin(self, data, sources)
+        if isinstance(key, bytes):
+            tables_kept[key] = self._book
 
     def read_once(read):
         kept = {}
@@ -58,5 +59,5 @@ def share_grammars():
 
         return wrapped
 
-    grammar.load_grammar, compiler.compile_grammar = load_once, compile_once
+    grammar.load_grammar, matcher.IntentMatcher.__init__ = load_once, begin_once
     grammar.read_marks, topics.load_topics = read_once(grammar.read_marks), read_once(topics.load_topics)
