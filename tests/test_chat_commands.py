@@ -1,5 +1,6 @@
 """Commands at the desk: what is said, what becomes of the conversation, and that no model is asked."""
 
+import select
 import sqlite3
 import time
 from contextlib import closing
@@ -11,6 +12,7 @@ from validity import check_body
 
 from picoclaw.agent import commands
 from picoclaw.app import App
+from picoclaw.automation.wakeup import Wakeup
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
@@ -610,7 +612,9 @@ def test_a_rule_is_paused_resumed_and_removed_and_the_rest_of_the_file_stays(boa
         ("/rule pause nothing", f"error: Nothing was done: {path} has no rule 'nothing'; there are: hot, water", None),
         ("/rule water", "error: Nothing was done: /rule takes pause, resume or remove, and a name.", None),
     ):
-        assert board(text) == said
+        with closing(Wakeup(board.app.config.home)) as scheduler:
+            assert board(text) == said
+            assert bool(select.select([scheduler], [], [], 0)[0]) == said.startswith("Rule "), "it is followed at once"
         assert left is None or path.read_text() == left
     assert board("/rule remove hot") == "Rule hot is removed."
     assert "[rules.hot]" not in path.read_text()

@@ -527,7 +527,8 @@ def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
     database = Database(home / "state.db")
     Inbox(database).put(InboxMessage("page:home", f"the bot's token is {BOT}", "page:1", "web", external="1"))
     Inbox(database).put(InboxMessage("page:home", "and the key of the heating is Zugspitze2962", "page:1", "web"))
-    Outbox(database).put("page:home", f"Reminder: enter {BOT}", 1.0)
+    for text in (f"Reminder: enter {BOT}", f"[draft] {BOT}", f'["{BOT}"]'):
+        Outbox(database).put("page:home", text, 1.0)
     plan = Plan("at", "in an hour", anchor=time.time() + 3600)
     jobs = Jobs(database)
     for kind, text in (("reminder", f"enter {BOT}"), ("command", f"curl -H 'Authorization: Bearer {BOT}'")):
@@ -546,6 +547,8 @@ def test_secrets_that_wait_in_the_database_are_not_in_its_copy(home):
         ("uptime", True, False),
     ]
     assert next(one.text for one in Inbox(database).waiting()) == "the bot's token is [secret]"
+    texts = [one.text for one in Outbox(database).waiting()]
+    assert texts == ["Reminder: enter [secret]", "[draft] [secret]", '["[secret]"]']
     database.close()
 
 

@@ -11,7 +11,7 @@ _PIPE_PREFIX = "wake-"
 
 
 class Wakeup:
-    """Something to sleep on until another thread or process rings. A context manager."""
+    """Something to sleep on until another thread or process rings."""
 
     def __init__(self, home: Path, suffix: str = "") -> None:
         """Make its pipe in the home folder, one for each suffix, and remove those of processes that ended.
