@@ -567,6 +567,10 @@ def switched(where, home, seconds=0.01):
     update.switch_version(where, "new", home, service.find_running_service(), seconds, lambda _: None)
 
 
+@pytest.mark.sweep
+@pytest.mark.skipif(
+    not sweep.IS_WHOLE, reason="makes an environment, which takes seven seconds of a processor: make sweep"
+)
 def test_a_version_that_is_made_shows_how_far_it_is_and_leaves_nothing_when_it_fails(tmp_path, installed):
     where, _, _ = installed
     for number in range(2000):

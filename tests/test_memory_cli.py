@@ -10,6 +10,7 @@ import sys
 from datetime import datetime
 
 import pytest
+import sweep
 from model_server import ModelServer, raw, reply
 from person import ROOT, Person, environment, picoclaw
 from sandbox_kit import needs_walls
@@ -637,21 +638,21 @@ def numpy_is_imported(home, verb, *words):
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["chat", "--board", "sim", "-m", "hello"],
-        ["chat", "--board", "sim", "-m", "how warm is it?"],
-        ["chat", "--board", "sim", "-m", "note that the walrus sings"],
-        ["tools", "--board", "sim"],
-        pytest.param(["doctor", "--board", "sim"], marks=needs_walls),  # without them it has something to say
-        ["prompt", "--board", "sim"],
-        ["memory", "notes"],
-        ["memory", "stats"],
-        ["memory", "get", "memory/MEMORY.md"],
-    ],
-    ids=" ".join,
-)
+SEARCHES_NOTHING = [
+    ["chat", "--board", "sim", "-m", "note that the walrus sings"],
+    ["tools", "--board", "sim"],
+    ["memory", "notes"],
+    pytest.param(["doctor", "--board", "sim"], marks=needs_walls),  # without them it has something to say
+    ["chat", "--board", "sim", "-m", "hello"],
+    ["memory", "stats"],
+    ["memory", "get", "memory/MEMORY.md"],
+    ["chat", "--board", "sim", "-m", "how warm is it?"],
+    ["prompt", "--board", "sim"],
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("words", sweep.sample(SEARCHES_NOTHING, 3), ids=" ".join)
 def test_numpy_is_not_imported_unless_something_is_searched(home, words):
     home("index")
     assert numpy_is_imported(home, *words) == "False 0"

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 import apsw
 import pytest
+import sweep
 from rights import ordinary_user
 
 from picoclaw.errors import StoreError
@@ -440,6 +441,7 @@ def test_a_file_that_may_not_be_read_is_said_and_tried_again(index, workspace):
     assert index.sync().read == 1
 
 
+@pytest.mark.sweep
 def test_files_that_come_go_and_change_meanwhile(index, workspace, tmp_path):
     many(workspace, 60)
     stop = threading.Event()
@@ -458,7 +460,7 @@ def test_files_that_come_go_and_change_meanwhile(index, workspace, tmp_path):
     thread = threading.Thread(target=churn)
     thread.start()
     try:
-        for _ in range(10):
+        for _ in range(sweep.take(4, 10)):
             index.sync()
             index.match(["boiler"], 5)
     finally:
@@ -611,8 +613,8 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("still_open", [False, True])
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("damage", "still_open"), sweep.sample(product(DAMAGE, [False, True]), 3))
 def test_what_is_deleted_or_damaged_is_built_again(index, workspace, path, damage, still_open):
     many(workspace, 60)
     index.sync()
