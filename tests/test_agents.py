@@ -762,7 +762,7 @@ def test_agents_are_given_to_people_at_a_shell(shell, home):
     assert shell("agents", "edit", "garden", "--people", "")[0] == 1  # who would answer bob?
     assert shell("agents", "remove", "garden")[0] == 1
     code, said = shell("people", "remove", "bob")  # who is taken out of the agent as well
-    assert (code, "out of the people of the agent garden" in said) == (0, True)
+    assert (code, "was removed from the people of the agent garden" in said) == (0, True)
     assert "for the owner)" in shell("agents")[1]
     assert shell("agents", "edit", "garden", "--people", "*")[0] == 0
     assert shell("agents", "remove", "garden")[0] == 0

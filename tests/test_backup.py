@@ -401,7 +401,7 @@ def test_the_commands(tmp_path):
     assert (made.returncode, made.stderr) == (0, "not taken: workspace/way out: a link, or no regular file\n")
     assert "it holds your keys, keep it to yourself" in made.stdout
     assert "name another file" in picoclaw(tmp_path, "backup", str(file)).stderr
-    assert "is whole: " in picoclaw(tmp_path, "backup", "--check", str(file)).stdout
+    assert "is complete: " in picoclaw(tmp_path, "backup", "--check", str(file)).stdout
     refused = picoclaw(tmp_path, "restore", str(file))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "--yes" in refused.stderr

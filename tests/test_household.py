@@ -72,13 +72,17 @@ def rows(client, kind):
 def test_people_are_added_changed_and_removed_on_the_page(client):
     assert rows(client, "people") == {}
     status, text = change(client, "people", "add", "bob", telegram="2")
-    assert (status, text.startswith("bob is a member"), "after a restart" in text) == (200, True, True)
+    assert (status, text.startswith("bob is a member"), "restart it: sudo picoclaw restart" in text) == (
+        200,
+        True,
+        True,
+    )
     assert rows(client, "people") == {"bob": "member, telegram:2"}
     assert change(client, "people", "edit", "bob", role="guest", time_zone="Asia/Tokyo")[0] == 200
     assert load_config().people == {"bob": PersonConfig("guest", 2, time_zone="Asia/Tokyo")}
     change(client, "people", "edit", "bob", time_zone="", telegram="")
     assert load_config().people == {"bob": PersonConfig("guest")}
-    assert "bob is forgotten" in change(client, "people", "remove", "bob")[1]
+    assert "bob was removed" in change(client, "people", "remove", "bob")[1]
     assert load_config().people == {}
     entry = json.loads((client.home / LOG_NAME).read_text().splitlines()[-1])
     assert (entry["act"], entry["kind"], entry["change"], entry["name"]) == ("settings", "people", "remove", "bob")
@@ -98,7 +102,7 @@ def test_a_person_who_is_removed_is_taken_out_of_the_agents_too(client):
     change(client, "agents", "add", "garden", people="bob, eve")
     change(client, "agents", "add", "diary", people="bob")
     status, text = change(client, "people", "remove", "bob")
-    assert (status, "out of the people of the agent garden" in text) == (200, True)
+    assert (status, "was removed from the people of the agent garden" in text) == (200, True)
     assert {key: agent.people for key, agent in load_config().agents.items()} == {"garden": ["eve"], "diary": []}
 
 
@@ -130,7 +134,7 @@ def test_agents_links_and_teams_are_made_on_the_page(client):
     change(client, "agents", "add", "cellar")
     assert change(client, "links", "add", "garden", to="cellar, default") == (
         200,
-        "garden may give tasks to cellar, default\nA running service knows it after a restart: picoclaw restart",
+        "garden may give tasks to cellar, default\nIf the service runs, restart it: sudo picoclaw restart",
     )
     assert change(client, "links", "edit", "garden", to="default")[0] == 200
     assert rows(client, "links") == {"garden": "may give tasks to default"}
@@ -155,7 +159,9 @@ def test_skills_are_granted_and_taken_back_on_the_page(client):
     found = rows(client, "grants")
     assert list(found) == ["tomatoes agent:garden", "tomatoes everyone", "tomatoes person:bob"]
     assert "granted to person bob by page:" in found["tomatoes person:bob"]
-    assert "it still is to agent garden, person bob" in change(client, "grants", "remove", "tomatoes everyone")[1]
+    assert (
+        "it is still granted to agent garden, person bob" in change(client, "grants", "remove", "tomatoes everyone")[1]
+    )
     change(client, "grants", "remove", "tomatoes agent:garden")
     assert list(rows(client, "grants")) == ["tomatoes person:bob"]
     assert not (client.home / "pinned/garden/tomatoes").exists()

@@ -275,10 +275,10 @@ def test_people_and_agents_are_added_changed_and_removed_with_the_keyboard(board
     press("Remove agent garden")
     browser.until("document.querySelector('#household-said.bad')?.textContent.includes('bob')")
     press("Remove person bob")
-    browser.until("document.querySelector('#household-said').textContent.startsWith('bob is forgotten')")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('bob was removed')")
     assert (load_config().people, load_config().agents) == ({}, {"garden": AgentConfig(people=[])})
     press("Remove agent garden")
-    browser.until("document.querySelector('#household-said').textContent.startsWith('garden is taken out')")
+    browser.until("document.querySelector('#household-said').textContent.startsWith('garden was removed')")
     assert browser.js(f"{focused} == 'Add agent'")
     real.close()
 

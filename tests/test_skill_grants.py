@@ -452,7 +452,7 @@ def test_skills_are_granted_listed_and_revoked(home, monkeypatch, capsys):
     assert f"version {version}, it has changed since" in say("show", "tomatoes")[1]
     assert say("publish", "tomatoes")[0] == 0
     assert listed()["tomatoes"][0] == "public"
-    assert "it still is to agent garden, person bob" in say("revoke", "tomatoes", "--everyone")[1]
+    assert "it is still granted to agent garden, person bob" in say("revoke", "tomatoes", "--everyone")[1]
     assert (home / "pinned/garden/tomatoes/SKILL.md").exists()
     assert say("revoke", "tomatoes", "--agent", "garden")[0] == 0
     assert not (home / "pinned/garden/tomatoes").exists()

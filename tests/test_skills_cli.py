@@ -128,7 +128,7 @@ def test_show_prints_what_the_model_reads_and_where_it_lies(home):
     facts, text = home("show", "pump").split("---\n")
     assert facts.splitlines()[:3] == [
         "pump: Mends the pump",
-        f"lies in: {home.workspace}/pump (workspace)",
+        f"folder: {home.workspace}/pump (workspace)",
         "triggers: leak, wet floor",
     ]
     assert "needs: programs no-such-program or nor-this; parts bme999\n" in facts

@@ -33,7 +33,7 @@ def run_backup(given: Options) -> int:
         with show_progress() as draw:
             kept = backup.verify_backup(Path(target), draw)
         made_at = format_minute(home, kept.at)
-        print(f"{target} is whole: {kept.files} files, made {made_at} by picoclaw {kept.version}")
+        print(f"{target} is complete: {kept.files} files, made {made_at} by picoclaw {kept.version}")
         return 0
     if target == "-":
         made = backup.stream_backup(home, sys.stdout.buffer, secrets=secrets)

@@ -146,7 +146,7 @@ def _ask(question: str, choices: tuple[str, ...] = ()) -> str:
         while (answer := input(f"{question} [leave it]: ").strip()) not in choices and choices:
             print_wrapped(f"  write one of {', '.join(choices[1:])}, or press Enter")
     except (EOFError, KeyboardInterrupt):
-        raise ConfigError("stopped; what you have answered is saved") from None
+        raise ConfigError("stopped; your answers so far are saved") from None
     return answer
 
 

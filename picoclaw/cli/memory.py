@@ -244,8 +244,11 @@ def _review(stores: Stores, given: Options) -> int:
 
 def _list_dreams(stores: Stores, _: Options) -> int:
     """Print what dreams did, and what can be restored: versions of MEMORY.md, and notes as they were."""
-    print_lines(versions.read_dream_log(stores.config.home))
-    for number, path in enumerate(versions.list_restorable(stores.config.home), 1):
+    log, restorable = versions.read_dream_log(stores.config.home), versions.list_restorable(stores.config.home)
+    if not log and not restorable:
+        print("no dreams and no corrections yet: `picoclaw memory dream` tidies MEMORY.md now")
+    print_lines(log)
+    for number, path in enumerate(restorable, 1):
         about = ""
         if path.suffix == ".json":
             try:

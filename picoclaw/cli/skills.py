@@ -118,7 +118,7 @@ def _show_skill(app: App, given: Options) -> int:
     text = library.read_body(skill.name)
     missing = describe_unmet_needs(skill, app.skill_context())
     facts = {
-        "lies in": f"{skill.folder} ({skill.tier})",
+        "folder": f"{skill.folder} ({skill.tier})",
         **{f"use {number}": line for number, line in enumerate(_describe_grants(app, skill, _read_grants(app)), 1)},
         "triggers": ", ".join(skill.triggers),
         "needs": _format_needs(skill.needs),

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from picoclaw.skills.skill import Skill
     from picoclaw.store.database import Database
 
-RESTART = "A running service knows it after a restart: picoclaw restart"
+RESTART = "If the service runs, restart it: sudo picoclaw restart"
 ROLE_WORDS = {
-    "owner": "an owner: may do what you may, and say yes",
-    "member": "a member: reads the sensors, has own notes and reminders, switches what an output allows to members",
+    "owner": "an owner: may do everything that you may, and approve actions",
+    "member": "a member: reads the sensors, has own notes and reminders, switches outputs that allow members",
     "guest": "a guest: reads the sensors and has own reminders",
 }
 _MOST_CHARS = {"name": 100, "description": 1000}
 _LAST_OWNER = (
-    "That was the last owner of [people]. The owner is whom [telegram] or [matrix] names, else the first"
-    " who was paired or is allowed there, and whoever is at the board's own terminal."
+    "That was the last owner of [people]. The owner is now the person that [telegram] or [matrix] names, otherwise the"
+    " first one paired or allowed there, and the user at the board's own terminal."
 )
 
 
@@ -98,9 +98,9 @@ def remove_person(config: Config, database: "Database", name: str) -> list[str]:
         _write_table(config, f"agents.{key}", {"people": left})
     _write_table(config, f"people.{name}", None)
     gone, kept = People(config.people, database).unpair(name), _set_aside(config, database, name)
-    lines = [f"{name} is forgotten{f'; what they wrote is kept in {_format_places(kept)}' if kept else ''}", RESTART]
+    lines = [f"{name} was removed{f'; what they wrote is kept in {_format_places(kept)}' if kept else ''}", RESTART]
     lines += _warn_of_owners(config, name, "")
-    lines += [f"{name} is taken out of the people of the agent {key}" for key in closed]
+    lines += [f"{name} was removed from the people of the agent {key}" for key in closed]
     for way in gone:
         channel, _, user = way.partition(":")
         lines.append(f"{way} may still chat, as a guest; `picoclaw {channel} forget {user}` ends that")
@@ -237,8 +237,8 @@ def remove_agent(config: Config, key: str) -> list[str]:
         raise ConfigError(f"{key} is still needed: {', '.join(used)}; change that first")
     _write_table(config, f"agents.{key}", None)
     kept = f"; its pages and notes are kept in {folder}" if folder and folder.exists() else ""
-    lines = [f"{key} is taken out{kept}"]
-    return [*lines, "Conversations with it say so, and go on with another by /agent.", RESTART]
+    lines = [f"{key} was removed{kept}"]
+    return [*lines, "Conversations with it say so; /agent continues with another.", RESTART]
 
 
 def _list_uses(config: Config, key: str) -> Iterator[str]:
@@ -298,7 +298,7 @@ def remove_team(config: Config, name: str) -> list[str]:
     """Take a team out. Raises ConfigError."""
     find_team(config, name)
     _write_table(config, f"teams.{name}", None)
-    return [f"the team {name} is taken out; its agents are kept", RESTART]
+    return [f"the team {name} was removed; its agents are kept", RESTART]
 
 
 def describe_team(team: TeamConfig) -> str:
@@ -380,7 +380,7 @@ def grant_skill(
             raise SkillError(f"{name} cannot be copied for the agent: {explain_os_error(error)}") from None
     SkillGrants(database).grant(SkillGrant(name, grantee, pinned, granted_by, now.isoformat(timespec="seconds")))
     who = {EVERYONE: "every member of the household"}.get(grantee, name_grantee(grantee))
-    which = f" in version {pinned}, until you grant another one" if pinned else ", as it is from now on"
+    which = f" in version {pinned}, until you grant another one" if pinned else ", always in its present version"
     return [f"{who} may use {name}{which}, from the next message on"]
 
 
@@ -403,7 +403,7 @@ def revoke_skill(config: Config, database: "Database", name: str, grantee: str) 
         to = ", ".join(name_grantee(grant.grantee) for grant in gone)
         lines.append(f"{name} is no longer granted to {to}, from the next message on")
         if left := [name_grantee(one.grantee) for one in SkillGrants(database).all() if one.skill == name]:
-            lines.append(f"it still is to {', '.join(left)}")
+            lines.append(f"it is still granted to {', '.join(left)}")
     return lines
 
 

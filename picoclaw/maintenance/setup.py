@@ -196,7 +196,7 @@ def ask_settings(before: Config, *, again: bool) -> Iterator[InitialSettings]:
             page = _ask_choice("Page in a browser: off, local (this machine) or network", kinds, shown)
             yield InitialSettings(page=page if page != shown else "")
     except (EOFError, KeyboardInterrupt):
-        raise ConfigError("stopped; what you have answered is saved. `picoclaw init --ask` asks again") from None
+        raise ConfigError("stopped; your answers so far are saved. `picoclaw init --ask` asks again") from None
 
 
 def _ask_model(before: str) -> Iterator[InitialSettings]:
