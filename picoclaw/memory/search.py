@@ -322,14 +322,20 @@ class ComparingIndex(SearchIndex, Protocol):
         """Say how near the second of the probes comes to any of some vectors, and of how many."""
 
 
-def search_memory(
-    index: SearchIndex, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
-) -> list[MemoryHit]:
-    """Find what the notes say about a question, the best first. Raises StoreError.
+class _Question(NamedTuple):
+    """What a question looks for: days and `dated`, the chunks that name them; `words`, and `plain`, those besides the days.
 
-    Those below the `least` score are not certain; there are only as many of them as make MAX_UNCERTAIN of all.
+    `rest` is the question without what says the days.
     """
-    query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
+
+    days: list[DateRange]
+    dated: list[int]
+    words: list[str]
+    plain: list[str]
+    rest: str
+
+
+def _read_question(index: SearchIndex, query: str, now: datetime) -> _Question:
     days, rest = extract_days(query, now)
     plain = extract_terms(rest)  # which say more than a day
     words = extract_terms(query) if plain else []  # "yesterday" alone is no word to look for
@@ -340,57 +346,69 @@ def search_memory(
         if months and index.match(months[:1], 1):
             plain = words = [*plain, *months, *filter(str.isdecimal, spoken)]
             days = []
+    return _Question(days, dated, words, plain, rest)
+
+
+def search_memory(
+    index: SearchIndex, query: str, embedder: Embedder | None, now: datetime, most: int = 6, least: float = MIN_SCORE
+) -> list[MemoryHit]:
+    """Find what the notes say about a question, the best first. Raises StoreError.
+
+    Those below the `least` score are not certain; there are only as many of them as make MAX_UNCERTAIN of all.
+    """
+    query = query.replace("\0", " ")[:_MAX_QUERY_CHARS]
+    days, dated, words, plain, rest = _read_question(index, query, now)
     languages = _find_languages(index)
     forms = {word: list_forms(word, languages) for word in words}
     plain = [word for word in plain if forms.get(word, True)]
-    chunks, having = index.document_frequencies({word: forms.get(word, [word]) for word in plain})
+    chunk_count, word_counts = index.document_frequencies({word: forms.get(word, [word]) for word in plain})
     if not (plain or dated):
         return []
-    known = (
-        any(having.values()) or not dated
-    )  # a date, and no other word that any note has: matches of "last" or "Tuesday" are chance
-    text = dict(index.match(chain(*forms.values()), _MAX_BY_WORDS)) if known else {}
-    close = search_vectors(index, query, embedder, {*text, *dated}) if embedder and plain else None
-    near = close[0] if close else None
-    rows = index.rows({*text, *dated, *(near or ())})
+    # with a date, and no other word that any note has, matches of "last" or "Tuesday" are chance
+    goes_by_words = any(word_counts.values()) or not dated
+    bm25_scores = dict(index.match(chain(*forms.values()), _MAX_BY_WORDS)) if goes_by_words else {}
+    by_vectors = search_vectors(index, query, embedder, {*bm25_scores, *dated}) if embedder and plain else None
+    z_scores, nearest = by_vectors or (None, 0.0)
+    rows = index.rows({*bm25_scores, *dated, *(z_scores or ())})
     on_day = {*dated}
     on_day |= {row.id for row in rows if any(str(first) <= row.day <= str(last) for first, last in days)}
-    values = combine_scores(text, near, on_day, [row.id for row in rows])
-    weights = _compute_word_weights(chunks, having)
-    of_day = _compute_word_weights(chunks, {_DAY_TERM: len(on_day)})[_DAY_TERM] if on_day else 0.0
-    total = sum(weights.values()) + of_day
-    table = find_word_table(embedder) if close and embedder else None
-    rated = rate_lines(sorted(rows, key=lambda row: -values[row.id])[:_MAX_RATED], weights, table, forms)
-    exact, alike = (
-        {id_: (max(shares[side], default=0.0) + of_day * (id_ in on_day)) / total for id_, shares in rated.items()}
+    values = combine_scores(bm25_scores, z_scores, on_day, [row.id for row in rows])
+    weights = _compute_word_weights(chunk_count, word_counts)
+    day_weight = _compute_word_weights(chunk_count, {_DAY_TERM: len(on_day)})[_DAY_TERM] if on_day else 0.0
+    total = sum(weights.values()) + day_weight
+    word_table = find_word_table(embedder) if by_vectors and embedder else None
+    rated = rate_lines(sorted(rows, key=lambda row: -values[row.id])[:_MAX_RATED], weights, word_table, forms)
+    exact_shares, similar_shares = (
+        {id_: (max(shares[side], default=0.0) + day_weight * (id_ in on_day)) / total for id_, shares in rated.items()}
         for side in (0, 1)
     )
-    for number, share in alike.items():
+    for number, share in similar_shares.items():
         values[number] += ENTRY_WEIGHT * share
     values = add_neighbours(values, rows)
     weight, half_life = _RECENCY_LAST if _asks_last(rest) else _RECENCY
     for row in rows:
         age = max(0, (now.date() - date.fromisoformat(row.day)).days) if row.day else math.inf
         values[row.id] *= 1 + _BOOST_WEIGHT * row.boost + weight * math.exp2(-age / half_life)
-    unlike: dict[str, MemoryRow] = {}
+    distinct: dict[str, MemoryRow] = {}
     for row in sorted(rows, key=lambda row: (-values[row.id], row.path, row.start)):
-        if len(unlike) < most:
-            unlike.setdefault(" ".join(row.text.split()).casefold(), row)
-    found = list(unlike.values())
-    shown = max((exact.get(row.id, 0.0) for row in found), default=0.0)
-    like = max((alike.get(row.id, 0.0) for row in found), default=0.0)
+        if len(distinct) < most:
+            distinct.setdefault(" ".join(row.text.split()).casefold(), row)
+    found = list(distinct.values())
+    certainty = max((exact_shares.get(row.id, 0.0) for row in found), default=0.0)
+    similarity = max((similar_shares.get(row.id, 0.0) for row in found), default=0.0)
     is_near = False
-    if close:
-        trust = _TABLE_TRUST if table and embedder and table.name == embedder.name else _MODEL_TRUST
-        shown, is_near = max(shown, like + trust * close[1]), trust == _MODEL_TRUST and close[1] > _MIN_NEAR
-    is_certain = shown >= least
-    is_possible = shown >= _MIN_UNCERTAIN or is_near or (like > 0 and len(plain) > 1)
+    if by_vectors:
+        trust = _TABLE_TRUST if word_table and embedder and word_table.name == embedder.name else _MODEL_TRUST
+        certainty = max(certainty, similarity + trust * nearest)
+        is_near = trust == _MODEL_TRUST and nearest > _MIN_NEAR
+    is_certain = certainty >= least
+    is_possible = certainty >= _MIN_UNCERTAIN or is_near or (similarity > 0 and len(plain) > 1)
     best = max((values[row.id] for row in found), default=0.0)
     hits: list[MemoryHit] = []
     for row in found:
         share = max(0.0, values[row.id]) / best if best > 0 else 1.0
-        score = min(1.0, shown) * ((4 + share) / 5 if row.id in text or row.id in on_day else share)
-        if not known and row.id in on_day:  # "what did I write down yesterday": the day is the answer
+        score = min(1.0, certainty) * ((4 + share) / 5 if row.id in bm25_scores or row.id in on_day else share)
+        if not goes_by_words and row.id in on_day:  # "what did I write down yesterday": the day is the answer
             score = max(score, _DAY_SCORE)
         if score >= (least * _NEAR_SHARE if is_certain else least) or (
             is_possible and not is_certain and len(hits) < MAX_UNCERTAIN
@@ -536,8 +554,8 @@ def list_day_terms(days: Iterable[DateRange]) -> list[str]:
 
 
 def combine_scores(
-    text: Mapping[_Key, float],
-    near: Mapping[_Key, float] | None,
+    bm25_scores: Mapping[_Key, float],
+    z_scores: Mapping[_Key, float] | None,
     on_day: Collection[_Key],
     candidates: Iterable[_Key],
     weights: tuple[float, float] | None = None,
@@ -546,11 +564,13 @@ def combine_scores(
 
     `weights` are those of BM25 and of the cosines, where they are not notes'.
     """
-    words, deviation = weights or (WORDS_ALONE_WEIGHT if near is None else WORDS_WEIGHT, DEVIATION_WEIGHT)
-    best = max(text.values(), default=0.0) or 1.0
-    day = DAY_WEIGHT if text else ENTRY_WEIGHT  # where no word is found, the day is all that is known
+    words, deviation = weights or (WORDS_ALONE_WEIGHT if z_scores is None else WORDS_WEIGHT, DEVIATION_WEIGHT)
+    best = max(bm25_scores.values(), default=0.0) or 1.0
+    day = DAY_WEIGHT if bm25_scores else ENTRY_WEIGHT  # where no word is found, the day is all that is known
     return {
-        one: words * text.get(one, 0.0) / best + deviation * (near or {}).get(one, 0.0) + day * (one in on_day)
+        one: words * bm25_scores.get(one, 0.0) / best
+        + deviation * (z_scores or {}).get(one, 0.0)
+        + day * (one in on_day)
         for one in candidates
     }
 
