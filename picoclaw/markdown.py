@@ -44,7 +44,6 @@ class LineParser:
         self._going = False
 
     def kind(self, line: str) -> LineKind:
-        """Tell what the next line is."""
         line = line.expandtabs(4).rstrip(" \n")
         if not line:
             return self._blank()

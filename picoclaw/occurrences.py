@@ -81,20 +81,16 @@ class BoardZone(tzinfo):
     """The zone that this machine is set to, with its summer time; `astimezone()` alone knows one offset of it."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
-        """See datetime.tzinfo."""
         plain = (moment or datetime.now(UTC)).replace(tzinfo=None)
         return plain - datetime.fromtimestamp(plain.timestamp(), UTC).replace(tzinfo=None)
 
     def dst(self, _: datetime | None) -> timedelta | None:
-        """See datetime.tzinfo."""
         return None
 
     def tzname(self, _: datetime | None) -> str:
-        """See datetime.tzinfo."""
         return time.tzname[0]
 
     def fromutc(self, moment: datetime) -> datetime:
-        """See datetime.tzinfo."""
         return datetime.fromtimestamp(moment.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006
 
 

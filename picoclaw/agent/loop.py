@@ -451,7 +451,6 @@ class TurnCalls:
             self.toolset.announce([call for call in calls if self.only is None or call.name in self.only], caller)
 
     def make(self, call: ToolCall, caller: Caller) -> ToolRun:
-        """Run a call, or refuse it."""
         self._count_repeats(call)
         began = self.clock()
         if not (result := self._explain_refusal(call)):

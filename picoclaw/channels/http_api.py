@@ -71,8 +71,6 @@ class ApiAnswer(NamedTuple):
 
 
 class _ApiConnection(Connection):
-    """A client with one connection."""
-
     def __init__(self, service: str) -> None:
         super().__init__()
         try:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "list": "list the agents and their purposes (the default)",
         "add": "add an agent",
@@ -73,7 +72,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Do it."""
     match given.act:
         case "add" | "edit":
             return _change_agent(load_config(), given)

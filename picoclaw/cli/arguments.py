@@ -110,7 +110,6 @@ class Parser:
         self.exclusive.append(names)
 
     def set_defaults(self, **values: Any) -> None:
-        """Set what is not given."""
         self.defaults |= values
 
     def parse(self, given: Sequence[str]) -> Options:

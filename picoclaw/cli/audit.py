@@ -28,7 +28,6 @@ _HIDDEN_FIELDS = {"n", "at", "act", "chain", "sum", "effect", *_LEADING_FIELDS}
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     parser.add_argument(
         "--since", metavar="WHEN", default="", help="all since yesterday, monday, 2026-03-01, or the last '2 hours'"
     )

@@ -44,7 +44,6 @@ _TOOL_ARGUMENTS = {
 
 
 def add_cron_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "list": "list all, with their next time and last result (the default)",
         "add": "add a reminder or job",
@@ -138,7 +137,6 @@ _DEFAULT_RECORDS = 20
 
 
 def add_rules_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _RULE_SUBCOMMANDS.items()}
     words = parser.add_words(purposes)
     for word in (parser, *words.values()):
@@ -265,7 +263,6 @@ _RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
 
 
 def add_heartbeat_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--dry-run", help="show what would be done now; ask no model and save nothing")
     parser.add_flag("--if-due", help="only if it is due, outside the quiet hours")
     parser.add_flag("--json", help="print JSON")

@@ -14,7 +14,6 @@ from picoclaw.workspace.pages import get_owner_time
 
 
 def add_backup_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument(
         "file",
         nargs="?",
@@ -49,7 +48,6 @@ def run_backup(given: Options) -> int:
 
 
 def add_restore_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("file", metavar="FILE", help="a file made by `picoclaw backup`")
     parser.add_flag("--yes", help="do not ask")
 

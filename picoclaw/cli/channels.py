@@ -26,7 +26,6 @@ _PAGE_OFF = "the page is off; `picoclaw init --page network` opens it to your ne
 
 
 def add_page_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "code": "print a code that lets one browser in within ten minutes",
         "status": "show the page's address and the logged-in browsers (the default)",
@@ -121,7 +120,6 @@ def _list_urls(page: PageConfig) -> Iterator[str]:
 
 
 def add_people_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "list": "list the people, their roles, and where they write from (the default)",
         "add": "add or change a person",
@@ -143,7 +141,6 @@ def add_people_options(parser: Parser) -> None:
 
 
 def run_people(given: Options) -> int:
-    """Do it."""
     from picoclaw.maintenance import household
     from picoclaw.people import People
     from picoclaw.store.database import Database
@@ -187,7 +184,6 @@ def run_people(given: Options) -> int:
 
 
 def add_telegram_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "pair": "print a code; whoever sends it to the bot may talk to it",
         "status": "show whether Telegram can be reached, and who has access",
@@ -203,7 +199,6 @@ def add_telegram_options(parser: Parser) -> None:
 
 
 def run_telegram(given: Options) -> int:
-    """Do it."""
     from picoclaw.channels.telegram.api import TelegramApi
     from picoclaw.channels.telegram.updates import make_pairing
     from picoclaw.workspace import prepare_home
@@ -297,7 +292,6 @@ def _pair(config: Config, pairing: "Pairing", how: str, error: str, person: str)
 
 
 def add_matrix_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "login": "log in to the board's account, and store the access token",
         "pair": "print a code; whoever sends it to the board's account may talk to it",
@@ -320,7 +314,6 @@ def add_matrix_options(parser: Parser) -> None:
 
 
 def run_matrix(given: Options) -> int:
-    """Do it."""
     from picoclaw.channels.matrix.events import make_pairing
     from picoclaw.workspace import prepare_home
 

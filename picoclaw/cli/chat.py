@@ -45,7 +45,6 @@ ChatEvent = dict[str, Any]
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and exit")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
     parser.add_argument(

@@ -112,7 +112,6 @@ def show_progress() -> Iterator[Callable[[int, int], None]]:
 
 
 def add_board_option(parser: Parser) -> None:
-    """Add --board."""
     parser.add_argument(
         "--board",
         choices=["auto", "linux", "sim"],

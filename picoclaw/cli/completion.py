@@ -46,7 +46,6 @@ if [ "$funcstack[1]" = _picoclaw ]; then _picoclaw "$@"; else compdef _picoclaw 
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("shell", metavar="bash|zsh", choices=("bash", "zsh"))
 
 

@@ -20,7 +20,6 @@ _MIN_MEMORY_MB, _MAX_MEMORY_MB = 48, 100_000
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     add_board_option(parser)
     parser.add_argument(
         "--memory-mb",

@@ -8,7 +8,6 @@ from picoclaw.resources import get_home
 
 
 def add_doctor_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--json", help="print the findings as JSON")
     parser.add_flag("--offline", help="contact no server, neither of a model nor of a channel")
     add_board_option(parser)
@@ -23,7 +22,6 @@ def run_doctor(given: Options) -> int:
 
 
 def add_check_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--repair", help="repair what can be repaired, and say what was done")
     parser.add_flag("--json", help="print the findings as JSON")
 

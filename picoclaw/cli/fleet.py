@@ -19,7 +19,6 @@ _TIMEOUT_S, _ASK_TIMEOUT_S = 10.0, 100.0
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     words = parser.add_words(
         {
             "list": "show the boards, and whether they answer (the default)",

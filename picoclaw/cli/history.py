@@ -27,7 +27,6 @@ _NOTHING_MEASURED = "no measurements yet: sensors are measured while the service
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse.temperature")
     parser.add_argument(
         "range", metavar="RANGE", nargs="*", help="yesterday, since monday, last 3 days (default: 24 h)"

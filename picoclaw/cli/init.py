@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     add_board_option(parser)
     parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
     parser.add_flag("--diff", help="show the changes of the included pages (SOUL.md and others) as a patch for yours")

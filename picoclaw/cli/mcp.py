@@ -26,7 +26,6 @@ _EFFECTS = {
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     words = parser.add_words(
         {
             "serve": "serve this board's tools on standard input and output (the default unless at a terminal)",

@@ -36,7 +36,6 @@ _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
     words = parser.add_words(purposes, required=True)
     find = words["search"]

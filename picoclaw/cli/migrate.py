@@ -23,7 +23,6 @@ from picoclaw.workspace.pages import get_owner_time
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.exclude("--yes", "--dry-run", "--undo")
     parser.add_argument(
         "--from",

@@ -39,7 +39,6 @@ _SEED = (
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     purposes = {
         "test": "send it requests on a simulated board, and count the right ones",
         "probe": "send it two requests, and say which profile suits it",

@@ -11,7 +11,6 @@ _NO_BROKER = "there is no broker: write host under [mqtt] in config.toml"
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     words = parser.add_words(
         {"discover": "listen for a moment, list the published topics, and suggest sensors to add"}, required=True
     )

@@ -41,7 +41,6 @@ _NOT_DECLARED = "no outputs are declared; write into {path} what is wired where,
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     add_board_option(parser)
     words = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("set", "off", "arm", "disarm"):

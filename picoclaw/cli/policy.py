@@ -29,7 +29,6 @@ _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
 
 def add_policy_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "show": "print the table in force, and mark your own rules (the default)",
         "explain": "show the decision about a call, and why; the call is not made",
@@ -149,7 +148,6 @@ def _manage_standing_approvals(given: Options) -> int:
 
 
 def add_approvals_options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "list": "list the waiting actions, and the outcome of the newest others (the default)",
         "show": "show number N in full",

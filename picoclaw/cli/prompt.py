@@ -26,7 +26,6 @@ from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
     parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
     parser.add_argument("--agent", metavar="KEY", default="", help="the agent that would answer: see `picoclaw agents`")

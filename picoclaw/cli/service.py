@@ -39,7 +39,6 @@ _UNSET_VALUES = {"", "[not set]", "18446744073709551615", "0"}
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     words = parser.add_words(
         {
             "install": "install a service that starts at boot, and start it",
@@ -62,7 +61,6 @@ def options(parser: Parser) -> None:
 
 
 def add_logs_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (default 50)")
     parser.add_flag("-f", "--follow", help="keep printing new lines")
 
@@ -75,7 +73,6 @@ add_restart_options = add_start_options
 
 
 def run_start(given: Options) -> int:
-    """Start the service."""
     return run(Options(**vars(given) | {"act": "start"}))
 
 
@@ -135,7 +132,6 @@ def _render_files(given: Options, root: Path) -> dict[Path, str]:
 
 
 def _print_files(given: Options, root: Path) -> int:
-    """Print each file under its path."""
     print("\n".join(f"# {path}\n{text}" for path, text in _render_files(given, root).items()), end="")
     return 0
 

@@ -23,7 +23,6 @@ _ROLE_LABELS = {"user": "asked", "assistant": "answered", "tool": "result"}
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     parser.set_defaults(chat=None)
     parser.add_flag("--json", help="print JSON")
     number = parse_count(1, 1_000_000)

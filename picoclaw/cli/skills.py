@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
     add_board_option(parser)
     parser.add_flag("--json", help="print the list as JSON")

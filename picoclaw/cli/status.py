@@ -22,7 +22,6 @@ _EXIT_NOT_RUNNING = 3
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--json", help="print JSON")
 
 

@@ -33,7 +33,6 @@ _NAMES = {
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     words = parser.add_words(
         {
             "status": "show the store, this board's data in it, and changes still to be sent (the default)",

@@ -18,7 +18,6 @@ _MAX_PERSONA_CHARS = 2000
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
     parser.add_argument("--agent", metavar="KEY", default="", help="the agent to change: a key of `picoclaw agents`")
     parser.add_flag("--yes", help="write the model's text without asking")

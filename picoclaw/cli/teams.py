@@ -11,7 +11,6 @@ from picoclaw.text import format_json
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's words."""
     purposes = {
         "list": "list the links and the teams (the default)",
         "add": "add a team",
@@ -40,7 +39,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Do it."""
     config = load_config()
     if given.act in {"", "list", None}:
         _list_teams(config, as_json=given.json)

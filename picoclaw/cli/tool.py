@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 
 
 def add_tools_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--json", help="print the definitions as they are sent")
     add_board_option(parser)
 
 
 def run_tools(given: Options) -> int:
-    """List the tools."""
     from picoclaw.prompts import count_bytes
     from picoclaw.tools.registry import ON_REQUEST
 
@@ -44,7 +42,6 @@ def run_tools(given: Options) -> int:
 
 
 def add_sensors_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse; default: all")
     parser.add_flag("--json", help="print each value with its unit, source and time")
     add_board_option(parser)
@@ -75,7 +72,6 @@ def run_sensors(given: Options) -> int:
 
 
 def add_tool_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(
         "arguments",

@@ -17,7 +17,6 @@ _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 
 
 def add_update_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument(
         "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip (default: as installed)"
     )
@@ -111,7 +110,6 @@ def _end_trial(place: Installation, home: Path, running: service.Service | None,
 
 
 def add_uninstall_options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_flag("--purge", help="delete the home as well: conversations, notes, keys")
     parser.add_flag("--yes", help="do not ask")
 

@@ -16,7 +16,6 @@ _DEFAULT_DAYS = 7
 
 
 def options(parser: Parser) -> None:
-    """Declare the verb's options."""
     parser.add_argument(
         "--days",
         type=parse_days(1, RETENTION_DAYS),

@@ -587,7 +587,6 @@ class NotifyConfig:
     quiet: Annotated[str, 'hours in which notifications are silent, such as "22:00-07:00"; "" for none'] = ""
 
     def is_quiet(self, now: time) -> bool:
-        """Whether this is one of the quiet hours."""
         if not (span := parse_hour_span(self.quiet, "quiet")):
             return False
         begin, end = span

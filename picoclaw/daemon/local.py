@@ -30,8 +30,6 @@ ChatEvent = dict[str, Any]
 
 
 class ChatTerminal(Protocol):
-    """The terminal of a person who chats."""
-
     def greet(self, who: str) -> None:
         """Show who answers here, on which board; further lines say what can be done."""
 

@@ -378,7 +378,6 @@ class DaemonService(MessageQueue):
                 return False
 
     def log_turn(self, session: str, turn: Turn) -> None:
-        """See MessageQueue."""
         if self._store:
             self._store.wake()
         if not self._models.note_turn(turn) and turn.notice.failed and not waits_for_approval(turn):
@@ -388,7 +387,6 @@ class DaemonService(MessageQueue):
 
     @property
     def greeting(self) -> str:
-        """See format_greeting."""
         return self.format_greeting(self._model_name)
 
     def do_command(self, word: str) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ StatusMapping = Mapping[str, Any]
 
 
 def name_channel(name: str) -> str:
-    """Name a channel for a person."""
     return "terminals" if name == "socket" else name
 
 

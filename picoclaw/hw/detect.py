@@ -35,7 +35,6 @@ class ReadOnlyI2CBus:
     """A bus on which only a register's number may be written, as the first half of reading it."""
 
     def __init__(self, bus: I2CBus) -> None:
-        """Wrap a bus."""
         self.number = bus.number
         self._bus = bus
 

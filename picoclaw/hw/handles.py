@@ -112,7 +112,6 @@ class I2CPart(Part):
         return int.from_bytes(self.registers(register, 2), order)
 
     def write_word(self, register: int, value: int, order: Literal["big", "little"] = "big") -> None:
-        """Write a register of 16 bits."""
         self.write(register, *value.to_bytes(2, order))
 
     def words(self, command: int, count: int, wait: float = 0.0, arguments: Sequence[int] = ()) -> list[int]:
@@ -194,7 +193,6 @@ class SerialPart(Part):
             self._baud = baud
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
         self.port.write(data)
 
     def read(self, most: int, seconds: float) -> bytes:

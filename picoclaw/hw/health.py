@@ -157,7 +157,6 @@ def _check_clock(board: Board, now: datetime) -> CheckResult:
 
 
 def format_results(rows: list[CheckResult]) -> Iterator[str]:
-    """Format rows for reading."""
     return (f"{row.name}: {row.detail}{' (bad)' if row.status == 'bad' else ''}" for row in rows)
 
 

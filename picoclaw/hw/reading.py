@@ -153,7 +153,6 @@ class Reading(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the value."""
         return QUANTITIES[self.quantity].unit
 
     @property

@@ -829,7 +829,6 @@ def examine_exposure(board: Board, config: Config) -> _Rows:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -354,7 +354,6 @@ class StaticEmbedder:
         self._known = np.empty((0, self.dims), np.float32)
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
-        """See Embedder.embed."""
         import numpy as np
 
         out = np.zeros((len(texts), self.dims), np.float32)
@@ -435,7 +434,6 @@ class MiniLMEmbedder:
         self.dims = 384
 
     def embed(self, texts: Sequence[str]) -> "Vectors":
-        """See Embedder.embed."""
         import numpy as np
 
         tensors = self._load()

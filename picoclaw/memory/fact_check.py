@@ -59,7 +59,6 @@ class FactSource(NamedTuple):
 
 
 def gather_source(texts: Iterable[str]) -> FactSource:
-    """Gather what texts say."""
     text = "\n".join(texts)
     numbers = set(_find_numbers(_normalize_numbers(text)))
     parts = {part for number, _ in numbers for part in (number, *(number.split("-") if "-" in number else ()))}

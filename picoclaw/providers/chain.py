@@ -91,14 +91,12 @@ class Chain:
         return (turn.order[0] if turn.order else turn.problems[-1][0]).provider.name
 
     def close(self) -> None:
-        """See Provider.close."""
         for link in (self._first, *self._then):
             link.provider.close()
         if fallback := self.__dict__.get("_fallback"):
             fallback.close()
 
     def events(self, request: Request) -> Iterator[Event]:
-        """See Provider.events."""
         turn = self._turn
         # a new message of the user begins a turn, and so does another deadline, except for the final request without tools
         if not (turn.shortens and request.deadline == turn.deadline):

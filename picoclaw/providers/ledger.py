@@ -374,7 +374,6 @@ def sum_by(rows: LedgerRows, by: str) -> dict[str, LedgerTotals]:
 
 
 def sum_all(rows: LedgerRows) -> LedgerTotals:
-    """Add up all of it."""
     found = LedgerTotals()
     for taken in rows.values():
         found = found.plus(taken)

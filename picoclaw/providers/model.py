@@ -103,7 +103,6 @@ class ModelProvider:
         self._refused_images: tuple[Image, ...] = ()
 
     def close(self) -> None:
-        """See Provider.close."""
         if self._client:
             self._client.close()
 

@@ -156,7 +156,6 @@ class CompletionsFormat:
         return None
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        """Write a request."""
         body = build_body(
             request,
             model.name or "default",

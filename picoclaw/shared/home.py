@@ -151,7 +151,6 @@ class SharedHome:
         return [place for name, place in self.places.items() if known and name not in known]
 
     def note_places(self) -> None:
-        """Remember which places there are."""
         self.set_state("places", " ".join(sorted(self.places)))
 
     def data_version(self) -> int:

@@ -61,8 +61,6 @@ class SyncReport(NamedTuple):
 
 
 class StoreSync:
-    """One home and one store."""
-
     def __init__(self, home: SharedHome, store: SharedStore, now: Callable[[], datetime]) -> None:
         self._home, self._store, self._now = home, store, now
         self._pages: dict[str, SharedPage] = {}

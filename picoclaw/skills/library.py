@@ -147,7 +147,6 @@ def find_version(folder: Path) -> str:
 
 
 def name_version(found: Iterable[SkillFile]) -> str:
-    """Name the version of a skill that has these files."""
     import hashlib
 
     digest = hashlib.sha256()

@@ -256,7 +256,6 @@ class Approvals(Table):
         return list(found.values())
 
     def get(self, number: int) -> Approval | None:
-        """Return one, None when there is none of that number."""
         return next(iter(self._where("id = ?", (number,))), None) if is_valid_row_id(number) else None
 
     def waiting(self) -> list[Approval]:

@@ -45,11 +45,9 @@ class StoreConnection(apsw.Connection):
     """A connection whose rows are untyped, because the tables are STRICT, and which replaces surrogates in texts."""
 
     def execute(self, statements: str, bindings: Any = (), **options: Any) -> Any:
-        """See apsw."""
         return super().execute(statements, _clean_values(bindings), **options)
 
     def executemany(self, statements: str, sequenceofbindings: Iterable[Any], **options: Any) -> Any:
-        """See apsw."""
         return super().executemany(statements, map(_clean_values, sequenceofbindings), **options)
 
 
@@ -351,8 +349,6 @@ LAST_CHAT_MARK = "chat.last"
 
 
 class Marks(Table):
-    """The marks of one database."""
-
     def get(self, name: str) -> str:
         """Return what a mark says, '' when it was never set."""
         with self._database.reading() as connection:

@@ -77,8 +77,6 @@ class HeartbeatDay(NamedTuple):
 
 
 class Heartbeats(Table):
-    """The heartbeats of one home."""
-
     def known(self) -> dict[str, ChecklistItemState]:
         """Return what is remembered of the lines, by their key."""
         rows = self._database.select("SELECT line, after, since, told, seen FROM beat_lines")

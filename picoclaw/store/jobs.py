@@ -106,7 +106,6 @@ class Jobs(Table):
             return _select_jobs(connection, "WHERE session = ? ORDER BY id", session)
 
     def get(self, session: str, number: int) -> Job | None:
-        """Return one of a session's jobs."""
         with self._database.reading() as connection:
             return next(iter(_select_jobs(connection, "WHERE session = ? AND id = ?", session, number)), None)
 

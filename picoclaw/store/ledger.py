@@ -64,7 +64,6 @@ class LedgerTotals(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
         return self.prompt + self.completion
 
     def plus(self, other: "LedgerTotals", times: int = 1) -> "LedgerTotals":

@@ -49,8 +49,6 @@ class PulseAuthor(NamedTuple):
 
 
 class Pulse(Table):
-    """The tasks of one home."""
-
     def items(self) -> list[PulseItem]:
         """List what is open by urgency, then by age. Raises StoreError."""
         with self._database.reading() as connection:

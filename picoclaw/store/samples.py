@@ -61,7 +61,6 @@ class SampleSpan(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """The mean of the values."""
         return self.total / self.good if self.good else None
 
     def __or__(self, other: "SampleSpan") -> "SampleSpan":

@@ -321,7 +321,6 @@ class Sessions(Table):
         return str(self._of_open("model", key) or "")
 
     def set_model(self, key: str, name: str) -> None:
-        """Choose that model."""
         with self._database.transaction() as connection:
             number = ensure_open_conversation(connection, key, None)
             connection.execute("UPDATE sessions SET model = ? WHERE id = ?", (name, number))

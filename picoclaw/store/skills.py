@@ -22,8 +22,6 @@ class SkillGrant(NamedTuple):
 
 
 class SkillGrants(Table):
-    """The grants of one home."""
-
     def grant(self, grant: SkillGrant) -> None:
         """Keep a grant durably, in the place of an earlier one to the same."""
         with self._database.transaction() as connection:
@@ -36,7 +34,6 @@ class SkillGrants(Table):
             return sorted(SkillGrant(*row) for row in connection.execute(sql, (skill, grantee)))
 
     def all(self) -> list[SkillGrant]:
-        """All grants, by skill."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT * FROM skill_grants ORDER BY skill, grantee")
             return [SkillGrant(*row) for row in rows]

@@ -206,8 +206,6 @@ ReportFormatter = Callable[[Sequence[Task]], str]
 
 
 class Tasks(Table):
-    """The tasks of one home."""
-
     def __init__(self, database: Database, worded: ReportFormatter) -> None:
         """Work on an open database; `worded` words the messages."""
         super().__init__(database)
@@ -235,7 +233,6 @@ class Tasks(Table):
             return given
 
     def get(self, number: int) -> Task | None:
-        """Return a task, None when there is none of that number."""
         return next(iter(self._listed("WHERE id = ?", number)), None)
 
     def flow(self, number: int) -> list[Task]:

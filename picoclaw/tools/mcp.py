@@ -94,8 +94,6 @@ class McpServers:
 
 
 class RemoteTool(Tool):
-    """One tool of a server."""
-
     def __init__(self, servers: McpServers, server: str, pinned: pins.PinnedTool) -> None:
         config = servers.servers[server]
         self.group, self.name = servers, f"{server}.{pinned.name}"
@@ -109,7 +107,6 @@ class RemoteTool(Tool):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What it takes."""
         return self._pinned.parameters
 
     def _explain(self, _group: Any, _arguments: Arguments) -> str:

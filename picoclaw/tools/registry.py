@@ -134,7 +134,6 @@ class ToolSource:
     """An object whose tools are not methods of it, but described elsewhere."""
 
     def list_tools(self) -> Sequence[Tool]:
-        """Describe its tools."""
         raise NotImplementedError
 
 

@@ -169,7 +169,6 @@ class SubagentTools:
         return self._tasks().get(caller.task) if caller.task else None
 
     def _get_limits(self, asker: Task | None, caller: Caller, number: int) -> TaskUsage:
-        """The limits for each of a `number` of tasks."""
         settings, tasks = self._settings, self._tasks()
         if asker:  # what its sub-agents took, it has taken
             given = sum(task.used.tokens for task in tasks.children(asker.number))

@@ -68,7 +68,6 @@ class WebFetchTool:
 
     @cached_property
     def web(self) -> "WebClient":
-        """The HTTP client."""
         from picoclaw.web.fetch import WebClient
 
         return self._web or WebClient(self._environment, self._seconds)

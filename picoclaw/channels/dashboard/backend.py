@@ -137,23 +137,18 @@ class DashboardBackend(Protocol):
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
         """Give what was measured between two moments, in no more points than `most`."""
 
-    def outputs(self) -> OutputStates:
-        """Give the outputs as they are."""
+    def outputs(self) -> OutputStates: ...
 
     def stop(self) -> str:
         """Bring every output to its safe level; without a model, the network or the database."""
 
-    def off(self, name: str) -> str:
-        """Bring one output to its safe level."""
+    def off(self, name: str) -> str: ...
 
-    def resume(self) -> str:
-        """End a stop."""
+    def resume(self) -> str: ...
 
-    def jobs(self) -> list[ListRow]:
-        """Give the reminders and jobs."""
+    def jobs(self) -> list[ListRow]: ...
 
-    def rules(self) -> list[ListRow]:
-        """Give the rules."""
+    def rules(self) -> list[ListRow]: ...
 
     def agents(self, session: str) -> list[ListRow]:
         """Give the agents; `command` chooses one for a conversation, and is '' for the one that answers there."""
@@ -161,8 +156,7 @@ class DashboardBackend(Protocol):
     def errors(self) -> list[ListRow]:
         """Give what has gone wrong lately, the newest first."""
 
-    def facts(self) -> list[ListRow]:
-        """Give the figures of the board and of the daemon."""
+    def facts(self) -> list[ListRow]: ...
 
     def said(self, session: str, most: int) -> list[ChatEntry]:
         """Give the end of a conversation, with what waits for its answer."""
@@ -176,8 +170,7 @@ class DashboardBackend(Protocol):
     def notes(self, words: str) -> list[ListRow]:
         """Find notes, the best first: `name` is the file, `text` the lines that match."""
 
-    def note(self, path: str) -> str:
-        """Give the text of a file of notes."""
+    def note(self, path: str) -> str: ...
 
     def list_household(self) -> Sequence[tuple[Any, ...]]:
         """Give the people, agents, links, teams and grants, and what their forms have: a TableForm for each of these."""
@@ -185,14 +178,11 @@ class DashboardBackend(Protocol):
     def change_household(self, kind: str, act: str, key: str, values: Mapping[str, str], who: str) -> list[str]:
         """Add, edit or remove one of them, for a browser called `who`; returns what was done."""
 
-    def figures(self) -> list[Figure]:
-        """Give the figures of the daemon and the outputs."""
+    def figures(self) -> list[Figure]: ...
 
-    def knows_date(self) -> bool:
-        """Tell whether the board's date can be believed."""
+    def knows_date(self) -> bool: ...
 
-    def find_message(self, key: str, externals: list[str]) -> int:
-        """See Inbox.find."""
+    def find_message(self, key: str, externals: list[str]) -> int: ...
 
     def begin_conversation(self, key: str) -> None:
         """End the open conversation of a session, which is kept."""

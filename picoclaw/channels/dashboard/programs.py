@@ -121,7 +121,6 @@ class Programs:
             self._open = [one for one in self._open if one is not pending]
 
     def around(self, arrived: InboxMessage) -> TurnHooks:
-        """See Channel."""
         pending = self._find(arrived)
         return TurnHooks(pending.say, pending.listen, once=True) if pending else TurnHooks(once=True)
 

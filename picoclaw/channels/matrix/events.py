@@ -65,8 +65,6 @@ def make_pairing(config: Config) -> Pairing:
 
 
 class RoomInfo(NamedTuple):
-    """Who is in a room, with the names that they give themselves."""
-
     members: Mapping[str, str]
 
     @property

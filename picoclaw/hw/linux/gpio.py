@@ -191,8 +191,6 @@ def _request_line(file: int, chip: GpioChip, offset: int, flags: int, attribute:
 
 
 class LinuxLine:
-    """A requested line."""
-
     def __init__(self, path: str, offset: int, file: int, *, edges: bool) -> None:
         """`file` is the line's own descriptor; this object closes it."""
         self.lost = 0

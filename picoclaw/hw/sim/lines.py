@@ -196,8 +196,6 @@ class _FilePins:
 
 
 class _SimLineHandle:
-    """A requested line."""
-
     def __init__(
         self,
         pins: _MemoryPins | _FilePins,

@@ -41,9 +41,7 @@ class Lease(NamedTuple):
 class SampleSource(Protocol):
     """Measurements of the required sensors."""
 
-    def latest(self, needs: RequiredSensor) -> SensorSample | None:
-        """Return the newest one."""
-        ...
+    def latest(self, needs: RequiredSensor) -> SensorSample | None: ...
 
     def want(self, needs: RequiredSensor) -> None:
         """Ask for a new one, which comes later or never."""

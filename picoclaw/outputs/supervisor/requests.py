@@ -54,7 +54,6 @@ def make_result(bad: list[str], good: str) -> Answer:
 
 
 def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> Answer:
-    """One output in the answer to `list`."""
     return {
         "name": output.name,
         "kind": output.kind,

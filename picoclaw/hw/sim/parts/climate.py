@@ -32,7 +32,6 @@ def compute_checksum(data: bytes, start: int = 0xFF) -> int:
 
 
 def append_checksums(words: Sequence[int]) -> bytes:
-    """Words, each followed by its checksum."""
     pairs = [word.to_bytes(2, "big") for word in words]
     return b"".join(pair + bytes([compute_checksum(pair)]) for pair in pairs)
 
@@ -298,7 +297,6 @@ class SimSGP40(CommandPart):
 
     @property
     def hot(self) -> bool:
-        """Whether the heater is on."""
         return self._heated_from is not None
 
     def commands(self) -> Mapping[int, tuple[float, Handler]]:
