@@ -674,6 +674,7 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
         ),
         *(
             "Alles aus",
+            "ＳＴＯＰ",
             "alles ausschalten",
             "mach alles aus",
             "alles aus, ich geh schlafen",
