@@ -114,6 +114,7 @@ def admitted(body):
         ("who wrote Faust?", {"say", "files", "find_note", "read_file", "reminders", "tasks"}),
         ("rhyme something with house", {"say"}),
         ("tell me a short story of a hen", {"say"}),
+        ("are you a living being or what", {"say"}),
         ("put the hen into the shed", {"say", "cancel_reminder", "done_task"}),
         ("one more job: oil the hinge", {"say", "cancel_reminder", "done_task", "add_task"}),
         ("for the shelf: Dave has the drill", {"say", "cancel_reminder", "done_task", "note"}),
@@ -415,6 +416,7 @@ def test_a_question_about_the_owners_plans_is_looked_up_and_sets_nothing(chat, t
         ("I live in Berlin", ["I live in Berlin.", "You live in Berlin."], 2),
         ("please polish the brass lamp", ["Sure, I will polish the brass lamp."], 1),
         ("my cat died yesterday", ["My cat died.", ""], 2),
+        ("since my dog died the house is so empty", ["Since my dog died the house is so empty.", ""], 2),
         ("hinge has been oiled, you can tick that", ["The hinge has been oiled, you can tick that."], 1),
         ("phew, what a day that was", ["", "phew, what a day that was"], 2),
     ],
@@ -444,6 +446,8 @@ def test_an_echo_is_asked_again_for_words_behind_the_same_prompt(chat):
     assert turn.reply == "Oh no, I am sorry."
     assert len({body["messages"][0]["content"] for body in bodies}) == 1
     first, again = (body["messages"][-1]["content"] for body in bodies)
+    turn, bodies = chat([reply("Moon."), reply("June")], "give me a word that rhymes with moon")
+    assert (turn.reply, len(bodies)) == ("June", 2)
     assert first == "my cat died"
     assert again.startswith("my cat died\n")
 
