@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from picoclaw.errors import ToolError
-from picoclaw.messages import Caller, strip_context
+from picoclaw.messages import Caller
 from picoclaw.security import orders
 from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.tools.registry import tool
@@ -43,8 +43,9 @@ class WebFetchTool:
         mixed = any(name.startswith(GUEST_PREFIX) for name in caller.taints)  # who said what before is not kept
         said = caller.user_texts[-1:] if mixed else caller.user_texts
         is_requested = False
-        for text in map(strip_context, said) if caller.origin != "subagent" else ():
-            for sentence, may in orders.classify_sentences(text):
+        for text in said if caller.origin != "subagent" else ():
+            words = text.rpartition("</moment>")[2]  # a report stands before the header: its words are no person's
+            for sentence, may in orders.classify_sentences(words):
                 is_requested = may if url in find_urls([sentence]) else is_requested
         return is_requested
 
