@@ -270,6 +270,19 @@ def test_an_agent_is_told_whom_it_may_delegate_to_and_of_its_team(house):
     assert "delegate" not in offered(body)
 
 
+def test_a_lead_delegates_to_the_members_of_its_team_without_a_link(house):
+    it = house(lambda agent, body: reply("Well."), links={"butler": ["garden"]})
+    view = it.app.find_view("telegram:1", "garden")
+    assert "That is all" in view.toolset.call(ToolCall("1", "first_run", {"done": True}), caller(it))
+    it.ask(1, "/agent garden")
+    it.ask(1, "and what of the beans over there?")
+    body = it.sent("garden")[-1]
+    block = system(body).partition('<system_context name="DELEGATION.md">')[2].partition("</system_context>")[0]
+    assert "- cellar: pumps and the cellar" in block
+    assert "garden (Flora)" not in block
+    assert "delegate" in offered(body)
+
+
 def test_nobody_is_told_of_others_in_a_first_meeting(home, house):
     (home / "workspace/BOOTSTRAP.md").write_text("Ask for a name.\n")
     it = house(lambda agent, body: reply("Well."))
