@@ -19,10 +19,11 @@ _ALL_WORDS = "all everything alles alle todo todos tout tous"
 _POLITE_WORDS = """
 it that now please right away immediately the outputs turn switch shut down jetzt sofort bitte mach mache schalt
 schalte stell das ausgange ya ahora mismo por favor las salidas maintenant stp svp vite immediatement s il te
-vous plait les sorties ca
+vous plait les sorties ca ok
 """
-_STOP, _OFF, _ALL, _BESIDE = (
-    frozenset(words.split()) for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS)
+_IT_WORDS = "it that paralo cortalo apagalo ca ok"
+_STOP, _OFF, _ALL, _BESIDE, _IT = (
+    frozenset(words.split()) for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS)
 )
 
 
@@ -36,6 +37,12 @@ def is_stop_order(text: str) -> bool:
         return True
     first = _split_plain(text.partition(",")[0][:_MAX_STOP_LENGTH])
     return len(first) > 1 and "," in text and "?" not in text and not _ALL.isdisjoint(first) and _orders_stop(first)
+
+
+def is_stop_of_one(text: str) -> bool:
+    """Whether an order to stop speaks of one thing: "stop it now". It may mean all, where it is not known of what."""
+    words = frozenset(_split_plain(text))
+    return is_stop_order(text) and not words.isdisjoint(_IT) and words.isdisjoint(_ALL)
 
 
 def is_urgent_text(text: str) -> bool:

@@ -132,11 +132,38 @@ def _make_around(match: re.Match[str], now: datetime) -> TimeRange:
 
 def _make_around_of_day(match: re.Match[str], now: datetime) -> TimeRange:
     """The minutes around a time of day, on some day."""
-    day = _match_range(match[1], now)
+    at = _find_clock(_match_day(match[1], now), int(match[2]), int(match[3]))
+    return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
+
+
+def _make_clock_range(match: re.Match[str], now: datetime) -> TimeRange:
+    """From one time of day to another, over midnight where the second is no later; without a day the latest."""
+    hour, minute, last_hour, last_minute = map(int, match.groups()[1:])
+    if match[1]:
+        begin = _find_clock(_match_day(match[1], now), hour, minute)
+    else:
+        begin = _get_midnight(now.date(), now).replace(hour=hour, minute=minute)
+        is_night = (hour, minute) > (last_hour, last_minute)  # the night that is over
+        begin = begin if begin < now and not is_night else _get_yesterday_at(begin, now)
+    end = begin.replace(hour=last_hour, minute=last_minute)
+    return TimeRange(begin, end if end > begin else end + timedelta(days=1))
+
+
+def _match_day(words: str, now: datetime) -> TimeRange:
+    day = _match_range(words, now)
     if day is None or day.seconds > 25 * 3600:
         raise ValueError
-    at = day.begin.replace(hour=int(match[2]), minute=int(match[3]))
-    return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
+    return day
+
+
+def _find_clock(day: TimeRange, hour: int, minute: int) -> datetime:
+    """A time of day within a day, or within a night, where 10:00 is 22:00."""
+    for late, days in ((0, 0), (0, 1), (12, 0)):
+        if hour + late < 24:
+            at = day.begin.replace(hour=hour + late, minute=minute) + timedelta(days=days)
+            if day.begin <= at <= day.end:
+                return at
+    raise ValueError
 
 
 def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
@@ -147,6 +174,8 @@ def _make_between(match: re.Match[str], now: datetime) -> TimeRange:
     first, last = _match_range(match[1], now), _match_range(match[2], now)
     if first is None or last is None:
         raise ValueError
+    if first.begin > last.begin and match[1] in WEEKDAYS:  # on Thursday "from Thursday to Saturday" begins a week ago
+        first = _make_days(first.begin.date() - timedelta(7), 1, now)
     return TimeRange(first.begin, last.end)
 
 
@@ -180,14 +209,22 @@ def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
 
 
 def _make_night(_: re.Match[str], now: datetime) -> TimeRange:
+    return _make_night_after(now.date() - timedelta(1), now)
+
+
+def _make_night_of(match: re.Match[str], now: datetime) -> TimeRange:
+    return _make_night_after(_match_day(match[1], now).begin.date(), now)
+
+
+def _make_night_after(day: date, now: datetime) -> TimeRange:
     """From six to six."""
-    evening = _get_midnight(now.date() - timedelta(1), now).replace(hour=18)
-    return TimeRange(evening, _get_midnight(now.date(), now).replace(hour=6))
+    evening = _get_midnight(day, now).replace(hour=18)
+    return TimeRange(evening, _get_midnight(day + timedelta(1), now).replace(hour=6))
 
 
 def _make_part_of_day(match: re.Match[str], now: datetime) -> TimeRange:
     """Six hours of a day; an evening ends with its day."""
-    day = now.date() - timedelta(match[1] == "yesterday")
+    day = now.date() if match[1] == "this" else _match_day(match[1], now).begin.date()
     begin = _PARTS_OF_DAY[match[2]]
     end = _get_midnight(day + timedelta(1), now) if begin == 18 else _get_midnight(day, now).replace(hour=begin + 6)
     return TimeRange(_get_midnight(day, now).replace(hour=begin), end)
@@ -215,6 +252,7 @@ def _get_midnight(day: date, now: datetime) -> datetime:
     return start.replace(tzinfo=now.tzinfo) if named else start.astimezone()
 
 
+_DAY = r"(?:last |on |day before )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago"
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
@@ -222,11 +260,14 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"this time yesterday"), lambda _, now: _make_moment(timedelta(days=1), now)),
     (pattern(r"day before yesterday|day before"), _make_day(-2)),
     (pattern(r"last night"), _make_night),
+    (pattern(r"night before last"), lambda _, now: _make_night_after(now.date() - timedelta(2), now)),
+    (pattern(rf"({_DAY}) night"), _make_night_of),
     (pattern(r"(this|last|previous) (week|month|year)"), _make_month),
-    (pattern(rf"(this|yesterday) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
+    (pattern(rf"(this|{_DAY}) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
     (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (pattern(r"(?:(\S.*?) )?from (\d{1,2}):(\d\d) to (\d{1,2}):(\d\d)"), _make_clock_range),
     (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
     (pattern(r"(\S.*?) at (\d{1,2}):(\d\d)"), _make_around_of_day),
     (pattern(r"since (.+)"), _make_since),

@@ -14,7 +14,7 @@ from picoclaw.hw import loader
 from picoclaw.hw.reading import WiredPart
 from picoclaw.mqtt import read_remote
 from picoclaw.records import dataclass
-from picoclaw.stop_order import is_stop_order
+from picoclaw.stop_order import is_stop_of_one, is_stop_order
 from picoclaw.tools.registry import ToolGroup
 
 if TYPE_CHECKING:
@@ -54,14 +54,27 @@ class Wiring:
     def obey_stop_order(self, text: str, who: str) -> tuple[bool, str] | None:
         """Switch all outputs off if that is all that a text orders: without a model, the network or the database.
 
-        Every channel may ask this before anything else. Returns whether it went well and what to say.
+        Every channel may ask this before anything else. "Stop it" switches the one off that is on, where it is the only
+        one, and needs no `resume`. Returns whether it went well and what to say.
         """
         if self.outputs is None or not is_stop_order(text):
             return None
         try:
+            if is_stop_of_one(text) and (name := self._find_only_on(self.outputs)):
+                return True, self.outputs.off(name, who)
             return True, self.outputs.stop(who)
         except PicoclawError as error:
             return False, str(error)
+
+    @staticmethod
+    def _find_only_on(outputs: OutputsClient) -> str:
+        """The one output that is on, '' for none or several, or where something is wrong."""
+        with suppress(PicoclawError, OSError):
+            found = outputs.list()
+            is_on = [str(row["name"]) for row in found["outputs"] if row["left"] is not None]
+            is_well = not found["problems"] and not any(row["unsafe"] or row["fault"] for row in found["outputs"])
+            return is_on[0] if is_well and len(is_on) == 1 else ""
+        return ""
 
     def list_names(self) -> dict[str, str]:
         """List what the owner has given names to: each with "sensor" or "output"."""

@@ -647,7 +647,7 @@ def runs(app):
     return (home / "sim/line17").read_text().strip(), (home / endpoint.STOP_FILE).exists()
 
 
-SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop"
+SAFE = "everything is at its safe level; nothing is switched on until you type `picoclaw outputs resume`"
 
 
 @pytest.mark.parametrize(
@@ -656,7 +656,6 @@ SAFE = "everything is at its safe level; `picoclaw outputs resume` ends the stop
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
         *(
             "stop\r\n",
-            "stop it",
             "stop now",
             "stop all",
             "everything off",
@@ -689,6 +688,14 @@ def test_the_order_to_stop(pumping, text):
     assert runs(pumping) == ("1", False)
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, SAFE)
     assert runs(pumping) == ("0", True)
+
+
+@pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça"])
+def test_stop_it_is_the_one_that_is_on(pumping, text):
+    pumping.wiring.outputs.set("pump", "on", 30, "owner")
+    assert pumping.wiring.obey_stop_order(text, "owner") == (True, "pump is at its safe level, off")
+    assert runs(pumping) == ("0", False)
+    assert pumping.wiring.obey_stop_order(text, "owner") == (True, f"stopped: {SAFE}")  # nothing is on: it means all
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_why_it_failed_is_told(history):
         ({"sensor": "attic"}, "kept are: greenhouse humidity, greenhouse temperature"),
         ({"when": "2026-12-24"}, "yet to come"),
         ({"when": "gibberish"}, "write it like 'last 24 hours'"),
-        ({"sensor": "greenhouse", "when": "2020-01-01"}, "nothing was measured 2020-01-01; greenhouse humidity: last"),
+        ({"sensor": "greenhouse", "when": "2020-01-01"}, "nothing was measured 2020-01-01: the record goes back to "),
         ({"compare": "gibberish"}, "write it like"),
     ],
 )

@@ -81,6 +81,11 @@ def said_as(slot):
 
 
 VALUES = {
+    "file": "plan.txt",
+    "content": "water the roses",
+    "time_window": "from 6 to 8",
+    "shift_by": "10 minutes",
+    "shift_later": "10 minutes later",
     "job": "3",
     "rule": "2",
     "called": "pump",

@@ -254,7 +254,7 @@ TALKS = [
     (["turn the fan on", "leave it on for another half hour"], on("fan", seconds=1800)),
     (
         ["how cold did it get last night", "and the night before?"],
-        history(quantity="temperature", when="day before yesterday"),
+        history(quantity="temperature", when="day before yesterday night"),
     ),
     (["how warm is the shed", "sorry i meant the greenhouse"], read("temperature", "greenhouse")),
     (["put twine on the shopping list", "also pegs"], [("memory_store", {"text": "shopping list: pegs"})]),

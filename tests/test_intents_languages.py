@@ -364,6 +364,24 @@ def test_the_owners_file_adds_to_its_language(tmp_path):
     assert answer(provider, "Licht aus") == off("light")
 
 
+GOES_ON = json.loads((Path(__file__).parent / "data/intents_goes_on.json").read_text("utf-8"))
+"""What goes on with what was said, and orders by their parts, in a garden: the calls of the last line, or how its answer begins."""
+GARDEN = dict.fromkeys(("fan", "pump", "heater", "grow_light"), "output") | dict.fromkeys(
+    ("greenhouse", "outdoor", "soil", "tank", "battery"), "sensor"
+)
+
+
+@pytest.fixture(scope="module")
+def gardener(tmp_path_factory):
+    return make_provider(tmp_path_factory.mktemp("garden"), declared=GARDEN)
+
+
+@pytest.mark.parametrize(("lines", "expected"), GOES_ON, ids=["; ".join(lines) for lines, _ in GOES_ON])
+def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
+    found = answer(gardener, *lines)
+    assert found.startswith(expected) if isinstance(found, str) else [list(call) for call in found] == expected
+
+
 def test_each_language_says_all_that_english_says():
     for language in LANGUAGES:
         table = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
@@ -549,7 +567,8 @@ def orders(language):
         ("it_output", "it_job", "it_rule"), it
     )
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
-    values |= {"machine": output}
+    windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
+    values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):

@@ -266,14 +266,25 @@ PAST = """cellar temperature, 2026-11-23 00:00 to 2026-11-23 09:35 (9 h 35 min),
 min 12.21 °C at 03:44, max 13.09 °C at 09:29, mean 12.57 °C, rising 0.06 °C an hour
 shed temperature, 2026-11-23 00:00 to 2026-11-23 09:35 (9 h 35 min), 1 reading:
 min 2.60 °C at 03:00, max 2.60 °C at 03:00, mean 2.60 °C; too little for a trend"""
+COMPARED = """cellar temperature, 2026-11-22 00:00 to 2026-11-23 00:00 (1 d), 288 readings:
+min 12.21 °C at 03:44, max 13.09 °C at 09:29, mean 12.57 °C, rising 0.06 °C an hour
+compared with 2026-11-23 00:00 to 2026-11-23 09:35: min 11.00 °C (now +1.21 °C), max 13.00 °C (now +0.09 °C), mean 12.12 °C (now +0.45 °C)"""
 OUTPUTS = "pump (pump, gpio GPIO17): off\nfan (motor, gpio GPIO27): on for 10 s"
 BOARD = "board: a Pi\ndisk: 24.8 of 31.0 GB free (20 % used)\nuptime: 1 d 1 h"
 ANSWERS = [
-    ("what was the highest temperature today", PAST, "cellar temperature: 13.09 °C at 09:29\nshed temperature: 2.60 °C at 03:00"),
-    ("how cold did it get today", PAST, "cellar temperature: 12.21 °C at 03:44\nshed temperature: 2.60 °C at 03:00"),
-    ("average temperature today", PAST, "cellar temperature: 12.57 °C on average (2026-11-23 00:00 to 2026-11-23 09:35)"),
-    ("is it getting warmer?", PAST, "cellar temperature: rising 0.06 °C an hour, between 12.21 °C and 13.09 °C"),
-    ("how warm was it today", PAST, "cellar temperature: 12.21 °C to 13.09 °C, mean 12.57 °C"),
+    ("what was the highest temperature today", PAST, "cellar temperature today: highest 13.09 °C, at 09:29\nshed temperature today: highest 2.60 °C, at 03:00"),
+    ("how cold did it get today", PAST, "cellar temperature today: lowest 12.21 °C, at 03:44\nshed temperature today: lowest 2.60 °C, at 03:00"),
+    ("average temperature today", PAST, "cellar temperature today: 12.57 °C on average"),
+    ("is it getting warmer?", PAST, "cellar temperature in the last 3 hours: rising 0.06 °C an hour, between 12.21 °C and 13.09 °C"),
+    ("how warm was it today", PAST, "cellar temperature today: between 12.21 °C and 13.09 °C, 12.57 °C on average"),
+    ("how warm was it yesterday at 3", PAST, "cellar temperature at about 03:00 yesterday: 12.57 °C"),
+    ("was yesterday warmer than today?", COMPARED, "Yes: cellar temperature was 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)."),
+    ("was yesterday colder than today?", COMPARED, "No: cellar temperature was 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)."),
+    ("compare yesterday with today", COMPARED, "cellar temperature: 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)"),
+    ("what was the lowest, highest and mean temperature today", PAST, "cellar temperature today: between 12.21 °C and 13.09 °C"),
+    ("how warm was it three weeks ago", "error: nothing was measured 21 days ago: the record goes back to 2026-11-17 22:00",
+     "That did not work: nothing was measured then: the record goes back to 2026-11-17 22:00"),
+    ("is the disk filling up", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
     ("how warm was it today", "nothing was measured", "nothing was measured"),
     ("is the fan on?", OUTPUTS, "fan: on for 10 s"),
     ("is the boiler on?", OUTPUTS, OUTPUTS),
@@ -284,7 +295,7 @@ ANSWERS = [
     ("is anything wrong?", "no answer", "no answer"),
     ("what is your ip address", f"{BOARD}\naddress: pi.local or 10.0.0.2", "My address in this network is pi.local or 10.0.0.2. "),
     ("is the greenhouse warmer than outside?", "{sensor}: temperature {value} °C (read just now)",
-     "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\ngreenhouse is 3.0 °C above outside."),
+     "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\nYes: greenhouse is 3.0 °C above outside."),
     ("which is colder, the cellar or the shed?", "no number", "no number\nno number"),
 ]  # fmt: skip
 

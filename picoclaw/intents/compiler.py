@@ -21,7 +21,7 @@ _INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exac
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference unnamed several nearly here typed told unsaid reminder
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference unnamed several nearly here typed told unsaid reminder yes no more less
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
@@ -44,7 +44,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler decimals declines places compounds back sum_filler reported
+    plain filler decimals declines places compounds back sum_filler reported span_begins span_ends
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)
@@ -160,9 +160,10 @@ class GrammarCompiler:
         self.language = str(data.get("language", self.language))
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         for tool, wording in self._table("tools", data).items():
-            self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told"))
+            self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told", "each"))
             tables = {
-                part: self._texts(f"tools.{tool}.{part}", wording.get(part, {}), ()) for part in ("gives", "told")
+                part: self._texts(f"tools.{tool}.{part}", wording.get(part, {}), ())
+                for part in ("gives", "told", "each")
             }
             plain = {name: text for name, text in wording.items() if name not in tables}
             old = self.tools.get(tool, {})

@@ -15,7 +15,7 @@ from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotRe
 from picoclaw.records import NamedTuple
 from picoclaw.text import stem_word
 
-_TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past"})
+_TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past", "window"})
 _NAMES = frozenset({"sensor", "output"})
 _NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
 """Tables of words that change the meaning of what stands beside them, and are never passed over."""

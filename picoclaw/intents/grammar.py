@@ -149,13 +149,16 @@ def read_marks(file: Path) -> frozenset[str]:
 
 
 def find_language(text: str, languages: Mapping[str, frozenset[str]]) -> str:
-    """The language that has most of a text's words among those it is told by; '' where none or several have."""
+    """The language that has most of a text's words among those it is told by, of several the one with the longer words;
+    '' where none or several have.
+    """
     plain = text.lower()
     words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
-    counts = {language: len(words & marks) for language, marks in languages.items()}
-    first = max(counts.values(), default=0)
+    hits = {language: words & marks for language, marks in languages.items()}
+    counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
+    first = max(counts.values(), default=(0, 0))
     best = [language for language, count in counts.items() if count == first]
-    return best[0] if first and len(best) == 1 else ""
+    return best[0] if first[0] and len(best) == 1 else ""
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:

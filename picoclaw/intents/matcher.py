@@ -34,6 +34,7 @@ from picoclaw.intents.sentence import (
     SlotReader,
     SlotReading,
     SlotValues,
+    count_seconds_between,
     fold_name,
     scale_value,
 )
@@ -275,9 +276,10 @@ class IntentMatcher:
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
+            goes_on = s.last.name in _READS and self.intents[framed.intent].after
             asked = (
                 None
-                if framed.score == 1.0 and framed.route != "unknown"
+                if framed.score == 1.0 and framed.route != "unknown" and not goes_on
                 else self._match_question(s, begins[-1], ends[-1])
             )
             found = asked if asked and asked.score == 1.0 else framed
@@ -342,6 +344,7 @@ class IntentMatcher:
         ):
             return None
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
+        slots |= self._find_named(intent, s, slots)
         if intent.tool == "memory_search" and self._has_text_slot(intent):
             words = {word for name in _EMPTY_WORDS for word in self.words[name]}
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
@@ -362,9 +365,7 @@ class IntentMatcher:
         """What a sentence asks about measurements by what it names."""
         if "than_word" not in self._book.slot_names:
             return None
-        is_order = stem_word(s.words[begin]) in self._acts
-        if not is_order and s.last.name not in _READS:
-            is_order = self._mood(s, begin, len(s.words)) == "acts"
+        is_order = s.last.name not in _READS and self._mood(s, begin, len(s.words)) == "acts"
         moods = {"tells"} if s.last.name in _READS else {"tells", "general"}
         if is_order or is_quoted(s, begin) or self._mood(s, begin, begin) in moods:
             return None
@@ -394,7 +395,7 @@ class IntentMatcher:
             and not (frame.intent == "unmeasured" and self._is_measured(s))
             and (not orders or any("^" in piece.marks for piece in frame.pieces))
         ]
-        if not frames or (best and best.answer and not best.tool):
+        if not frames or (best and best.answer and not best.tool and best.route != "unknown"):
             return None
         readers = [
             (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
@@ -455,8 +456,12 @@ class IntentMatcher:
     def _is_negated(self, s: Sentence, end: int) -> bool:
         """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before."""
         begin = self._skip_no(s)
-        drops = self._book.slot("drop_verb").values if "drop_verb" in self._book.slot_names else {}
-        begin = self._after(s, drops, begin) or begin  # "forget it" is an order where it is one as a whole
+        for name in self._book.slot_names & {"drop_verb", "stop_word"}:
+            if self._after(
+                s, self._book.slot(name).values, begin
+            ):  # "forget it" is an order where it is one as a whole
+                begin = self._after(s, self._book.slot(name).values, begin)
+                break
         return any(s.longest(self.words["negations"], i) for i in range(begin, end))
 
     def _skip_no(self, s: Sentence) -> int:
@@ -705,6 +710,12 @@ class IntentMatcher:
         elif "quantity" in intent.defaults and "quantity" not in found:
             usual = self.words["usual"].get(str(found.get("sensor", "")), "")
             found |= {"quantity": usual} if usual else {}
+        found = _leave_out(_join_end(_join_figures(found)))
+        if "_shift" in found:
+            when = _shift_time(s.last.arguments, float(found.pop("_shift")) * int(found.pop("_way", "1")))
+            if not when:
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+            found["when"] = when
         if "_amount" in found:
             found |= _read_amount(int(found.pop("_amount")), s.last.arguments)
         if (
@@ -725,9 +736,9 @@ class IntentMatcher:
             found = {name: s.last.arguments[name] for name in _SERIES if name in s.last.arguments} | found
         if intent.name == "history_compare" and "when" not in found and str(found.get("compare", "")).endswith("ago"):
             found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
-        if intent.name in {"sensor_read", "history", "history_compare"} and not found.get("sensor"):
-            named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "sensor"}
-            found |= {"sensor": named.pop()} if len(named) == 1 else {}
+        found |= self._find_named(intent, s, found)
+        if ("compare" in found or "_other" in found) and (sense := self._find_sense(s)):
+            found["_sense"] = sense
         if "_minutes" in found:
             found["seconds"] = int(found.pop("_minutes")) * 60
         if (
@@ -754,11 +765,13 @@ class IntentMatcher:
         if "_step" in found and "level" in given:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
-            found["level"] = _step_level(str(found["level"]), int(found["_step"]))
+            found["level"] = _step_level(str(found["level"]), float(found["_step"]))
         match = make_match(intent, found, 1.0, "template")
         if "was" in kept and "notify" not in s.last.arguments:
             match.arguments.pop("notify", None)  # the rule tells nobody
-        items = self._list_items(found["_item"]) if "_item" in found else []
+        if "_item" in found and intent.acts:
+            found |= self._find_listed(s, str(found["_item"]))
+        items = self._list_items(found["_item"]) if isinstance(found.get("_item"), str) else []
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
@@ -769,6 +782,49 @@ class IntentMatcher:
                 answer = fill_fields(say, {"names": names})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
+
+    def _find_listed(self, s: Sentence, text: str) -> SlotValues:
+        """What "that one" or "the second" names of the list that was shown or added to last; {} where a text names a thing."""
+        said = Sentence(text, self.words)
+        place, pronoun = said.longest(self.words["ordinals"], 0), said.longest(self.words["it"], 0)
+        hit = place or pronoun
+        if not hit or hit[1] < len(said.words):
+            return {}
+        row = self.tools["memory_search"]["row"]
+        shown = [one["item"] for one in re.finditer(row, str(s.topic.get("_result", [""])[0]))]
+        items = shown or [str(s.last.arguments.get("text", "")).partition(": ")[2]]
+        if place:
+            index = place[0] - 1 if place[0] > 0 else place[0]
+            return {"_item": items[index]} if -len(items) <= index < len(items) else {"_item": []}
+        return {"_item": items[0] if len(items) == 1 else items}
+
+    def _find_named(self, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
+        """The one sensor, or output, that a question names by the name it was given, where no part of it was read as that."""
+        kind, name = {
+            "sensor_read": ("sensor", "sensor"),
+            "sensor_history": ("sensor", "sensor"),
+            "output_history": ("output", "name"),
+        }.get(intent.tool, ("", ""))
+        if not kind or found.get(name) or intent.after:
+            return {}
+        named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == kind}
+        return {name: named.pop()} if len(named) == 1 else {}
+
+    def _find_sense(self, s: Sentence) -> str:
+        """Whether a question to be answered by yes or no asks for "more" or "less"; '' where it is none."""
+        spans = {
+            name: self._book.slot(name).values for name in ("less_word", "more", "higher_word", "how_much", "what_word")
+        }
+        if (
+            s.holds(self._book.slot("or_word").values)
+            or s.holds(spans["how_much"])
+            or s.holds(spans["what_word"])
+            or s.holds(self._book.slot("compare_word").values)
+        ):
+            return ""
+        if s.holds(spans["less_word"]):
+            return "less"
+        return "more" if s.holds(spans["more"]) or s.holds(spans["higher_word"]) else ""
 
     def _list_items(self, text: str) -> list[str]:
         """The things in a text that names several: parted by commas and "and", each without its article."""
@@ -1033,6 +1089,59 @@ def _change_days(expression: str, day: str, only: str) -> str:
     return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
 
 
+def _join_figures(found: SlotValues) -> SlotValues:
+    """The same where several figures of one series are asked for, which one answer has."""
+    more = found[""].get("_more", ()) if isinstance(found.get(""), dict) else ()
+    if not more or any(one.keys() != {"_figure"} for one in more):
+        return found
+    return {name: value for name, value in found.items() if name not in {"", "_figure"}}
+
+
+def _leave_out(found: SlotValues) -> SlotValues:
+    """The same without the output that "all but the light" leaves out."""
+    every = found.get("name")
+    if "_but" not in found or not isinstance(every, dict):
+        return found
+    names = [str(one["name"]) for one in (every, *every.get("_more", ())) if one["name"] != found["_but"]]
+    more = {"_more": [{"name": name} for name in names[1:]]} if len(names) > 1 else {}
+    rest = {name: value for name, value in found.items() if name not in {"_but", "name"}}
+    return rest | ({"name": {"name": names[0]} | more} if names else {})
+
+
+def _join_end(found: SlotValues) -> SlotValues:
+    """The same where an end beside a beginning tells how long: "at 6 ... until 9"."""
+    times = [
+        _CLOCK_TIME.search(str(value.get("at", ""))) if isinstance(value := found.get(name), dict) else None
+        for name in ("when", "until")
+    ]
+    if not times[0] or not times[1]:
+        return found
+    seconds = count_seconds_between(times[0][0], times[1][0])
+    return {name: value for name, value in found.items() if name != "until"} | {"seconds": seconds}
+
+
+def _shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """When the last job comes that much later, in arguments; {} where that is another day, or not known."""
+    if "at_seconds" in last:
+        moved = float(last["at_seconds"]) + seconds
+        return {"at_seconds": int(moved)} if moved > 0 else {}
+    expression = str(last.get("cron_expr", ""))
+    fields = expression.split(" ")
+    clock = _CLOCK_TIME.search(str(last.get("at", "")))
+    if clock and "cron_expr" not in last:
+        minutes = int(clock[1]) * 60 + int(clock[2]) + seconds / 60
+    elif len(fields) > 1 and fields[0].isdecimal() and fields[1].isdecimal():
+        minutes = int(fields[1]) * 60 + int(fields[0]) + seconds / 60
+    else:
+        return {}
+    if not 0 <= minutes < 24 * 60:
+        return {}
+    hour, minute = divmod(int(minutes), 60)
+    if clock and "cron_expr" not in last:
+        return {"at": str(last["at"]).replace(clock[0], f"{hour:02}:{minute:02}")}
+    return {"cron_expr": " ".join([str(minute), str(hour), *fields[2:]])}
+
+
 def _find_clock(last: Mapping[str, Any]) -> re.Match[str] | None:
     """The time of day that a reminder was set or moved to."""
     return _CLOCK_TIME.search(str(last.get("at", "")))
@@ -1057,10 +1166,11 @@ def _read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
     return {"level": str(amount)}
 
 
-def _step_level(level: str, step: int) -> str:
-    """A level in percent that is so much higher or lower; on is 100 and off 0."""
+def _step_level(level: str, step: float) -> str:
+    """A level in percent that is so much higher or lower, or a share of what it was below 1; on is 100 and off 0."""
     now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
-    return f"{min(100.0, max(min(now, _MIN_LEVEL), now + step)):g}"
+    then = now * step if 0 < step < 1 else now + step
+    return f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"
 
 
 def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:

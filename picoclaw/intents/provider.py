@@ -36,6 +36,7 @@ _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
+_MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
@@ -485,7 +486,10 @@ class IntentProvider:
         (low, lower), (high, higher) = sorted(values)
         fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
         told_of = "mean_difference" if "mean" in rows[0][0] else "difference"
-        return fill_fields(self._matcher.say[told_of] or self._matcher.say["difference"], fields)
+        sense = matches[0].said.get("_sense")
+        is_so = (matches[0].arguments["sensor"] == higher) == (sense == "more")
+        answer = f"{self._matcher.say['yes' if is_so and high > low else 'no']} " if sense else ""
+        return answer + fill_fields(self._matcher.say[told_of] or self._matcher.say["difference"], fields)
 
     def _result(self, match: IntentMatch | None, result: str) -> str:
         if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
@@ -501,30 +505,47 @@ class IntentProvider:
 
     def _word(self, match: IntentMatch, result: str) -> str:
         """A tool's result as the data words it: of its rows those that were asked for."""
-        tool, each = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
-        wording = each.get(match.said.get("_figure", "")) or each.get("", "")
-        if match.arguments.get("chart"):
+        tool, own = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
+        each = {**tool.get("each", {}), **own}
+        if match.arguments.get("chart") or own.get("", " ") == "":
             return self._tell(match, result)
-        reads = (wording or "_beyond" in match.said) and "row" in tool
-        reads = reads and all(
-            f"?P<{name}>" in tool["row"] or name == "fahrenheit" for name in _FIELDS.findall(wording or "")
-        )
-        rows = [found.groupdict() for found in re.finditer(tool["row"], result)] if reads else []
-        none = each.get("none", "") if rows else ""
-        for name, value in match.said.items():
-            rows = [row for row in rows if row.get(name[1:], value) == value]
-        if "_beyond" in match.said:
-            told = [fill_fields(each.get(_judge_row(row, match.said), ""), row) for row in rows]
-        else:
-            told = [fill_fields(wording, _add_fahrenheit(row)) for row in rows]
+        found = [one.groupdict() for one in re.finditer(tool["row"], result)] if "row" in tool else []
+        rows = [self._add_wording(match, row) for row in found]
+        keys = [_choose_wording(match, row) for row in rows]
+        wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
+        if any(not row.keys() >= set(_FIELDS.findall(text)) for row, text in zip(rows, wording, strict=True)):
+            return self._tell(match, result)
+        none = each.get("none", "") if rows and any(wording) else ""
+        told = [
+            fill_fields(text, row)
+            for row, text in zip(rows, wording, strict=True)
+            if all(row.get(name[1:], value) == value for name, value in match.said.items() if isinstance(value, str))
+        ]
         return self._tell(match, "\n".join(filter(None, told)) or none or result)
+
+    def _add_wording(self, match: IntentMatch, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with what is computed of it: degrees Fahrenheit, and times and differences in words."""
+        say = self._matcher.say
+        more = str(row.get("more") or "")
+        windows = {
+            "when": self._name_window(str(match.arguments.get("when") or "last 24 hours")),
+            "compare": self._name_window(str(match.arguments.get("compare", ""))),
+        }
+        difference = f"{more[1:]} {say['less' if more[:1] == '-' else 'more']}" if more else ""
+        return {**_add_fahrenheit(row), **windows, "difference": difference}
+
+    def _name_window(self, when: str) -> str:
+        """A time that is past, in words of the language."""
+        for expression, told in self._matcher.tools.get("window", {}).get("told", {}).items():
+            when = re.sub(expression, told, when)
+        return when
 
     def _tell(self, match: IntentMatch | None, text: str) -> str:
         """What a tool says, in the words of the language, with lengths of time as people say them."""
         for tool in (match.tool, "all") if match else ():
             for expression, told in self._matcher.tools.get(tool, {}).get("told", {}).items():
                 text = re.sub(expression, told, text)
-        return _SECONDS.sub(_format_seconds, text) if match and match.tool == "output" else text
+        return _SECONDS.sub(_format_seconds, text) if match and match.tool in {"output", "cron"} else text
 
     def _waiting(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
@@ -540,6 +561,21 @@ class IntentProvider:
 
 def _format_seconds(found: re.Match[str]) -> str:
     return format_duration(round(float(found[1])), exact=True)
+
+
+def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
+    """Which of an intent's `each` says a row: of a limit, a comparison, one moment or a figure."""
+    if "_beyond" in match.said:
+        return _judge_row(row, match.said)
+    if more := str(row.get("more") or ""):
+        if not float(_VALUE.findall(more)[0]):
+            return "same"
+        sense = match.said.get("_sense")
+        return ("yes" if (more[0] == "-") == (sense == "less") else "no") if sense else "compare"
+    is_moment = _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))) and "_figure" not in match.said
+    if is_moment and row.get("mean"):
+        return "moment"
+    return str(match.said.get("_figure", "")) or next((name[1:] for name in match.said if name[1:] in row), "")
 
 
 def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:

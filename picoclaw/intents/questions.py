@@ -4,6 +4,7 @@ Templates and frames come first; this is for what none of them says whole. What 
 yesterday?", "avg too", "what's the difference") is taken from the question before it.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,12 +13,20 @@ from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
 from picoclaw.records import NamedTuple
+from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
 _MAX_LEFT = 2
 """Words that say nothing to this module, and may stand in a question all the same."""
 _MAX_SHORT_WORDS = 7
-_DAYS = frozenset({"today", "yesterday", "day before yesterday", *WEEKDAYS})
+_DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
+_PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
+_LAST = pattern(r"last \d+(?:\.\d+)? (\w+)")
+_IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
+_CLOCK = pattern(r"(\d\d?):(\d\d)")
+_WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
+_CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
+_DAYS_AGO = pattern(r"(\d+) days ago")
 _READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PARTS = (
     *("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity", "trend_word", "chart_word"),
@@ -35,6 +44,7 @@ _PARTS = (
         "now_word",
     ),
     *("there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value"),
+    *("earlier_step", "both_word", "add_word"),
 )
 
 
@@ -116,9 +126,14 @@ class QuestionReader:
             "how_long_word",
             "how_often",
             "how_much",
+            "value",
+            "earlier_step",
+            "both_word",
         ):
             return None
         before = self._read_state(s, end - begin)
+        if parts.has("value") and not self._takes_number(parts, before):
+            return None
         if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
             return None
         if not before and not s.asks and parts.values.keys() <= {"spot", "past_verb"} and not parts.left:
@@ -166,8 +181,11 @@ class QuestionReader:
         while i < end:
             part, value, stop = self._read_at(walk, s, i)
             if stop > i:
-                if part == "value" and not known:
+                if part == "value" and not known and s.last.name not in _READS:
                     return None
+                if part == "value" and value.get("limit") == "1" and not s.words[i][0].isdigit():
+                    i = stop  # "the other one"
+                    continue
                 if part == "past" and before == "than_word":
                     parts.add("than_past", value)
                 parts.add(part, value)
@@ -209,9 +227,24 @@ class QuestionReader:
         given, said = s.last.arguments, s.said_before()
         before = {name: said[name] for name in ("_figure", "_beyond", "_limit", "_other") if name in said}
         before |= {name: value for name, value in given.items() if value} | {"_tool": s.last.name}
+        compared = [str(one) for one in s.topic.get("_sensors", ()) if one != before.get("_other")]
+        if before.get("_other") == before.get("sensor") and compared:
+            before["sensor"] = compared[-1]  # the last call was that of the second of two
         if "limit" in before:
             before |= {"_beyond": before["side"], "_limit": before["limit"]}
         return before
+
+    @staticmethod
+    def _takes_number(parts: _Parts, before: Mapping[str, Any]) -> bool:
+        """Whether a bare number takes the place of the last question's limit, or of the length of its time."""
+        if before.get("_limit"):
+            parts.add("beyond", {"beyond": before["_beyond"], **parts.first("value")})
+            return True
+        number, last = parts.first("value"), _LAST.fullmatch(str(before.get("when", "")))
+        if not last or "quantity" in number or not float(number["limit"]) > 0 or parts.has("past"):
+            return False
+        parts.add("past", f"last {number['limit']} {last[1].rstrip('s')}s")
+        return True
 
     def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> SensorQuestion | None:
         found: SlotValues = {}
@@ -225,9 +258,26 @@ class QuestionReader:
         found |= {"quantity": quantity} if quantity else {}
         if sensors or before.get("sensor"):
             found["sensor"] = sensors[0] if sensors else before["sensor"]
-        times = _join_times([str(one) for one in parts.values.get("past", ())], str(before.get("when", "")))
+        named = [str(one) for one in parts.values.get("past", ())]
+        if parts.has("compare_word") and len(named) == 1:
+            since = named[0].removeprefix("since ")  # "between yesterday and today"
+            named = [since, "today"] if since != named[0] and since in _DAYS else named[0].split(" to ")
+        apart = parts.has("than_word", "compare_word")
+        times = _join_times(named, str(before.get("when", "")), apart=apart)
         if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
             times = [f"since {times[0]}"]  # "from Monday until today"
+        if parts.has("earlier_step") and not times:
+            earlier = step_back(str(before.get("when", "")), str(parts.first("earlier_step")))
+            if not earlier:
+                return None
+            times = [earlier]
+        whens = [str(one) for one in s.topic.get("_whens", ())]
+        if parts.has("both_word") and before and not times and not sensors and len(whens) > 1:
+            times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
+        elif parts.has("both_word") and not sensors:
+            sensors = [str(one) for one in s.topic.get("_sensors", ())][-2:]
+        if parts.has("add_word") and before.get("sensor") and sensors:
+            found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
         limit = parts.first("beyond")
@@ -237,8 +287,11 @@ class QuestionReader:
                 intent, found | {name: value for name, value in more.items() if value != ""}, 0, False
             )
 
-        if parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
-            return self._compare(parts, sensors, times, before, s, ask)
+        goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
+        if goes_on or parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
+            compared = self._compare(parts, sensors, times, before, s, ask)
+            if compared or parts.has("than_word", "compare_word") or len(sensors) > 1:
+                return compared
         if limit or (parts.has("how_long_word", "how_often") and "_limit" in before):
             limits = limit or {"beyond": before["_beyond"], "limit": before["_limit"]}
             usual = self._usual.get(str(found.get("sensor", "")), "temperature")
@@ -268,7 +321,8 @@ class QuestionReader:
             found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")
         if (figure or when or parts.has("when_word")) and not is_now:
             kept = {"_figure": figure} if figure else {}
-            return ask("history", when=when or ("today" if figure else ""), **kept)
+            is_kept = before.get("_tool") == "sensor_history"  # its own time, if it was none
+            return ask("history", when=when or ("today" if figure and not is_kept else ""), **kept)
         if parts.has("past_verb") and not before:
             return None  # "was it warm?": of what time is not said
         if parts.has("fahrenheit"):
@@ -312,6 +366,8 @@ class QuestionReader:
         whens = [str(one) for one in s.topic.get("_whens", ())]
         if parts.has("compare_word") and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
             return ask("history_compare", when=whens[-2], compare=whens[-1])
+        if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
+            sensors = [str(before["sensor"]), str(before["_other"])]
         if len(sensors) > 1:
             when = times[0] if times else str(before.get("when", ""))
             return ask(
@@ -324,18 +380,61 @@ class QuestionReader:
         if times:
             is_moment = times[0].endswith("ago") or times[0].startswith("this time")
             return ask("history_compare", when="last 1 hour" if is_moment else "today", compare=times[0])
-        if parts.has("how_much", "figure") and "_other" in before:
-            return ask("history_sensors", sensor=before["sensor"], _other=before["_other"], when=before["when"])
         return None
 
 
-def _join_times(times: list[str], before: str) -> list[str]:
-    """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before."""
-    clocks = [time for time in times if time.startswith("at ")]
-    days = [time for time in times if time in _DAYS]
-    if len(clocks) == len(days) == 1 and len(times) == 2:
-        return [f"{days[0]} {clocks[0]}"]
-    _, has_clock, clock = before.rpartition("at ")
-    if days == times and len(days) == 1 and has_clock:
-        return [f"{days[0]} at {clock}"]
+def step_back(when: str, step: str) -> str:
+    """The time before another one, by a "day", a "night" or a "week": of "yesterday" "day before yesterday"; '' where that
+    has no name.
+    """
+    if found := _CLOCKED.fullmatch(when):
+        wraps = _WRAPS.fullmatch(found[2])
+        is_night = wraps is not None and wraps[1] > wraps[2]
+        day = step_back(found[1] or ("last night" if is_night else "today"), step if found[1] or is_night else "day")
+        return f"{day} {found[2]}" if day else ""
+    if step == "week":
+        return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
+    if step == "night" or "night" in when:
+        day = "yesterday" if when in {"last night", "yesterday", "today", ""} else when.removesuffix(" night")
+        earlier = step_back(day, "day")
+        return f"{earlier} night" if earlier else ""
+    if when in {"", "today", "yesterday", "day before yesterday"}:
+        return {"yesterday": "day before yesterday", "day before yesterday": "3 days ago"}.get(when, "yesterday")
+    if found := _DAYS_AGO.fullmatch(when):
+        return f"{int(found[1]) + 1} days ago"
+    if when in WEEKDAYS:
+        return WEEKDAYS[WEEKDAYS.index(when) - 1]
+    return "yesterday morning" if when == "this morning" else ""
+
+
+def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
+    """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before; a night `apart` from
+    a day is another time.
+    """
+    nights = [f"{time} night" for time in times if time in {"yesterday", "day before yesterday", *WEEKDAYS}]
+    if len(nights) == 1 and "last night" in times and not apart:
+        times = [*nights, *(time for time in times if time not in {"last night", nights[0].removesuffix(" night")})]
+    clocks = [time for time in times if time.startswith(("at ", "from "))]
+    days = [time for time in times if time in _DAYS or time.endswith((" night", " days ago"))]
+    parts = [time.removeprefix("this ") for time in times if time in _PARTS_OF_DAY]
+    if len(clocks) + len(parts) == len(days) == 1 and len(times) == 2:
+        return [_put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
+    in_part = [found for time in times if (found := _IN_PART.fullmatch(time))]
+    if len(in_part) == len(clocks) == 1 and len(times) == 2 and clocks[0].startswith("at "):
+        day, part = in_part[0].groups()
+        clock = _CLOCK.sub(_make_late, clocks[0]) if part != "morning" else clocks[0]
+        return [clock if day == "this" else f"{day} {clock}"]
+    found = _CLOCKED.fullmatch(before)
+    if days == times and len(days) == 1 and found:
+        return [_put_at_night(f"{days[0]} {found[2]}")]
     return times
+
+
+def _put_at_night(when: str) -> str:
+    """The same where 10:00 of a night is 22:00."""
+    return _CLOCK.sub(_make_late, when) if "night " in when else when
+
+
+def _make_late(clock: re.Match[str]) -> str:
+    hour = int(clock[1])
+    return f"{hour + 12 if 6 < hour < 12 else hour:02}:{clock[2]}"

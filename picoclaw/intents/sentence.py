@@ -17,7 +17,20 @@ MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
 _MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-_OTHER_KINDS = {"every", "it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value"}
+_OTHER_KINDS = {
+    "every",
+    "it",
+    "output",
+    "percent",
+    "repeat",
+    "seconds",
+    "sensor",
+    "term",
+    "text",
+    "time",
+    "value",
+    "window",
+}
 SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
 UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
@@ -26,7 +39,7 @@ NO_CALL = ToolCall("", "")
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
-_WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+")
+_WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
@@ -202,6 +215,12 @@ def scale_value(number: str, measure: str) -> str:
     _, factor, *zero = measure.split()
     value = float(number) * float(factor) + float(zero[0] if zero else 0)
     return f"{round(value, 1) if zero else value:.6g}"
+
+
+def count_seconds_between(first: str, last: str) -> int:
+    """Seconds from one time of day to the next of another."""
+    (hour, minute), (last_hour, last_minute) = (map(int, time.split(":")) for time in (first, last))
+    return ((last_hour - hour) * 60 + last_minute - minute) % 1440 * 60 or 86_400
 
 
 def _split_compound(word: str, tails: Collection[str]) -> list[str]:
@@ -414,6 +433,12 @@ class SlotReader:
             if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
                 yield value, i + count
 
+    def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """From one time of day to another: when something begins, and how long it lasts."""
+        day, first, last, count = self._times.window(s.words[i : i + _MAX_TIME_WORDS])
+        if count:
+            yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first, last)}, i + count
+
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""
         for at in range(max(0, i - _MAX_TIME_WORDS), i + 1):
@@ -451,7 +476,8 @@ class SlotReader:
         return any(i < first or hit[1] > end for i, hit in hits if hit)
 
     def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20"."""
+        """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20", "from monday to friday"."""
+        yield from self._days_between(slot, s, i)
         for at in range(i, len(s.words)):
             if hit := s.longest(slot.values, at):
                 yield hit
@@ -464,6 +490,21 @@ class SlotReader:
                 yield value, at + count
             if s.words[at] not in slot.drop:
                 return
+
+    def _days_between(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        begins = s.longest(self._words["span_begins"], i)
+        first = begins and self._named_day(slot, s, begins[1])
+        ends = first and s.longest(self._words["span_ends"], first[1])
+        last = ends and self._named_day(slot, s, ends[1])
+        if first and last:
+            yield f"since {first[0]}" if last[0] == "today" else f"{first[0]} to {last[0]}", last[1]
+
+    @staticmethod
+    def _named_day(slot: SentenceSlot, s: Sentence, i: int) -> SlotReading | None:
+        """A day in words, behind what may stand before it."""
+        while i < len(s.words) - 1 and s.words[i] in slot.drop and not s.longest(slot.values, i):
+            i += 1
+        return s.longest(slot.values, i)
 
     def _seconds(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """How long: "90 s", "half an hour"; with none of the words in `never`, which tell when."""

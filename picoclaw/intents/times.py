@@ -31,7 +31,7 @@ _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
-_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers")
+_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers", "span_begins")
 _TABLES = {
     *_FUTURE_TABLES,
     *_PAST_TABLES,
@@ -44,6 +44,7 @@ _TABLES = {
     "ago",
     "splits",
     "until",
+    "span_ends",
 }
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
@@ -219,6 +220,41 @@ class TimeReader:
         """Whether the words are "from" one time of day to another."""
         return len(near) > 1 and near[0] == "from" and self._clocks("at " + " ".join(near[1:]), "")[0][1:] != ()
 
+    def window(self, near: Sequence[str]) -> tuple[str, str, str, int]:
+        """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none."""
+        tail = " ".join(near)
+        day = self._day.match(tail)
+        found = self._span_begins.match(tail, day.end() if day else 0)
+        first, stop = self._clock(tail[found.end() :], "", bare=True) if found else ({}, 0)
+        begin = found.end() + stop if found else 0
+        then = self._span_ends.match(tail, begin) if first else None
+        last, stop = self._clock(tail[then.end() :], "", bare=True) if then else ({}, 0)
+        if not first or not last or not _CLOCK.fullmatch(first["at"]) or not _CLOCK.fullmatch(last["at"]):
+            return "", "", "", 0
+        end = then.end() + stop if then else 0
+        is_length = self._length_word.match(tail, end)
+        later = None if day else self._day.match(tail, end)
+        named = self._words["days"][(day or later)["day"]] if day or later else ""  # type: ignore[index]
+        count = _parse_count(tail, later.end() if later else end)
+        return ("", "", "", 0) if is_length else (named, first["at"], last["at"], count)
+
+    @cached_property
+    def _day(self) -> re.Pattern[str]:
+        return pattern(rf"(?:(?:{self._any_of['on']}) )*(?P<day>{self._any_of['days']}){_END}")
+
+    @cached_property
+    def _span_begins(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['span_begins']}) ")
+
+    @cached_property
+    def _span_ends(self) -> re.Pattern[str]:
+        return pattern(rf"(?:{self._any_of['span_ends']}) ")
+
+    @cached_property
+    def _length_word(self) -> re.Pattern[str]:
+        """Behind "between 2 and 5" this makes no time of day of it."""
+        return pattern(rf"(?:{self._any_of['lengths']}|{_make_alternatives(self._words['measures'])})(?: |$)")
+
     def names_a_day(self, words: Sequence[str]) -> bool:
         """Whether words name a day and nothing else: "on friday"."""
         piece = self._moment.fullmatch(" ".join(words))
@@ -246,6 +282,9 @@ class TimeReader:
         if near[0] not in self._first_past_words and not near[0][0].isdigit():
             return
         tail = " ".join(near)
+        day, first, last, count = self.window(near) if self._span_begins.match(tail) else ("", "", "", 0)
+        if count and not day:
+            yield f"from {first} to {last}", count
         if since := self._since.match(tail):
             value, end = self._clock(tail[since.end() :], "")
             if value and " " not in value["at"]:

@@ -332,6 +332,17 @@ class Samples(Table):
                 for number, sensor, quantity in rows
             }
 
+    def oldest(self) -> float | None:
+        """When the record begins, in seconds since 1970; None while there is none."""
+        with self._database.reading() as connection:
+            first = "SELECT min(began + offset) FROM raw JOIN boots ON boots.id = raw.boot"
+            rolled = "SELECT min(at) FROM spans WHERE seconds = ?"
+            found = [
+                connection.execute(first).get,
+                *(connection.execute(rolled, (s,)).get for s in (FIVE_MINUTES_S, HOUR_S)),
+            ]
+        return min((float(str(at)) for at in found if at is not None), default=None)
+
     def spans(self, series: Series, begin: float, end: float, seconds: float) -> list[SampleSpan]:
         """Return what was measured from `begin` to before `end`, in round spans of some length, without empty ones."""
         found: dict[float, SampleSpan] = {}

@@ -48,9 +48,7 @@ class SensorHistory:
             most = _CHART_COLUMNS if chart else _MAX_SPANS
             found = [look for one in series if (look := summarize_series(samples, one, wanted, most))]
             if not found:
-                raise ToolError(
-                    f"nothing was measured {when}; " + "; ".join(list_newest(samples.known(), caller.now.tzinfo))
-                )
+                raise ToolError(f"nothing was measured {when}{_describe_record(samples, series, wanted)}")
             before = {f.series: summarize_series(samples, f.series, other, _MAX_SPANS) for f in found} if other else {}
         except StoreError as error:
             raise ToolError(f"the measurements cannot be read: {error}") from None
@@ -121,6 +119,15 @@ def format_excursions(samples: Samples, series: Series, side: str, limit: float,
     total = format_duration(max(1, round(sum(spent))), exact=True)
     most = f", the longest {format_duration(max(1, round(max(spent))), exact=True)}" if len(found) > 1 else ""
     return f"{said}: {len(found)} x, {total} in all{most} ({moments})"
+
+
+def _describe_record(samples: Samples, series: Sequence[Series], wanted: TimeRange) -> str:
+    """Say when the record begins, where that is too late; else when each was measured last."""
+    oldest, zone = samples.oldest(), wanted.begin.tzinfo
+    if oldest is not None and wanted.end.timestamp() <= oldest:
+        return f": the record goes back to {datetime.fromtimestamp(oldest, zone):%Y-%m-%d %H:%M}"
+    known = {one: at for one, at in samples.known().items() if one in series}
+    return f"; {'; '.join(list_newest(known, zone))}"
 
 
 def _find_wanted(samples: Samples, sensor: str, quantity: str) -> list[Series]:

@@ -90,7 +90,7 @@ what reminders do I have?""",
 what rules do I have?""",
         ),
         "Notes and lists": (
-            "memory list",
+            "memory list file",
             """what did I note about the boiler?
 when was the filter changed?
 what is on the shopping list?""",
@@ -132,7 +132,7 @@ welche Erinnerungen gibt es?""",
         ),
         "Regeln": ("rule", "welche Regeln gibt es?"),
         "Notizen und Listen": (
-            "memory list",
+            "memory list file",
             """was habe ich über den Filter notiert?
 was steht auf der Einkaufsliste?""",
         ),
@@ -166,7 +166,7 @@ qué recordatorios hay""",
         ),
         "Reglas": ("rule", "qué reglas hay"),
         "Notas y listas": (
-            "memory list",
+            "memory list file",
             "qué he anotado sobre el filtro",
         ),
         "La placa": (
@@ -199,7 +199,7 @@ quels rappels y a-t-il ?""",
         ),
         "Règles": ("rule", "quelles règles y a-t-il ?"),
         "Notes et listes": (
-            "memory list",
+            "memory list file",
             "notes sur le filtre",
         ),
         "La carte": (

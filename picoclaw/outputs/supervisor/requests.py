@@ -255,7 +255,8 @@ class RequestHandler:
         self._leases.record_later("stop", who=who)
         unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
         return make_result(
-            problems, f"stopped: everything is at its safe level{unarmed}; `picoclaw outputs resume` ends that"
+            problems,
+            f"stopped: everything is at its safe level{unarmed}; nothing is switched on until you type `picoclaw outputs resume`",
         )
 
     def _all_off(self, who: str) -> Answer:
