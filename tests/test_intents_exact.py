@@ -84,6 +84,8 @@ VALUES = {
     "file": "plan.txt",
     "content": "water the roses",
     "time_window": "from 6 to 8",
+    "but_output": "light",
+    "buying": "shopping",
     "shift_by": "10 minutes",
     "shift_later": "10 minutes later",
     "job": "3",

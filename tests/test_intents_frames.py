@@ -152,7 +152,7 @@ TALKS = [
     ),
     (
         ["is the greenhouse below 5", "show me a chart", "just since this morning"],
-        history(sensor="greenhouse", quantity="temperature", when="since 08:00", chart=True),
+        history(sensor="greenhouse", quantity="temperature", when="since this morning", chart=True),
     ),
     (
         ["how long was the greenhouse above 25 yesterday", "and the day before?"],

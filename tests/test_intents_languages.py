@@ -279,7 +279,7 @@ TALKS = [
     ),
     (
         ["recuérdame a las 7 el pan", "media hora más tarde"],
-        [("cron", {"action": "snooze", "job": 5, "at_seconds": 1800})],
+        [("cron", {"action": "move", "job": 5, "at": "07:30 o'clock"})],
     ),
     (["la serre est humide ?", "le plus bas depuis lundi"], [("sensor_history", PAST_HUMIDITY)]),
     (["notiere, dass der Knoblauch steckt", "und das is wie lang her"], "Das kann ich ohne Modell nicht."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
 from types import MappingProxyType
@@ -62,6 +63,7 @@ MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
+_DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
@@ -275,6 +277,9 @@ class IntentMatcher:
         if best and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values()):
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
+        if clear and best and s.last.name in _READS and self.intents[best.intent].after:
+            asked = self._match_question(s, begins[-1], ends[-1])  # which knows what the words leave out
+            best = asked if asked and asked.score == 1.0 else best
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
             goes_on = s.last.name in _READS and self.intents[framed.intent].after
             asked = (
@@ -401,6 +406,9 @@ class IntentMatcher:
             (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
             (FrameReader(self._book, self._reader, s, begins[0], ends[0]), [f for f in frames if self._moves(f)]),
         ]
+        if (behind := self._after_no(s, begins[0])) and behind < ends[0]:  # "no, 2"
+            goes_on_with = [f for f in frames if self._moves(f) and self.intents[f.intent].after]
+            readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), goes_on_with))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
         waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
@@ -712,7 +720,8 @@ class IntentMatcher:
             found |= {"quantity": usual} if usual else {}
         found = _leave_out(_join_end(_join_figures(found)))
         if "_shift" in found:
-            when = _shift_time(s.last.arguments, float(found.pop("_shift")) * int(found.pop("_way", "1")))
+            seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
+            when = _shift_time(s.last.arguments, seconds) or _shift_due(str(s.topic.get("_result", [""])[0]), seconds)
             if not when:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found["when"] = when
@@ -755,8 +764,18 @@ class IntentMatcher:
                 str(found.get("cron_expr", "")), str(found.get("_except", "")), str(found.get("_only", ""))
             )
             found |= {"cron_expr": days} if days else {}
+        if (
+            "_shift" not in given
+            and intent.arguments.get("action") == "move"
+            and '"seconds"' in str(s.last.arguments.get("message", ""))
+        ):
+            length = self._find_length(s)  # "make it 2 hours" of what is switched on for one
+            if length:
+                return self._make_match(self.intents["output_later_length"], s, {"_length": length})
+        if "_length" in found and not (planned := _set_length(str(found.get("message", "")), float(found["_length"]))):
+            return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
         if "_length" in found:
-            found["message"] = _set_length(str(found.get("message", "")), float(found["_length"]))
+            found["message"] = planned
         limit = found.get("limit") if intent.after == "rule" else None
         if isinstance(limit, dict) and "_scale" not in limit and (scale := s.read_last("_scale")):
             found["limit"] = {"limit": scale_value(limit["limit"], scale)}
@@ -783,6 +802,14 @@ class IntentMatcher:
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
 
+    def _find_length(self, s: Sentence) -> float:
+        """The length of time that is all a sentence says of when; 0 where it names a time of day."""
+        if any(s.longest(self.words["at"], i) for i in range(len(s.words))):
+            return 0.0
+        slot = self._book.slot("for_length")
+        readings = (value for i in range(len(s.words)) for value, _ in self._reader.read(slot, s, i))
+        return float(next(readings, 0.0))
+
     def _find_listed(self, s: Sentence, text: str) -> SlotValues:
         """What "that one" or "the second" names of the list that was shown or added to last; {} where a text names a thing."""
         said = Sentence(text, self.words)
@@ -799,12 +826,17 @@ class IntentMatcher:
         return {"_item": items[0] if len(items) == 1 else items}
 
     def _find_named(self, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
-        """The one sensor, or output, that a question names by the name it was given, where no part of it was read as that."""
+        """The one sensor, output or part of the board that a question names, where nothing of it was read as that."""
         kind, name = {
             "sensor_read": ("sensor", "sensor"),
             "sensor_history": ("sensor", "sensor"),
             "output_history": ("output", "name"),
         }.get(intent.tool, ("", ""))
+        if intent.tool == "board_status" and not intent.arguments and "_part" not in found:
+            parts = {
+                hit[0] for i in range(len(s.words)) if (hit := s.longest(self._book.slot("part_of_board").values, i))
+            }
+            return {"_part": parts.pop()} if len(parts) == 1 else {}
         if not kind or found.get(name) or intent.after:
             return {}
         named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == kind}
@@ -1140,6 +1172,13 @@ def _shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     if clock and "cron_expr" not in last:
         return {"at": str(last["at"]).replace(clock[0], f"{hour:02}:{minute:02}")}
     return {"cron_expr": " ".join([str(minute), str(hour), *fields[2:]])}
+
+
+def _shift_due(result: str, seconds: float) -> dict[str, Any]:
+    """The same from the moment that the last answer named: "comes on Sat 2026-11-28 17:00"."""
+    found = _DUE.search(result)
+    moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
+    return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
 
 
 def _find_clock(last: Mapping[str, Any]) -> re.Match[str] | None:

@@ -342,6 +342,8 @@ class QuestionReader:
         }
         if said:
             return said.pop() if len(said) == 1 else None
+        if before and not before.get("quantity"):
+            return ""  # all that it measures, as before
         usual = self._usual.get(sensors[0], "") if sensors else ""
         kept = str(before.get("quantity", ""))
         if kept and kept != self._usual.get(str(before.get("sensor", "")), ""):

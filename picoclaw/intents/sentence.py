@@ -477,6 +477,8 @@ class SlotReader:
 
     def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20", "from monday to friday"."""
+        if i and s.words[i - 1] in self._words["every"]:
+            return  # once is not every time
         yield from self._days_between(slot, s, i)
         for at in range(i, len(s.words)):
             if hit := s.longest(slot.values, at):
@@ -485,7 +487,7 @@ class SlotReader:
                 yield s.words[at], at + 1
             since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
             if since and (hit := s.longest(slot.values, since)):
-                yield f"since {hit[0]}", hit[1]
+                yield f"since {hit[0].removeprefix('at ')}", hit[1]
             for value, count in self._times.past(s.words[at : at + _MAX_TIME_WORDS]):
                 yield value, at + count
             if s.words[at] not in slot.drop:

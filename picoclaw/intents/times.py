@@ -229,6 +229,8 @@ class TimeReader:
         begin = found.end() + stop if found else 0
         then = self._span_ends.match(tail, begin) if first else None
         last, stop = self._clock(tail[then.end() :], "", bare=True) if then else ({}, 0)
+        if first and last and first["at"] < "12:00" and last["at"] == "00:00" and "12" in near:
+            last = {"at": "12:00"}  # "between 8 and 12 this morning"
         if not first or not last or not _CLOCK.fullmatch(first["at"]) or not _CLOCK.fullmatch(last["at"]):
             return "", "", "", 0
         end = then.end() + stop if then else 0
