@@ -671,6 +671,7 @@ def test_two_requests_tell_which_profile_suits(script, name, suits, told):
         profile, words = probe_model(ModelConfig(base_url=server.url, name=name, retries=0))
     assert profile == suits
     assert told in words
+    assert [request.connection for request in server.requests] == [1, 2]  # one may be closed meanwhile
 
 
 def test_a_probe_of_a_server_that_is_too_slow_says_how_long_it_was_waited_for():

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import tzinfo
 from functools import partial
 from itertools import chain
@@ -322,22 +322,23 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
 
     Returns the profile that suits it, and what it did. Raises ProviderError.
     """
-    ask = Message("user", _PROBE_TEXT)
-    provider = ModelProvider(model, key)
+    ask, deadline = Message("user", _PROBE_TEXT), time.monotonic() + seconds
+
+    def listen(request: Request) -> list[Event]:
+        with closing(ModelProvider(model, key)) as provider:  # a slow server may close a connection that it has kept
+            return list(provider.events(request))
+
     try:
-        deadline = time.monotonic() + seconds
-        events = list(provider.events(Request("You keep reminders.", (ask,), _PROBE_TOOLS, 128, deadline)))
-        calls = [event for event in events if isinstance(event, ToolCall)]
-        good = [c for c in calls if c.name == "cron" and c.arguments.get("at_seconds") == _PROBE_SECONDS]
-        has_called = len(calls) == len(good) == 1
+        events = listen(Request("You keep reminders.", (ask,), _PROBE_TOOLS, 128, deadline))
         request = Request("Answer with one JSON object.", (ask,), (), 128, deadline, schema=_PROBE_SCHEMA)
-        text = "".join(event.text for event in provider.events(request) if isinstance(event, Text))
+        text = "".join(event.text for event in listen(request) if isinstance(event, Text))
     except DeadlinePassed:
         raise DeadlinePassed(
             f"two short requests took longer than {seconds:g} s; try again while nothing else asks the server"
         ) from None
-    finally:
-        provider.close()
+    calls = [event for event in events if isinstance(event, ToolCall)]
+    good = [c for c in calls if c.name == "cron" and c.arguments.get("at_seconds") == _PROBE_SECONDS]
+    has_called = len(calls) == len(good) == 1
     try:
         keeps_schema = json.loads(text).get("do") == "remind"
     except (ValueError, AttributeError):
