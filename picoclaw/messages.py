@@ -68,8 +68,8 @@ def split_context(text: str) -> tuple[str, str]:
 
 
 def strip_context(text: str) -> str:
-    """A message's own words, without the header that a model is told with them."""
-    return split_context(text)[1]
+    """What stands behind the last header: never words of a header or a report, at most fewer of the person's own."""
+    return text.rpartition("</moment>")[2].strip()
 
 
 OLD_TOOL_NAMES = {"append_file": "write_file"}

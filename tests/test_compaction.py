@@ -32,7 +32,7 @@ from picoclaw.daemon.background import IdleThread
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.dream import DreamModel
-from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage, strip_context
+from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage, split_context
 from picoclaw.prompts import count_bytes, cut_bytes
 from picoclaw.store.pulse import PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts
@@ -302,7 +302,7 @@ class Home:
             self.app.stores.history.keep("terminal", turn, NOON + self.number * timedelta(minutes=1))
 
     def shown(self):
-        return [strip_context(turn[0].text) for turn in self.app.stores.history.turns("terminal")]
+        return [split_context(turn[0].text)[1] for turn in self.app.stores.history.turns("terminal")]
 
     @property
     def summary(self):
@@ -312,7 +312,7 @@ class Home:
     def all_said(self):
         with self.app.stores.database.reading() as connection:
             rows = connection.execute("SELECT text FROM messages WHERE role = 'user' ORDER BY id")
-            return [strip_context(text) for (text,) in rows]
+            return [split_context(text)[1] for (text,) in rows]
 
     def asked(self):
         return [str(request.body["messages"][-1]["content"]) for request in self.server.requests]
@@ -545,7 +545,7 @@ def test_what_must_outlast_the_conversation_is_noted_before_the_summary(tmp_path
         with app.stores.database.reading() as connection:
             assert connection.execute("SELECT count(*) FROM acts").get == 0
         flush, after, summary = home.server.requests[:3]
-        assert strip_context(flush.said) == app.prompts["flush"]
+        assert split_context(flush.said)[1] == app.prompts["flush"]
         assert "Conversation:" in summary.said
         chat = app.context_builder.build(Inbound("terminal", "x"), [], (), app.now()).brief
         assert flush.body["messages"][0]["content"] == chat.system  # as in the chat: a server knows it already

@@ -20,7 +20,7 @@ from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.memory.memory import list_past_turns
-from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage, strip_context
+from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage, split_context
 from picoclaw.store import migrations, retention
 from picoclaw.store.database import Database
 from picoclaw.store.retention import PruneResult, prune_conversations
@@ -54,11 +54,11 @@ class Home:
             self.stores.history.keep(key, turn(text, **more), self.now)
 
     def shown(self, key="home"):
-        return [strip_context(said[0].text) for said in self.stores.history.turns(key)]
+        return [split_context(said[0].text)[1] for said in self.stores.history.turns(key)]
 
     def undo(self, key="home"):
         taken = self.stores.sessions.undo(key)
-        return taken and strip_context(taken[0].text)
+        return taken and split_context(taken[0].text)[1]
 
     def rows(self, sql, *values):
         with self.stores.database.reading() as connection:
@@ -69,7 +69,7 @@ class Home:
 
     def all_said(self):
         sql = "SELECT text FROM messages JOIN turns ON turns.id = turn WHERE role = 'user' ORDER BY messages.id"
-        return [strip_context(text) for text in self.column(sql)]
+        return [split_context(text)[1] for text in self.column(sql)]
 
     def sound(self):
         """Hold that no row stands for nothing, and that the file is whole."""
@@ -252,7 +252,7 @@ def test_what_is_taken_back_is_shown_to_no_model_and_stays_in_the_database(home)
     assert home.results.read("home", number) == "the secret"
     assert home.undo() == "c"
     assert home.shown() == ["a", "b"]
-    assert [strip_context(said[0].text) for _, said in home.sessions.unsummarised("home")] == ["a", "b"]
+    assert [split_context(said[0].text)[1] for _, said in home.sessions.unsummarised("home")] == ["a", "b"]
     assert not any("c" in document.read() for document in list_past_turns(home.history))
     assert home.results.read("home", number) is None
     assert [(row.text, row.undone) for row in home.sessions.transcript(1)][-2:] == [
@@ -653,7 +653,7 @@ def test_the_chore_is_done_once_a_day_and_leaves_the_rest(tmp_path):
         chores: MaintenanceJobs = app.maintenance_jobs()
         assert chores.next_due(NOON) == NOON
         assert [line for line in chores.run(NOON) if "conversation" in line] == []
-        assert [strip_context(said[0].text) for said in app.stores.history.turns("terminal")] == [
+        assert [split_context(said[0].text)[1] for said in app.stores.history.turns("terminal")] == [
             str(n) for n in range(25)
         ]
         assert app.stores.history.turns("job 3 x") == []

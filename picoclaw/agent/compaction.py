@@ -27,7 +27,6 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
     split_context,
-    strip_context,
 )
 from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
 from picoclaw.providers import Provider
@@ -165,7 +164,7 @@ def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]])
             break
         if heard:
             said = "\n".join(
-                remove_untrusted(strip_context(message.text)) for message in messages if message.role == "user"
+                remove_untrusted(split_context(message.text)[1]) for message in messages if message.role == "user"
             ).strip()
             found.append((Message("user", said or _ELLIPSIS), Message("assistant", _ELLIPSIS)))
         else:
@@ -192,7 +191,7 @@ _NO_FACT = pattern(
 
 def list_statements(turns: Iterable[Sequence[Message]]) -> list[str]:
     """The sentences in which the user has told something."""
-    said = [strip_context(m.text) for turn in turns for m in turn if m.role == "user"]
+    said = [split_context(m.text)[1] for turn in turns for m in turn if m.role == "user"]
     sentences = [_LEAD.sub("", one.strip()) for text in said for one in _SENTENCE.split(remove_untrusted(text))]
     return [
         one

@@ -10,7 +10,7 @@ from picoclaw.cli.arguments import Options, Parser, parse_count, parse_days
 from picoclaw.cli.common import format_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
-from picoclaw.messages import strip_context
+from picoclaw.messages import split_context
 from picoclaw.store import retention
 from picoclaw.store.sessions import ConversationInfo, TranscriptRow
 from picoclaw.stores import Stores
@@ -138,7 +138,7 @@ def _render_markdown(info: ConversationInfo, rows: Iterator[TranscriptRow], most
     """Tell a conversation; `most` is the longest result of a tool in characters, 0 for whole ones."""
     yield f"# {info.key}, conversation {info.number}, {_format_minute(info.begun)} to {_format_minute(info.last)}\n"
     for row in rows:
-        text = strip_context(row.text) if row.role == "user" else row.text
+        text = split_context(row.text)[1] if row.role == "user" else row.text
         back = ", taken back" if row.undone else ""
         yield f"## {_ROLE_LABELS.get(row.role, row.role)}, {_format_minute(row.at)}{back}\n"
         if row.role == "tool":

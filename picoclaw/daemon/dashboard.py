@@ -34,7 +34,7 @@ from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, list_past_turns
-from picoclaw.messages import strip_context
+from picoclaw.messages import split_context
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
@@ -275,7 +275,7 @@ class DaemonBackend:
             at = 0.0
             with suppress(ValueError):
                 at = datetime.fromisoformat(row.at).timestamp()
-            kept.append(ChatEntry(row.role, strip_context(row.text) if row.role == "user" else row.text, at))
+            kept.append(ChatEntry(row.role, split_context(row.text)[1] if row.role == "user" else row.text, at))
         return [*kept, *waiting][-most:]
 
     def outcomes(self, most: int) -> list[ChatEntry]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from picoclaw.messages import Message, MessageRole, ToolCall, Usage, strip_context
+from picoclaw.messages import Message, MessageRole, ToolCall, Usage, split_context
 from picoclaw.records import NamedTuple
 from picoclaw.store import tasks
 from picoclaw.store.conversations import (
@@ -115,7 +115,7 @@ class ProviderUsage(NamedTuple):
 
 
 def _format_first_words(text: str) -> str:
-    return truncate(" ".join(strip_context(text).split()), _MAX_FIRST_WORDS_CHARS)
+    return truncate(" ".join(split_context(text)[1].split()), _MAX_FIRST_WORDS_CHARS)
 
 
 def _decode_calls_leniently(text: str) -> tuple[ToolCall, ...]:
@@ -131,7 +131,7 @@ def search_messages(connection: StoreConnection, words: str, key: str | None, mo
     found: list[MessageMatch] = []
     for row in connection.execute(_SEARCH_MESSAGES, (key, _choose_search_part(wanted))) if wanted else ():
         number, chat, turn, at, role, text, undone = row
-        said = strip_context(text)
+        said = split_context(text)[1]
         if all(word in said.casefold() for word in wanted):
             found.append(MessageMatch(number, chat, turn, at, role, _cut_snippet(said, wanted), bool(undone)))
             if len(found) >= most:
