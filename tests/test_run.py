@@ -429,7 +429,7 @@ def test_status_without_a_daemon_makes_nothing(tmp_path):
     assert told.returncode == 3
     assert not status["running"]
     assert not Path(tmp_path / "picoclaw").exists()
-    assert "does not run" in picoclaw_process(tmp_path, "status").stdout
+    assert "is not running" in picoclaw_process(tmp_path, "status").stdout
 
 
 @pytest.mark.parametrize("words", [["--memory-mb", "1"], ["--memory-mb", "lots"], ["--memory-mb", "9" * 30]])

@@ -35,7 +35,7 @@ SAID = [
     ),
     ("so what is the wettest the soil has been since monday", ("high", "soil", "humidity", "since monday")),
     ("was war der tiefste wert im gewächshaus letzte nacht", ("low", "greenhouse", "temperature", "last night")),
-    ("cuánto frío hizo anoche en el invernadero", ("low", "greenhouse", "temperature", "last night")),
+    ("qué temperatura más baja tuvimos anoche en el invernadero", ("low", "greenhouse", "temperature", "last night")),
 ]
 
 

@@ -881,7 +881,7 @@ class IntentMatcher:
     def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if "request" not in match.arguments:
-            return match
+            return None if self._is_meant(str(match.arguments.get("content", ""))) else match
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         if not self.words["recent"].keys().isdisjoint(request.lower().split()):
@@ -895,6 +895,14 @@ class IntentMatcher:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _is_meant(self, text: str) -> bool:
+        """Whether a text that is to be written stands for something else: "the current temperature", "the same"."""
+        words = fold_name(text.lower()).split()
+        if any(" ".join(words[i:]) in self.words["it"] for i in range(len(words))):
+            return True
+        wanted = self.match(text) if words else None
+        return wanted is not None and bool(wanted.tool) and not wanted.missing and not self.intents[wanted.intent].kind
 
     def _starting(self, s: Sentence, i: int, *, bare: bool) -> Iterator[Template]:
         """The templates that may begin at word `i`; with a slot at a "do not" only if that is no order, `bare`."""

@@ -249,7 +249,7 @@ class IntentProvider:
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
-        topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:]
+        topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
         return topic, last
 
