@@ -606,12 +606,22 @@ class IntentMatcher:
                     match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
                 ):
                     continue  # a word was passed over in one of them
+                reads = not (hit or asks or self.intents[first.intent].kind or self._asks(s, i))
+                if reads and any(self._switches_on(match) for _, match in rest):
+                    continue  # "every other day, at 8, pump on": words that were only nearly read
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
                 if rest and not self._is_conditional(s, [first, *(match for _, match in rest)]):
                     return [(head, first), *rest]
         return []
+
+    def _asks(self, s: Sentence, end: int) -> bool:
+        """Whether the words up to `end` ask, or tell to say something."""
+        return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
+
+    def _switches_on(self, match: IntentMatch | None) -> bool:
+        return match is not None and match.tool == "output" and match.arguments.get("action") == "set"
 
     def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
