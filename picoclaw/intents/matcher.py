@@ -464,11 +464,9 @@ class IntentMatcher:
     def _is_negated(self, s: Sentence, end: int) -> bool:
         """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before."""
         begin = self._skip_no(s)
-        for name in self._book.slot_names & {"drop_verb", "stop_word"}:
-            if self._after(
-                s, self._book.slot(name).values, begin
-            ):  # "forget it" is an order where it is one as a whole
-                begin = self._after(s, self._book.slot(name).values, begin)
+        for name in ("drop_verb", "stop_word"):  # "forget it" is an order where it is one as a whole
+            if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
+                begin = end_of
                 break
         return any(s.longest(self.words["negations"], i) for i in range(begin, end))
 

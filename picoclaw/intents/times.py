@@ -236,7 +236,8 @@ class TimeReader:
         end = then.end() + stop if then else 0
         is_length = self._length_word.match(tail, end)
         later = None if day else self._day.match(tail, end)
-        named = self._words["days"][(day or later)["day"]] if day or later else ""  # type: ignore[index]
+        said = day or later
+        named = self._words["days"][said["day"]] if said else ""
         count = _parse_count(tail, later.end() if later else end)
         return ("", "", "", 0) if is_length else (named, first["at"], last["at"], count)
 
