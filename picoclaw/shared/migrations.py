@@ -4,7 +4,7 @@ What was released is never changed: a table that changes in tables.py gets anoth
 runs once, in a transaction that the other boards wait for; see `migrate` in postgres.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,85 +13,47 @@ if TYPE_CHECKING:
 Migration = Callable[["psycopg.Connection[Any]"], None]
 
 
+_FIRST_TABLES = {
+    "agents": "key text, settings text",
+    "user_context_files": "person text, path text, content text, version int",
+    "skills": "name text, owner text, visibility text, content text, version int",
+    "skill_grants": "skill text, grantee text, pinned text, granted_by text, granted_at text",
+    "documents": "person text, path text, content text, version int",
+    "document_versions": "document_id uuid, person text, path text, content text, version int",
+    "sessions": "person text, number int, key text, begun text, ended text",
+    "turns": "session_id uuid, number int, said_at text, provider text, steps int, prompt_tokens int,"
+    " completion_tokens int, stopped text, undone bool, heard text, asked_by text, messages text",
+    "summaries": "session_id uuid, upto uuid, said_at text, text text",
+    "ledger": "day text, model text, cause text, channel text, requests int, prompt_tokens int, completion_tokens int,"
+    " estimated int, money real, cached int, reasoning int",
+}
+_FIRST_COLUMNS = "id uuid, agent_id uuid, board text, at real, deleted bool, digest text"
+_TYPES = {
+    "text": 'text COLLATE "C"',
+    "int": "bigint",
+    "real": "double precision",
+    "bool": "boolean",
+    "uuid": "uuid",
+}
+
+
+def create_tables(prefix: str, types: Mapping[str, str], changed: str, options: str = "") -> str:
+    """The SQL of the first shared tables, in a database that has these names for types."""
+    statements = []
+    for table, own in _FIRST_TABLES.items():
+        columns = [column.split() for column in f"{_FIRST_COLUMNS}, {own}".split(", ")]
+        typed = ", ".join(f"{name} {types[kind]} NOT NULL" for name, kind in columns)
+        statements += [
+            f"CREATE TABLE {prefix}{table} ({typed}, changed {changed}, PRIMARY KEY (id)){options};",
+            f"CREATE INDEX {table}_changed ON {prefix}{table} (agent_id, changed, id);",
+        ]
+    return "\n".join(statements)
+
+
 def m001_shared(connection: "psycopg.Connection[Any]") -> None:
     """The shared tables, each with the number of the transaction that wrote a row last; boards and what they may see."""
+    connection.execute(create_tables("picoclaw.", _TYPES, "xid8 NOT NULL DEFAULT pg_current_xact_id()"))
     connection.execute("""
-        CREATE TABLE picoclaw.agents (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL,
-            settings text COLLATE "C" NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY
-            (id)
-        );
-        CREATE INDEX agents_changed ON picoclaw.agents (agent_id, changed, id);
-        CREATE TABLE picoclaw.user_context_files (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, person text COLLATE "C" NOT NULL,
-            path text COLLATE "C" NOT NULL, content text COLLATE "C" NOT NULL, version bigint NOT NULL, changed
-            xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX user_context_files_changed ON picoclaw.user_context_files (agent_id, changed, id);
-        CREATE TABLE picoclaw.skills (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
-            owner text COLLATE "C" NOT NULL, visibility text COLLATE "C" NOT NULL, content text COLLATE "C" NOT
-            NULL, version bigint NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX skills_changed ON picoclaw.skills (agent_id, changed, id);
-        CREATE TABLE picoclaw.skill_grants (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, skill text COLLATE "C" NOT NULL,
-            grantee text COLLATE "C" NOT NULL, pinned text COLLATE "C" NOT NULL, granted_by text COLLATE "C" NOT
-            NULL, granted_at text COLLATE "C" NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
-            PRIMARY KEY (id)
-        );
-        CREATE INDEX skill_grants_changed ON picoclaw.skill_grants (agent_id, changed, id);
-        CREATE TABLE picoclaw.documents (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, person text COLLATE "C" NOT NULL,
-            path text COLLATE "C" NOT NULL, content text COLLATE "C" NOT NULL, version bigint NOT NULL, changed
-            xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX documents_changed ON picoclaw.documents (agent_id, changed, id);
-        CREATE TABLE picoclaw.document_versions (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, document_id uuid NOT NULL, person
-            text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL, content text COLLATE "C" NOT NULL,
-            version bigint NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX document_versions_changed ON picoclaw.document_versions (agent_id, changed, id);
-        CREATE TABLE picoclaw.sessions (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, person text COLLATE "C" NOT NULL,
-            number bigint NOT NULL, key text COLLATE "C" NOT NULL, begun text COLLATE "C" NOT NULL, ended text
-            COLLATE "C" NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX sessions_changed ON picoclaw.sessions (agent_id, changed, id);
-        CREATE TABLE picoclaw.turns (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, session_id uuid NOT NULL, number
-            bigint NOT NULL, said_at text COLLATE "C" NOT NULL, provider text COLLATE "C" NOT NULL, steps bigint
-            NOT NULL, prompt_tokens bigint NOT NULL, completion_tokens bigint NOT NULL, stopped text COLLATE "C"
-            NOT NULL, undone boolean NOT NULL, heard text COLLATE "C" NOT NULL, asked_by text COLLATE "C" NOT
-            NULL, messages text COLLATE "C" NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
-            PRIMARY KEY (id)
-        );
-        CREATE INDEX turns_changed ON picoclaw.turns (agent_id, changed, id);
-        CREATE TABLE picoclaw.summaries (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, session_id uuid NOT NULL, upto
-            uuid NOT NULL, said_at text COLLATE "C" NOT NULL, text text COLLATE "C" NOT NULL, changed xid8 NOT
-            NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX summaries_changed ON picoclaw.summaries (agent_id, changed, id);
-        CREATE TABLE picoclaw.ledger (
-            id uuid NOT NULL, agent_id uuid NOT NULL, board text COLLATE "C" NOT NULL, at double precision NOT
-            NULL, deleted boolean NOT NULL, digest text COLLATE "C" NOT NULL, day text COLLATE "C" NOT NULL,
-            model text COLLATE "C" NOT NULL, cause text COLLATE "C" NOT NULL, channel text COLLATE "C" NOT NULL,
-            requests bigint NOT NULL, prompt_tokens bigint NOT NULL, completion_tokens bigint NOT NULL,
-            estimated bigint NOT NULL, money double precision NOT NULL, cached bigint NOT NULL, reasoning bigint
-            NOT NULL, changed xid8 NOT NULL DEFAULT pg_current_xact_id(), PRIMARY KEY (id)
-        );
-        CREATE INDEX ledger_changed ON picoclaw.ledger (agent_id, changed, id);
         CREATE TABLE picoclaw.boards (
             name text PRIMARY KEY, role text NOT NULL UNIQUE, nonce text NOT NULL DEFAULT '',
             receipt text NOT NULL DEFAULT '', revoked boolean NOT NULL DEFAULT false
@@ -140,51 +102,14 @@ def m001_shared(connection: "psycopg.Connection[Any]") -> None:
         CREATE POLICY own ON picoclaw.boards USING (role = session_user) WITH CHECK (role = session_user);
         ALTER TABLE picoclaw.board_agents ENABLE ROW LEVEL SECURITY;
         CREATE POLICY own ON picoclaw.board_agents USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.agents ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.agents
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.user_context_files ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.user_context_files
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.skills ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.skills
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.skill_grants ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.skill_grants
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.documents ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.documents
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.document_versions ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.document_versions
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.sessions ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.sessions
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.turns ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.turns
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.summaries ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.summaries
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.ledger ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.ledger
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
-        ALTER TABLE picoclaw.chunks ENABLE ROW LEVEL SECURITY;
-        CREATE POLICY own ON picoclaw.chunks
-            USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
-            WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
     """)
+    for table in (*_FIRST_TABLES, "chunks"):
+        connection.execute(f"""
+            ALTER TABLE picoclaw.{table} ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY own ON picoclaw.{table}
+                USING (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]))
+                WITH CHECK (agent_id = ANY ((SELECT picoclaw.visible_agents())::uuid[]));
+        """)
 
 
 def m002_ledger_person(connection: "psycopg.Connection[Any]") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
+from picoclaw.shared.migrations import create_tables
 from picoclaw.shared.store import (
     BoardState,
     Changes,
@@ -41,75 +42,13 @@ if TYPE_CHECKING:
     import apsw
 
 _POLL_S = 1.0
+_TYPES = {"text": "TEXT", "int": "INTEGER", "real": "REAL", "bool": "INTEGER", "uuid": "TEXT"}
 
 
 def m001_shared(connection: "apsw.Connection") -> None:
     """The shared tables; `clock` counts the writes, so that `changed` says in which order rows came."""
+    connection.execute(create_tables("", _TYPES, "INTEGER NOT NULL", " STRICT"))
     connection.execute("""
-        CREATE TABLE agents (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, key TEXT NOT NULL, settings TEXT NOT NULL, changed INTEGER NOT NULL,
-            PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX agents_changed ON agents (agent_id, changed, id);
-        CREATE TABLE user_context_files (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, person TEXT NOT NULL, path TEXT NOT NULL, content TEXT NOT NULL, version
-            INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX user_context_files_changed ON user_context_files (agent_id, changed, id);
-        CREATE TABLE skills (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, visibility TEXT NOT NULL,
-            content TEXT NOT NULL, version INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX skills_changed ON skills (agent_id, changed, id);
-        CREATE TABLE skill_grants (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, skill TEXT NOT NULL, grantee TEXT NOT NULL, pinned TEXT NOT NULL,
-            granted_by TEXT NOT NULL, granted_at TEXT NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX skill_grants_changed ON skill_grants (agent_id, changed, id);
-        CREATE TABLE documents (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, person TEXT NOT NULL, path TEXT NOT NULL, content TEXT NOT NULL, version
-            INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX documents_changed ON documents (agent_id, changed, id);
-        CREATE TABLE document_versions (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, document_id TEXT NOT NULL, person TEXT NOT NULL, path TEXT NOT NULL,
-            content TEXT NOT NULL, version INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX document_versions_changed ON document_versions (agent_id, changed, id);
-        CREATE TABLE sessions (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, person TEXT NOT NULL, number INTEGER NOT NULL, key TEXT NOT NULL, begun
-            TEXT NOT NULL, ended TEXT NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX sessions_changed ON sessions (agent_id, changed, id);
-        CREATE TABLE turns (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, session_id TEXT NOT NULL, number INTEGER NOT NULL, said_at TEXT NOT
-            NULL, provider TEXT NOT NULL, steps INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL,
-            completion_tokens INTEGER NOT NULL, stopped TEXT NOT NULL, undone INTEGER NOT NULL, heard TEXT NOT
-            NULL, asked_by TEXT NOT NULL, messages TEXT NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX turns_changed ON turns (agent_id, changed, id);
-        CREATE TABLE summaries (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, session_id TEXT NOT NULL, upto TEXT NOT NULL, said_at TEXT NOT NULL,
-            text TEXT NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX summaries_changed ON summaries (agent_id, changed, id);
-        CREATE TABLE ledger (
-            id TEXT NOT NULL, agent_id TEXT NOT NULL, board TEXT NOT NULL, at REAL NOT NULL, deleted INTEGER NOT
-            NULL, digest TEXT NOT NULL, day TEXT NOT NULL, model TEXT NOT NULL, cause TEXT NOT NULL, channel
-            TEXT NOT NULL, requests INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER
-            NOT NULL, estimated INTEGER NOT NULL, money REAL NOT NULL, cached INTEGER NOT NULL, reasoning
-            INTEGER NOT NULL, changed INTEGER NOT NULL, PRIMARY KEY (id)
-        ) STRICT;
-        CREATE INDEX ledger_changed ON ledger (agent_id, changed, id);
         CREATE TABLE clock (number INTEGER NOT NULL) STRICT;
         INSERT INTO clock VALUES (0);
         CREATE TABLE boards (
