@@ -4,7 +4,6 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; returns its exit code."""
     if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         from picoclaw import __version__
 

@@ -225,7 +225,6 @@ def _write_dots(rows: Sequence[bytearray], text: str, x: int, y: int, *, from_ri
 
 
 def _draw_stroke(rows: Sequence[bytearray], start: tuple[float, float], end: tuple[float, float]) -> None:
-    """Draw a straight stroke with round ends and smooth edges."""
     (x0, y0), (x1, y1), half = start, end, 2.5
     length = (x1 - x0) ** 2 + (y1 - y0) ** 2
     slope = (y1 - y0) / (x1 - x0) if x1 > x0 else 0.0

@@ -121,7 +121,6 @@ def plan_cron(text: str, zone: str, after: datetime) -> Plan:
 
 
 def is_over(plan: Plan, after: float, done: DoneSpans = ()) -> bool:
-    """Whether nothing comes after a moment."""
     return UNTIL in plan.text and find_next(plan, after, done) is None
 
 
@@ -309,7 +308,6 @@ def change_time(plan: Plan, clock: str) -> str:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Say a plan in a few words."""
     where = f" ({plan.zone})" if plan.zone else ""
     if plan.kind == "cron":
         return f"{_describe_expression(plan.text) or f'cron {plan.text}'}{where}"

@@ -435,8 +435,6 @@ def check_items(
 
 
 class _CachedEnvironment:
-    """An environment that reads each sensor only once."""
-
     def __init__(self, environment: "BoardEnvironment", *, asleep: bool) -> None:
         self._environment, self.asleep = environment, asleep
         self._read: dict[str, Mapping[str, float] | HardwareError] = {}

@@ -66,8 +66,6 @@ _EARLIEST_DATE = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # nothing of this
 
 
 class ClockWatch:
-    """Compares the date with a clock that nobody can set."""
-
     def __init__(self, vouched: Callable[[], bool], boot: str) -> None:
         """`vouched()` asks whether the network or a real-time clock stands for the date; `boot` names this boot."""
         self.boot = boot

@@ -188,7 +188,6 @@ def compute_change(change: ValueChange, values: Sequence[float]) -> float:
 
 
 def has_changed(change: ValueChange, values: Sequence[float]) -> bool:
-    """Tell whether the last of some values has risen, or fallen, by enough."""
     return compute_change(change, values) >= change.by * _ALMOST_ONE
 
 

@@ -233,7 +233,6 @@ def _load_words() -> dict[str, dict[str, str]]:
 
 
 def get_heading(language: str) -> str:
-    """What stands before a reminder in a language."""
     return _load_words().get(language, ENGLISH)["heading"] if language != "en" else ENGLISH["heading"]
 
 

@@ -252,8 +252,6 @@ HistoryQuery = Callable[[Series, times.TimeRange], SampleSpan | None]
 
 
 class RuleEngine:
-    """The rules of one home, each with its state."""
-
     def __init__(self, firings: Callable[[], RuleLog], actions: RuleActions, past: HistoryQuery) -> None:
         """`firings()` opens the store when it is needed; `past(series, range)` tells what was measured."""
         self._firings = firings
@@ -291,7 +289,6 @@ class RuleEngine:
 
     @property
     def wanted(self) -> set[Series]:
-        """The series that the rules need."""
         return {series for rule in self._book.values() for series in rule.series}
 
     def evaluate(self, readings: Iterable[Reading], now: ClockReading, every_s: float) -> None:

@@ -409,7 +409,6 @@ def _get_trailing_comments(lines: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _lock_file(home: Path) -> Iterator[Path]:
-    """Lock rules.toml against other processes."""
     try:
         with lock_folder(home):
             yield home / RULES_FILE

@@ -22,8 +22,6 @@ _Points = list[tuple[float, float | None]]
 
 
 class Sampler:
-    """The samples of one home on their way to the store."""
-
     def __init__(
         self,
         measure: Callable[[], list[Reading] | None],

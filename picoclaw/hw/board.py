@@ -107,8 +107,6 @@ class SerialPortInfo(NamedTuple):
 
 
 class SerialSettings(NamedTuple):
-    """The frame of a serial port."""
-
     baud: int = 9600
     bits: int = 8
     parity: Literal["none", "even", "odd"] = "none"
@@ -170,11 +168,9 @@ class LineHandle(Protocol):
 
     lost: int
 
-    def get(self) -> int:
-        """Read the level at the pin."""
+    def get(self) -> int: ...
 
-    def set(self, level: int) -> None:
-        """Drive an output."""
+    def set(self, level: int) -> None: ...
 
     def edges(self, seconds: float) -> list[Edge]:
         """Wait for edges of an input that was requested with them; none when the time is over."""
@@ -218,8 +214,7 @@ class Board(Protocol):
     def i2c(self, number: int) -> I2CBus:
         """Return the one object of a bus. Raises DeviceMissing (saying how to enable it), NoPermission."""
 
-    def spi_nodes(self) -> list[SpiNode]:
-        """List the SPI device files."""
+    def spi_nodes(self) -> list[SpiNode]: ...
 
     def spi(self, bus: int, chip: int) -> SpiDevice:
         """Return the one object of a chip select. Raises DeviceMissing, NoPermission."""
@@ -233,8 +228,7 @@ class Board(Protocol):
         Raises DeviceMissing, NoPermission, BusFault.
         """
 
-    def gpio_chips(self) -> list[GpioChip]:
-        """List the GPIO controllers."""
+    def gpio_chips(self) -> list[GpioChip]: ...
 
     def lines(self, chip: str) -> list[LineInfo]:
         """List the lines of a controller, named by its path or its label."""
@@ -280,8 +274,6 @@ Source: BCM2835 ARM Peripherals, section 6.2, "Alternative Function Assignments"
 
 
 class LineLocation(NamedTuple):
-    """A line and the controller that it belongs to."""
-
     chip: GpioChip
     line: LineInfo
 

@@ -112,7 +112,6 @@ def _select_errors(path: str, address: int | None) -> Mapping[int, ErrorWording]
 
 
 def find_family(path: str) -> DeviceFamily | None:
-    """Return the family that a device file belongs to."""
     return next((f for f in DEVICE_FAMILIES if path.startswith(f.prefixes)), None)
 
 

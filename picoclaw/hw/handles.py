@@ -153,7 +153,6 @@ class SpiPart(Part):
     """One chip select of an SPI bus, spoken to as its driver's SPI table says."""
 
     def __init__(self, device: SpiDevice, settings: SpiSettings, *more: Any, **named: Any) -> None:
-        """Bind a device and its settings; the rest is Part's."""
         super().__init__(*more, **named)
         self.device = device
         self.settings = settings
@@ -164,8 +163,6 @@ class SpiPart(Part):
 
 
 class SerialPart(Part):
-    """A part that talks over an open serial port."""
-
     def __init__(
         self,
         port: SerialPort,
@@ -182,7 +179,6 @@ class SerialPart(Part):
 
     @property
     def can_set_baud(self) -> bool:
-        """Whether `set_baud` can do anything."""
         return self._reopen is not None
 
     def set_baud(self, baud: int) -> None:
@@ -208,7 +204,6 @@ class OneWirePart(Part):
     """A device of the kernel's 1-Wire bus, by its name there, such as `28-00000a1b2c3d`."""
 
     def __init__(self, board: Board, name: str, *more: Any, **named: Any) -> None:
-        """Bind a device; the rest is Part's."""
         super().__init__(*more, **named)
         self._board = board
         self.name = name
@@ -261,7 +256,6 @@ class BusLock:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Give both back."""
         while self._held:
             self._give_back()
         if self._file >= 0:

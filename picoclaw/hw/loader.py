@@ -89,7 +89,6 @@ def _is_option(value: object) -> bool:
 
 
 def list_modules(where: Sequence[Path]) -> list[str]:
-    """List the names that `load_module` would find."""
     return sorted({name for folder in where for name in _list_files(folder)})
 
 
@@ -108,7 +107,6 @@ def _list_files(folder: Path) -> dict[str, Path]:
 
 
 def _describe_unreadable(where: Sequence[Path]) -> str:
-    """Say which folders could not be looked into."""
     closed = []
     for folder in where:
         try:
@@ -241,7 +239,6 @@ def _resolve_options(sensor: SensorConfig, chip: ModuleType) -> dict[str, float]
 
 
 def get_bus_kind(chip: ModuleType) -> str:
-    """Name the kind of bus that a driver's part is on."""
     return next(name for name, attribute in BUS_TABLES.items() if hasattr(chip, attribute))
 
 
@@ -251,7 +248,6 @@ def describe_part(part: WiredPart) -> str:
 
 
 def format_location(part: WiredPart) -> str:
-    """Name the place of a part, for people."""
     if part.route == "i2c":
         return f"i2c-{part.bus} at 0x{part.address:02x}"
     return f"spi{part.bus}.{part.chip}" if part.route == "spi" else part.port
@@ -362,7 +358,6 @@ class Drivers:
 
 
 def lock_part(board: Board, part: WiredPart, *, urgent: bool = False) -> BusLock:
-    """Return a turn with a part on its bus, to be entered."""
     return BusLock(_format_bus(part), format_location(part), board.lock_path(part), part.address, urgent=urgent)
 
 
@@ -460,7 +455,6 @@ class Sensor(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where it is, for people."""
         if self.part is None:
             return self.kernel[0].source
         by = f", read by the kernel ({self.kernel[0].source})" if self.kernel else ""

@@ -157,7 +157,6 @@ class Reading(NamedTuple):
 
     @property
     def quality(self) -> Quality:
-        """How far the value can be trusted."""
         return "none" if self.value is None else "doubtful" if self.doubt else "good"
 
 

@@ -191,7 +191,6 @@ def _restrict_permissions(path: Path, mode: int) -> Sequence[str]:
 
 
 def _check_settings(home: Path) -> _Rows:
-    """Read the settings, and look for damage in the small files."""
     torn = [name for name in repair.COPIED_FILES if repair.is_damaged(home, name)]
     for name in torn:
         detail = "damaged, probably by a failing card"

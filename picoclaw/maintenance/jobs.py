@@ -272,7 +272,6 @@ class MaintenanceJobs:
         return []
 
     def _once(self, problem: str) -> list[str]:
-        """Report each problem only once."""
         new = bool(problem) and problem not in self._said
         self._said.add(problem)
         return [problem] if new else []

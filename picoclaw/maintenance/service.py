@@ -269,7 +269,6 @@ def _get_group_name(gid: int) -> str:
 
 
 def _quote(word: str) -> str:
-    """Quote a word for a systemd unit."""
     if "\n" in word:
         raise ConfigError(f"{word!r} cannot be written into a unit: it holds a line break")
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

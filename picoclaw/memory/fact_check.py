@@ -346,7 +346,6 @@ def find_fault(old: str, new: str, longest: int) -> str:
 
 
 def quote_lines(lines: Iterable[str]) -> str:
-    """Name some of the lines, shortened."""
     every = list(lines)
     shown = [truncate(line, MAX_QUOTED_CHARS) for line in every[:_MAX_QUOTED]]
     return "; ".join(shown) + (f"; and {len(every) - _MAX_QUOTED} more" if len(every) > _MAX_QUOTED else "")

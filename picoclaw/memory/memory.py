@@ -205,7 +205,6 @@ class MemoryIndex:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was ever noted there."""
         return (self._workspace / MEMORY_FOLDER).is_dir()
 
     @property

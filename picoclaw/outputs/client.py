@@ -308,7 +308,6 @@ def _open_log(home: Path) -> int:
 
 
 def format_outputs(answer: Answer) -> Iterator[str]:
-    """Word what `list` returned, a line each."""
     if answer["stopped"]:
         yield f"everything is stopped ({answer['stopped']}); a person ends that with `picoclaw outputs resume`"
     yield from (f"nothing can be switched on: {problem}" for problem in answer["problems"])

@@ -139,7 +139,6 @@ def parse_level(text: str) -> float:
 
 
 def format_level(duty: float) -> str:
-    """Write a level as a person would."""
     return {ON: "on", OFF: "off"}.get(duty, f"{duty:g} %")
 
 

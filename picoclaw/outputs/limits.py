@@ -20,7 +20,6 @@ class Refusal(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        """Rule and reason in one line."""
         return f"rule '{self.rule}': {self.why}"
 
 

@@ -332,7 +332,6 @@ class Approvals(Table):
             return int(connection.execute(same, (approval.digest, approval.agent, whose)).get)
 
     def always(self) -> list[StandingApproval]:
-        """List what was allowed for good."""
         rows = self._database.select("SELECT id, digest, question, at, by, agent, whose FROM always ORDER BY id")
         return [StandingApproval(*row) for row in rows]
 

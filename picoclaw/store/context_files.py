@@ -22,10 +22,7 @@ class ContextFile(NamedTuple):
 
 
 class ContextFiles(Table):
-    """The pages of all people with all agents."""
-
     def list_files(self, agent: str | None = None, person: str | None = None) -> list[ContextFile]:
-        """List the pages, those of one agent, or of one person."""
         sql = (
             "SELECT agent, person, name, text, version, at FROM user_context_files"
             " WHERE agent = coalesce(?, agent) AND person = coalesce(?, person) ORDER BY agent, person, name"
@@ -64,7 +61,6 @@ class ContextFiles(Table):
         return made
 
     def delete(self, agent: str, person: str) -> None:
-        """Delete a person's pages with an agent."""
         self._database.write("DELETE FROM user_context_files WHERE agent = ? AND person = ?", agent, person)
 
     def rename_agent(self, old: str, new: str) -> None:

@@ -330,7 +330,6 @@ def get_process_identity() -> str:
 
 
 def is_process_alive(identity: str) -> bool:
-    """Tell whether the process of that identity still runs."""
     pid = identity.partition(":")[0]
     return pid.isdecimal() and _identify_process(int(pid)) == identity
 
@@ -363,8 +362,6 @@ _SELECT_OWN_RESULT = f"""{_SELECT_RESULT} AND (
 
 
 class Results(Table):
-    """The whole results of one home."""
-
     def keep(self, session: str, tool: str, text: str, at: datetime) -> int:
         """Keep a result durably with the chat's open conversation; returns its number.
 
@@ -454,7 +451,6 @@ class TurnWriteBehind:
             self._unsaved.popleft()
 
     def __len__(self) -> int:
-        """How many turns are unsaved."""
         return len(self._unsaved)
 
     def _spare(self, session: str) -> None:

@@ -168,7 +168,6 @@ class Table:
     """Something that is kept in an open database. All methods raise StoreError."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open database."""
         self._database = database
 
 

@@ -73,8 +73,6 @@ _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
 class Jobs(Table):
-    """What is to be said or done later."""
-
     def add(self, job: Job) -> int:
         """Keep a job durably; returns its number, whatever number it came with."""
         with self._database.transaction() as connection:
@@ -110,7 +108,6 @@ class Jobs(Table):
             return next(iter(_select_jobs(connection, "WHERE session = ? AND id = ?", session, number)), None)
 
     def remove(self, session: str, number: int) -> bool:
-        """Drop one of a session's jobs; tells whether it was there."""
         return self._database.write("DELETE FROM jobs WHERE session = ? AND id = ?", session, number) > 0
 
     def change(self, session: str, number: int, edit: Callable[[Job], Job]) -> Job | None:

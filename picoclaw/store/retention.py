@@ -83,8 +83,6 @@ _SELECT_EMPTY_CONVERSATIONS = (
 
 
 class PruneResult(NamedTuple):
-    """What was deleted."""
-
     conversations: int = 0
     turns: int = 0
     messages: int = 0

@@ -64,7 +64,6 @@ class SampleSpan(NamedTuple):
         return self.total / self.good if self.good else None
 
     def __or__(self, other: "SampleSpan") -> "SampleSpan":
-        """Put two together."""
         return SampleSpan(
             min(self.at, other.at),
             self.good + other.good,
@@ -281,8 +280,6 @@ _SELECT_NEWEST = "SELECT series, max(began + offset) FROM raw JOIN boots ON boot
 
 
 class Samples(Table):
-    """The samples of every sensor."""
-
     def keep(
         self,
         moment: ClockReading,
@@ -445,8 +442,6 @@ class RuleLogEntry(NamedTuple):
 
 
 class RuleLog(Table):
-    """The firings of every rule."""
-
     def states(self) -> dict[str, str]:
         """Return where each rule stands."""
         return dict(self._database.select("SELECT rule, state FROM rule_states"))

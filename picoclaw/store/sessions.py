@@ -191,8 +191,6 @@ _END_CONVERSATION = """
 
 
 class Sessions(Table):
-    """The conversations of every chat."""
-
     # --- summaries ---
 
     def summary(self, key: str) -> Summary | None:

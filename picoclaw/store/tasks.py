@@ -90,13 +90,11 @@ _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
 def insert_task(connection: StoreConnection, task: Task) -> None:
-    """Add a task under its number."""
     values = (task.number, *_encode_task(task))
     connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
 
 
 def update_task(connection: StoreConnection, task: Task) -> None:
-    """Write a task as it is now."""
     connection.execute(
         f"UPDATE tasks SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
         (*_encode_task(task), task.number),

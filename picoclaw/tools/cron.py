@@ -266,7 +266,6 @@ class CronTool:
         self._word_heading = word_heading
 
     def _find(self, number: int) -> Job | None:
-        """Find a job of any chat."""
         return next((job for job in self._jobs().all() if job.number == number), None) if number else None
 
     def _list_effects(self, arguments: Mapping[str, Any]) -> Effects:

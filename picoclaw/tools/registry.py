@@ -109,12 +109,10 @@ class Tool:
         return private(self.group, arguments) if callable(private) else private
 
     def run(self, arguments: dict[str, Any], caller: Caller) -> str:
-        """Call it, with checked arguments."""
         extra = {"caller": caller} if self.wants_caller else {}
         return self.function(**arguments, **extra)
 
     def definition(self) -> dict[str, Any]:
-        """Describe the tool to a model."""
         return {
             "name": self.name,
             "description": self.description,
@@ -160,7 +158,6 @@ def select_tools(groups: Iterable[ToolGroup], allowed: Sequence[str]) -> Iterato
 
 
 def is_allowed(name: str, allowed: Sequence[str]) -> bool:
-    """Whether an agent's list names a tool."""
     stems = tuple(one[:-1] for one in allowed if one.endswith("*"))
     return name in allowed or (bool(stems) and name.startswith(stems))
 

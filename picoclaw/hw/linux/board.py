@@ -53,7 +53,6 @@ class LinuxBoard:
     simulated = False
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """Remember where to look; opens nothing."""
         self._root = str(root).rstrip("/")
         self._buses: dict[int, LinuxI2C] = {}
         self._chip_selects: dict[tuple[int, int], LinuxSpi] = {}

@@ -89,7 +89,6 @@ class LinuxI2C:
         fcntl.ioctl(self._device.fd or -1, _I2C_SLAVE, address)
 
     def close(self) -> None:
-        """Close the device file; may be called twice."""
         with self._lock:
             self._device.close()
 
@@ -192,7 +191,6 @@ class LinuxSpi:
             fcntl.ioctl(self._device, _WRITE_MODE, struct.pack("=I", before))
 
     def close(self) -> None:
-        """Close the device file; may be called twice."""
         with self._lock:
             device, self._device = self._device, -1
             if device >= 0:

@@ -128,7 +128,6 @@ class SimBoard:
         return self._files[path]()
 
     def put(self, path: str, text: str) -> None:
-        """See Board.put; what is written can be read again."""
         if path not in self._files:
             raise DeviceMissing(f"{path} does not exist on the simulated board")
         self._files[path] = lambda: text
@@ -202,8 +201,7 @@ class SimBoard:
     def wired(self) -> Mapping[str, WiredPart]:
         return {name: part for name, part in self._script.wired.items() if name not in self._script.unnamed}
 
-    def close(self) -> None:
-        """See Board.close."""
+    def close(self) -> None: ...
 
 
 def _raise_missing(path: str) -> None:

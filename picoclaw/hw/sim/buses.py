@@ -19,11 +19,9 @@ _TTY_BUFFER = 4096  # what a Linux terminal device keeps for its reader
 class I2CSlave(Protocol):
     """Something that acknowledges an address: takes written bytes, gives read ones; raises Nack to refuse."""
 
-    def write(self, data: bytes) -> None:
-        """Receive one write segment."""
+    def write(self, data: bytes) -> None: ...
 
-    def read(self, length: int) -> bytes:
-        """Answer one read segment."""
+    def read(self, length: int) -> bytes: ...
 
 
 class Nack(Exception):
@@ -31,8 +29,6 @@ class Nack(Exception):
 
 
 class SimI2C:
-    """A bus of simulated parts."""
-
     def __init__(self, number: int, parts: Mapping[int, I2CSlave], wiring: SimFaults | None = None) -> None:
         """`parts` by 7-bit address."""
         self.number = number
@@ -132,8 +128,7 @@ class SimSpi:
 class SerialPeer(Protocol):
     """Something at the other end of a serial cable."""
 
-    def receive(self, data: bytes) -> None:
-        """Take what was sent to it."""
+    def receive(self, data: bytes) -> None: ...
 
     def pending(self) -> bytes:
         """Return, once, what it has sent until now."""

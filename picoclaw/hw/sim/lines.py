@@ -26,8 +26,6 @@ _EXCLUSIVE = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class SimLines:
-    """One simulated controller."""
-
     def __init__(
         self,
         lines: Sequence[SimLine],
@@ -97,8 +95,6 @@ class SimLines:
 
 
 class _MemoryPins:
-    """Pins of one object's own."""
-
     def __init__(self) -> None:
         self._levels: dict[int, int] = {}
         self._outputs: set[int] = set()
@@ -230,7 +226,6 @@ class _SimLineHandle:
         self._pins.drive(self.offset, int(bool(level)))
 
     def pulled(self, level: int) -> None:
-        """Take a change from outside."""
         with self._lock:
             if self._pipe and level != self._newest:
                 self._newest = level

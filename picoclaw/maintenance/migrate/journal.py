@@ -44,8 +44,6 @@ class MigrationState(NamedTuple):
 
 
 class MigrationJournal:
-    """The journal of taking over from one kind of agent."""
-
     def __init__(self, home: Path, kind: Kind) -> None:
         self.home, self.kind = home, kind
         self.path = home / "migrated" / kind / "journal.jsonl"
@@ -61,7 +59,6 @@ class MigrationJournal:
         return records
 
     def state(self) -> MigrationState:
-        """Say how far it is."""
         found = MigrationState()
         for record in self.read():
             if "begin" in record:

@@ -378,7 +378,6 @@ def _get(table: Any, path: str, kind: type = str) -> Any:
 
 
 def _pick(table: Any, *names: str) -> Any:
-    """The first of these that is set."""
     found = (table.get(name) for name in names) if isinstance(table, dict) else ()
     return next((value for value in found if value not in (None, "")), None)
 
@@ -490,7 +489,6 @@ def _read_nanobot(found: ForeignAgent, folder: _Folder, config: dict[str, Any]) 
 
 
 def _read_nanobot_history(found: ForeignAgent, text: str) -> None:
-    """What nanobot has written down of conversations, by the day."""
     for line in text.splitlines():
         with suppress(ValueError, RecursionError):
             entry = json.loads(line)

@@ -138,7 +138,6 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def shares_workspace(agent: ForeignAgent, config: Config) -> bool:
-    """Whether the workspace of the other program is our own."""
     return _is_same(agent.workspace, config.workspace)
 
 
@@ -346,7 +345,6 @@ def read_page(home: Path, path: str) -> bytes:
 
 
 def diff_page(step: Step, home: Path) -> list[str]:
-    """Show a page as it is and as it would be, line by line."""
     before = read_page(home, step.path)
     after = make_content(step, before) or b""
     old, new = (text.decode(errors="replace").splitlines() for text in (before, after))

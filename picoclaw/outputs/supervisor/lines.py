@@ -72,13 +72,11 @@ class OutputDrivers:
             return None
 
     def release(self, name: str) -> None:
-        """Let go of an output."""
         if terminal := self._open.pop(name, None):
             with contextlib.suppress(HardwareError, *loader.DRIVER_ERRORS):
                 terminal.close()
 
     def close(self) -> None:
-        """Let go of all of them."""
         for name in list(self._open):
             self.release(name)
 

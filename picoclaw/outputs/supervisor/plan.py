@@ -89,8 +89,6 @@ def _check_pwm(board: Board, output: OutputConfig) -> None:
 
 
 class OutputPlan:
-    """The declarations of one home."""
-
     def __init__(self, home: Path, board: Board) -> None:
         """Nothing is read before `load`."""
         self._home = home

@@ -27,7 +27,6 @@ _ANY_BOARD = {"stop", "safe", "off", "leave", "release"}  # they can only make s
 
 
 def parse_set_request(given: dict[str, Any]) -> OutputRequest | Refusal:
-    """Read the wish of a `set` request."""
     seconds = given.get("seconds")
     try:
         level = config.parse_level(str(given.get("level", "")))
@@ -80,8 +79,6 @@ CHECK_INTERVAL_S, _MAX_NAME = 1.0, 60
 
 
 class RequestHandler:
-    """The outputs of one home."""
-
     def __init__(
         self,
         home: Path,

@@ -23,7 +23,6 @@ class SimMCP3008:
         self._reference = reference
 
     def exchange(self, data: bytes, settings: SpiSettings) -> bytes:  # noqa: ARG002
-        """Shift one selection's bits through the part."""
         chip = self._clocked()
         out = next(chip)
         bits = []
@@ -124,7 +123,6 @@ class _PowerMonitor(WordRegisters):
         raise NotImplementedError
 
     def stored(self, register: int, value: int) -> None:
-        """Reset, begin a measurement, or stop."""
         if register != 0:
             return
         if value & 0x8000:
@@ -149,15 +147,12 @@ class _PowerMonitor(WordRegisters):
         self.registers[4], self.registers[3] = encode_signed(current, 16), min(round(power), 0xFFFF)
 
     def shunt(self, volts: float) -> int:
-        """Turn V into the shunt voltage register."""
         raise NotImplementedError
 
     def bus(self, volts: float) -> int:
-        """Turn V into the bus voltage register."""
         raise NotImplementedError
 
     def power(self, current: float) -> float:
-        """Work out the power register from the current register and the bus voltage."""
         raise NotImplementedError
 
 
@@ -306,7 +301,6 @@ class SimVEML7700(WordRegisters):
         return math.inf if self.registers[0] & 1 else self._seconds() + pause
 
     def stored(self, register: int, value: int) -> None:
-        """Shut down, or begin anew."""
         if register == 0 and value & 1:
             self.halt()
         elif register == 0:

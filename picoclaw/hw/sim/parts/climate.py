@@ -80,7 +80,6 @@ class CommandPart:
         return False
 
     def write(self, data: bytes) -> None:
-        """Take a command with its arguments, of which each has a checksum."""
         if not data:
             return
         self._free()
@@ -109,7 +108,6 @@ class CommandPart:
 
 
 def do_nothing(arguments: list[int]) -> Words:  # noqa: ARG001
-    """Do nothing that could be seen on the bus."""
     return []
 
 
@@ -341,7 +339,6 @@ class SimAHT20:
         self._data = bytes(5)
 
     def write(self, data: bytes) -> None:
-        """Take a command of one byte or three."""
         now = self._scene.now()
         if data[:1] == b"\xac" and len(data) == 3:
             self._data = self._measured()

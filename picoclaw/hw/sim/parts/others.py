@@ -79,7 +79,6 @@ class SimPCA9685(ByteRegisters):
         return 0 if _ALL_LED <= register < _PRESCALE else super().load(register)
 
     def store(self, register: int, value: int) -> None:
-        """Follow the rules of each kind of register."""
         if register == _MODE1:
             self._mode(value)
         elif register == _PRESCALE:
@@ -135,7 +134,6 @@ class SimMPU6050(ByteRegisters):
         self.halt()
 
     def store(self, register: int, value: int) -> None:
-        """Reset, sleep, wake, or just remember."""
         if register == _POWER_1 and value & _RESET:
             self._reset()
             return

@@ -46,7 +46,6 @@ class PeriodicSender:
         self._next = math.floor(scene.now()) + 1
 
     def burst(self, second: int) -> bytes:
-        """Return what is sent from a whole second on."""
         raise NotImplementedError
 
     def receive(self, data: bytes) -> None:
@@ -80,7 +79,6 @@ class SimGPS(PeriodicSender):
     talker = "GP"
 
     def burst(self, second: int) -> bytes:
-        """Return one second's sentences."""
         seen = round(self._get("satellites", 9))
         clock = time.strftime("%H%M%S.00", time.gmtime(second))
         body = self._fixed(clock, second, seen) if seen >= _MIN_SATELLITES else self._lost(seen)
@@ -142,7 +140,6 @@ class SimPMS5003(PeriodicSender):
         self.asleep = False
 
     def burst(self, second: int) -> bytes:  # noqa: ARG002
-        """Return a frame, when one is due."""
         return self._frame() if self.active and not self.asleep else b""
 
     def receive(self, data: bytes) -> None:
@@ -201,7 +198,6 @@ class SimMHZ19:
             self._line.send(self._answer(), self._scene.now() + 0.01)
 
     def pending(self) -> bytes:
-        """Return what has arrived since the last call."""
         return self._line.arrived()
 
     def _answer(self) -> bytes:

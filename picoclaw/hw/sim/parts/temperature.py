@@ -90,7 +90,6 @@ class SimMAX31865:
             self._pending = (now + (0.0625 if value & 1 else 0.052), self._ratio())
 
     def _settle(self) -> None:
-        """Bring the results up to now."""
         if self._registers[_CONFIGURATION] & _AUTOMATIC:
             self._pending = (self._scene.now(), self._ratio())
         if self._pending and self._scene.now() >= self._pending[0]:
@@ -154,7 +153,6 @@ class SimTMP102(WordRegisters):
         self._show(alert=alert)
 
     def stored(self, register: int, value: int) -> None:
-        """Measure anew with a new configuration, or once on demand in shutdown."""
         if register != 1:
             return
         self._show(alert=self._alert())
@@ -205,7 +203,6 @@ class SimLM75(WordRegisters):
         )
 
     def stored(self, register: int, value: int) -> None:
-        """Shut down, or begin anew."""
         if register == 1 and value & 0x01:
             self.halt()
         elif register == 1 and not self.measuring:
@@ -256,7 +253,6 @@ class SimMCP9808(WordRegisters):
         self.registers[5] = flags | sixteenths & 0x1FFF
 
     def stored(self, register: int, value: int) -> None:  # noqa: ARG002
-        """Shut down, or begin anew."""
         if register == 1 and self.registers[1] & _MCP9808_SHUTDOWN:
             self.halt()
         elif register == 1 and not self.measuring:

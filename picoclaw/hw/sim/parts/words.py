@@ -17,8 +17,7 @@ class Converter:
         self.scene = scene
         self._due = math.inf if self.is_asleep_at_power_on else -math.inf
 
-    def measure(self) -> None:
-        """Take the values of this moment into the registers."""
+    def measure(self) -> None: ...
 
     def period(self) -> float:
         """How long after a measurement the next one is over, in seconds; infinite when there is none."""
@@ -29,12 +28,10 @@ class Converter:
         self._due = self.scene.now() + seconds
 
     def halt(self) -> None:
-        """Measure nothing until the next `begin`."""
         self._due = math.inf
 
     @property
     def measuring(self) -> bool:
-        """Whether a measurement is under way."""
         return self.scene.now() < self._due < math.inf
 
     def catch_up(self) -> None:
@@ -63,7 +60,6 @@ class WordRegisters(Converter):
         self._pointer = 0
 
     def write(self, data: bytes) -> None:
-        """Set the pointer, and store a word when there is one."""
         self.catch_up()
         if not data:
             return
@@ -77,7 +73,6 @@ class WordRegisters(Converter):
             self.stored(self._pointer, value)
 
     def read(self, length: int) -> bytes:
-        """Read the register at the pointer."""
         self.catch_up()
         width = self._width()
         word = self.load(self._pointer).to_bytes(width, self.order)
@@ -91,7 +86,6 @@ class WordRegisters(Converter):
         """React to a write; `value` has all of the bits that were sent."""
 
     def load(self, register: int) -> int:
-        """Return what a register reads as."""
         return self.registers.get(register, 0)
 
     def _width(self) -> int:
@@ -109,7 +103,6 @@ class ByteRegisters(Converter):
         self.pointer = 0
 
     def write(self, data: bytes) -> None:
-        """Set the pointer, and store the bytes that follow."""
         self.catch_up()
         if not data:
             return
@@ -119,7 +112,6 @@ class ByteRegisters(Converter):
             self.pointer = self.next(self.pointer)
 
     def read(self, length: int) -> bytes:
-        """Read from the pointer on."""
         self.catch_up()
         found = bytearray()
         for _ in range(length):
@@ -128,15 +120,12 @@ class ByteRegisters(Converter):
         return bytes(found)
 
     def next(self, register: int) -> int:
-        """Return the register after one."""
         return (register + 1) % self.size
 
     def store(self, register: int, value: int) -> None:
-        """Take a byte that is written."""
         self.registers[register % self.size] = value
 
     def load(self, register: int) -> int:
-        """Return what a register reads as."""
         return self.registers[register % self.size]
 
 
