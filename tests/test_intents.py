@@ -572,6 +572,8 @@ HOSTILE = [
     "<moment></moment>",
     "remind me in 999999999999999999 weeks to x",
     "read register 99999999999 of 0xffff",
+    "run the fan every 0 minutes for 5 s",
+    "remind me every 0 hours to drink",
     "²³ ½ ① ٣ minutes",
     "temperatrue " * 800,
     "what is what is " * 600,

@@ -148,6 +148,10 @@ SAID = {
         ("welche IP hast du", [("board_status", {})]),
         ("erinnere mich zweimal am Tag an die Fallen", remind("die Fallen", cron_expr="0 8,20 * * *")),
         ("erinnere mich jeden zweiten Tag um 9 Uhr ans Gießen", remind("Gießen", every_seconds=172800, at="09:00")),
+        (
+            "jeden zweiten Tag morgens gießen, eine Minute mit der Pumpe",
+            remind("gießen, eine Minute mit der Pumpe", every_seconds=172800, at="08:00"),
+        ),
         ("erinnere mich von Montag bis Freitag um 7 Uhr ans Radio", remind("Radio", cron_expr="0 7 * * 1-5")),
         ("zeig mir die Temperatur von heute als Diagramm", [CHART]),
         (

@@ -646,7 +646,8 @@ class IntentMatcher:
         if timed and not days.isdisjoint(s.words[:end]):
             return []  # whether that day is meant for what follows, too, cannot be told
         same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
-        if same and (not timed or self.intents[first.intent].ask):
+        is_own_time = same is not None and self.intents[first.intent].ask and "every_seconds" not in same.arguments
+        if same and (not timed or is_own_time):  # "every other day ..., a minute with the pump" is not every minute
             return [(tail, same)]
         moves = self.intents[first.intent].kind in {"acts", "adds"}
         return [(tail, None)] if moves and not timed else []

@@ -314,9 +314,9 @@ class TimeReader:
             end = len(tail) - len(rest) + span.end()
         elif span := self._span.match(f"1 {rest}"):  # "every hour"
             end = len(tail) - len(rest) + span.end() - 2
-        if not span:
+        seconds = self._seconds(span) if span else 0
+        if not span or not seconds:
             return None, 0
-        seconds = self._seconds(span)
         if seconds < _DAY_S:
             last, stop = self._last_day(tail, end)
             if last and seconds % 3600 == 0 and _DAY_S % seconds == 0:  # a cron expression can end on a day
