@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from picoclaw.intents.grammar import Grammar, Intent
-from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.intents.sentence import LISTED_KINDS, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
 from picoclaw.records import NamedTuple
 from picoclaw.text import stem_word
 
@@ -33,11 +33,15 @@ class Piece(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The parts that make a sentence mean an intent; up to `left` words of a question may remain unexplained."""
+    """The parts that make a sentence mean an intent; up to `left` words of a question may remain unexplained.
+
+    `needed` are those parts that must be there, the quickest to look for first.
+    """
 
     intent: str
     pieces: Sequence[Piece]
     left: int = 0
+    needed: Sequence[Piece] = ()
 
 
 class FrameFit(NamedTuple):
@@ -60,6 +64,7 @@ class FrameReader:
         """The words from `begin` up to `end` are the sentence, without what it begins and ends with out of politeness."""
         self._book, self._reader, self._s, self._begin, self._end = book, reader, s, begin, end
         self._readings: dict[tuple[str, int], list[SlotReading]] = {}
+        self._there: dict[str, bool] = {}
 
     def fits(self, frames: Sequence[Frame]) -> Iterator[FrameFit]:
         declared = {name for _, name in self._s.names.values()}
@@ -73,11 +78,20 @@ class FrameReader:
 
     def _may_fit(self, frame: Frame) -> bool:
         """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
-        for piece in frame.pieces:
-            places = self._openings if "^" in piece.marks else range(self._begin, self._end)
-            if "?" not in piece.marks and not any(self.read(name, i) for name in piece.slots for i in places):
-                return False
-        return True
+        return all(
+            any(map(self._begins if "^" in piece.marks else self._is_there, piece.slots)) for piece in frame.needed
+        )
+
+    def _is_there(self, name: str) -> bool:
+        is_there = self._there.get(name)
+        if is_there is None:
+            may_be = self._reader.may_hold(self._s, self._book.slot(name))
+            is_there = self._there[name] = may_be and any(self.read(name, i) for i in range(self._begin, self._end))
+        return is_there
+
+    def _begins(self, name: str) -> bool:
+        """Whether a slot can be read where the sentence may begin."""
+        return self._is_there(name) and any(self.read(name, i) for i in self._openings)
 
     @cached_property
     def _openings(self) -> Sequence[int]:
@@ -96,10 +110,12 @@ class FrameReader:
         return hits
 
     def _read_at(self, slot: SentenceSlot, i: int) -> list[SlotReading]:
+        if not (read := self._reader.read(slot, self._s, i)):
+            return []
         parted = slot.after and slot.kind in {"name", "time"}
         if parted and not self._reader.follows(slot, self._s, i, whole=slot.kind == "name"):
             return []
-        hits = [(value, end) for value, end in self._reader.read(slot, self._s, i) if end <= self._end]
+        hits = [(value, end) for value, end in read if end <= self._end]
         if slot.kind == "time" and slot.before:  # "in 5 minutes" is a time, "5 minutes" a length of it
             return [hit for hit in hits if "at" in hit[0] or slot.before & set(self._s.words[i : hit[1]])]
         return [hit for hit in hits if "at" in hit[0]] if slot.after and slot.kind == "time" else hits
@@ -228,9 +244,18 @@ def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:
     return found | ({"": {"_more": calls[1:]}} if len(calls) > 1 else {})
 
 
-def read_frames(rows: Sequence[Sequence[Any]]) -> list[Frame]:
+def read_frames(book: Grammar) -> list[Frame]:
     """Frames as the compiler has kept them."""
-    return [Frame(intent, [Piece(*piece) for piece in pieces], left) for intent, pieces, left in rows]
+
+    def is_slow(piece: Piece) -> bool:
+        return any(book.slot(name).kind not in LISTED_KINDS for name in piece.slots)
+
+    frames = []
+    for intent, rows, left in book.frames:
+        pieces = [Piece(*row) for row in rows]
+        needed = sorted((piece for piece in pieces if "?" not in piece.marks), key=is_slow)
+        frames.append(Frame(intent, pieces, left, needed))
+    return frames
 
 
 def rank_fit(fit: FrameFit) -> tuple[int, int, bool]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from picoclaw import __version__
 from picoclaw.files import read_file, write_atomic
-from picoclaw.intents.sentence import SentenceSlot, SlotValues, fold_name
+from picoclaw.intents.sentence import SentenceSlot, SlotValues, fold_name, list_first_words
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
@@ -60,8 +60,17 @@ class Template:
         self.intent, self._row, self._grammar = intent, row, grammar
 
     @cached_property
+    def _branches(self) -> Branches:
+        return cast("Branches", json.loads(self._grammar.rows[self._row]))
+
+    @cached_property
     def edges(self) -> TemplateEdges:
-        return TemplateEdges(self._grammar, json.loads(self._grammar.rows[self._row]), self._grammar.end)
+        return TemplateEdges(self._grammar, self._branches, self._grammar.end)
+
+    @cached_property
+    def needs(self) -> Sequence[frozenset[str]]:
+        """Sets of words and "@concepts": a sentence that it fits has one of each."""
+        return self._grammar.list_needs(self._branches)
 
 
 class Intent(NamedTuple):
@@ -189,6 +198,8 @@ class Grammar:
         self._first = first + len(head["phrases"])
         self._templates: list[Template | str] = head["templates"]
         self._starts = head["starts"]
+        self._starting: dict[tuple[str, str], list[Template]] = {}
+        self._needs: dict[str, Sequence[frozenset[str]]] = {}
         self.frames: list[Any] = head["frames"]
         """Rows of what picoclaw.intents.frames reads, where no template fits a sentence."""
         self.end = TemplateEdges(self, (), None)  # type: ignore[arg-type]  # nothing follows
@@ -210,13 +221,43 @@ class Grammar:
     def slots(self, intent: Intent) -> Iterator[SentenceSlot]:
         return map(self.slot, intent.slots)
 
-    def starting(self, label: str) -> Iterator[Template]:
-        """The templates that may begin with a word or an "@concept", or with a slot for ""."""
-        for number in self._starts.get(label, ()):
-            template = self._templates[number]
-            if not isinstance(template, Template):
-                template = self._templates[number] = Template(template, self._first + number, self)
-            yield template
+    def starting(self, label: str, kind: str) -> Sequence[Template]:
+        """The templates that may begin with a word or an "@concept", or with a slot for "", of intents of a kind."""
+        key = (label, kind)
+        if key not in self._starting:
+            found = self._starting[key] = []
+            for number in self._starts.get(label, ()):
+                template = self._templates[number]
+                if not isinstance(template, Template):
+                    template = self._templates[number] = Template(template, self._first + number, self)
+                if self.intents[template.intent].kind == kind:
+                    found.append(template)
+        return self._starting[key]
+
+    def list_needs(self, branches: Branches) -> Sequence[frozenset[str]]:
+        """One of each set stands in whatever the branches say."""
+        if len(branches) == 1:
+            return tuple({need: None for node in branches[0] for need in self._list_node_needs(node)})
+        either = set[str]()
+        for branch in branches:
+            needs = [need for node in branch for need in self._list_node_needs(node)]
+            if not needs:
+                return ()
+            either |= min(needs, key=len)
+        return (frozenset(either),)
+
+    def _list_node_needs(self, node: Branches | str) -> Sequence[frozenset[str]]:
+        if not isinstance(node, str):
+            return self.list_needs(node)
+        needs = self._needs.get(node)
+        if needs is None:
+            if node[0] == "<":
+                needs = self.list_needs(self.branches(node))
+            else:
+                words = list_first_words(self.slot(node[1:-1])) if node[0] == "{" else frozenset((node,))
+                needs = (words,) if words else ()
+            self._needs[node] = needs
+        return needs
 
     def branches(self, phrase: str) -> Branches:
         branches = self._phrases[phrase[1:-1]]

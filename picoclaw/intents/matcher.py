@@ -95,6 +95,10 @@ class TemplateWalk:
         self._labels = [(word, "@" + vocabulary.names[vocabulary[word]]) for word in sentence.words]
         self._failed: set[tuple[int, int]] = set()
         self._polite = polite
+        self._said = frozenset(chain.from_iterable(self._labels))
+
+    def has_any(self, labels: frozenset[str]) -> bool:
+        return not self._said.isdisjoint(labels)
 
     def fit(self, edges: TemplateEdges, i: int, found: SlotValues, score: int = 0) -> tuple[int, SlotValues] | None:
         """The slots of the first way that ends well, and how many words it does not owe to free text."""
@@ -166,7 +170,12 @@ class IntentMatcher:
     def _frames(self) -> Sequence[Frame]:
         from picoclaw.intents.frames import read_frames  # a sentence that a template fits needs none
 
-        return read_frames(self._book.frames)
+        return read_frames(self._book)
+
+    @cached_property
+    def _framed(self) -> frozenset[str]:
+        """The intents that have frames."""
+        return frozenset(frame.intent for frame in self._frames)
 
     @cached_property
     def _questions(self) -> QuestionReader:
@@ -393,18 +402,22 @@ class IntentMatcher:
 
         kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
         orders = self._mood(s, begins[-1], len(s.words)) == "acts"
+        open_intents = {name for name in self._framed if self._is_open(self.intents[name], s, kinds, offered)}
         frames = [
             frame
             for frame in self._frames
-            if self._is_open(self.intents[frame.intent], s, kinds, offered)
+            if frame.intent in open_intents
             and not (frame.intent == "unmeasured" and self._is_measured(s))
             and (not orders or any("^" in piece.marks for piece in frame.pieces))
         ]
         if not frames or (best and best.answer and not best.tool and best.route != "unknown"):
             return None
+        asking = FrameReader(self._book, self._reader, s, begins[-1], ends[-1])
+        is_same = (begins[-1], ends[-1]) == (begins[0], ends[0])
+        moving = asking if is_same else FrameReader(self._book, self._reader, s, begins[0], ends[0])
         readers = [
-            (FrameReader(self._book, self._reader, s, begins[-1], ends[-1]), [f for f in frames if not self._moves(f)]),
-            (FrameReader(self._book, self._reader, s, begins[0], ends[0]), [f for f in frames if self._moves(f)]),
+            (asking, [f for f in frames if not self._moves(f)]),
+            (moving, [f for f in frames if self._moves(f)]),
         ]
         if (behind := self._after_no(s, begins[0])) and behind < ends[0]:  # "no, 2"
             goes_on_with = [f for f in frames if self._moves(f) and self.intents[f.intent].after]
@@ -696,9 +709,11 @@ class IntentMatcher:
         """
         found = []
         for i in begins:
-            for template in self._starting(s, i, bare=kind != "adds"):
+            for template in self._starting(s, i, kind):
+                if not all(map(walk.has_any, template.needs)):
+                    continue
                 intent = self._book.intents[template.intent]
-                if intent.kind != kind or (intent.only and intent.tool not in (offered or ())):
+                if intent.only and intent.tool not in (offered or ()):
                     continue
                 if intent.after and not _is_after(intent, s):
                     continue
@@ -913,12 +928,12 @@ class IntentMatcher:
         wanted = self.match(text) if words else None
         return wanted is not None and bool(wanted.tool) and not wanted.missing and not self.intents[wanted.intent].kind
 
-    def _starting(self, s: Sentence, i: int, *, bare: bool) -> Iterator[Template]:
-        """The templates that may begin at word `i`; with a slot at a "do not" only if that is no order, `bare`."""
+    def _starting(self, s: Sentence, i: int, kind: str) -> Iterator[Template]:
+        """The templates of a kind that may begin at word `i`; those that add something do not with a slot at a "do not"."""
         word = s.words[i]
         words = (word, "@" + self._vocabulary.names[self._vocabulary[word]])
-        keys = words if not bare and self._after(s, self._book.words["negations"], i) else (*words, "")
-        return chain.from_iterable(map(self._book.starting, keys))
+        bare = kind != "adds" or not self._after(s, self._book.words["negations"], i)
+        return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
         """Where the sentence may begin and end, with and without its polite words."""

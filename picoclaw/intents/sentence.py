@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
+_MAX_PHRASE_WORDS = 5  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
 _OTHER_KINDS = {
@@ -34,6 +35,9 @@ _OTHER_KINDS = {
 SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
 UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
+
+LISTED_KINDS = frozenset({"choice", "term"})
+"""Kinds that are read as one of their values."""
 
 NO_CALL = ToolCall("", "")
 SlotValues = dict[str, Any]
@@ -106,6 +110,9 @@ class Sentence:
         self.find_names: Callable[[], Mapping[str, tuple[str, str]]] = dict
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         self._hits: dict[tuple[int, int], SlotReading | None] = {}
+        self._phrases: dict[int, list[tuple[str, int]]] = {}
+        self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
+        """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         text = _DECIMAL_COMMA.sub(".", raw[:MAX_CHARS]) if words["decimals"] else raw[:MAX_CHARS]
         for found in _WORD.finditer(text):
@@ -189,15 +196,16 @@ class Sentence:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
         key = (id(table), i)
         if key not in self._hits:
-            self._hits[key] = self._longest(table, i)
+            self._hits[key] = next(((table[one], end) for one, end in self._phrases_at(i) if one in table), None)
         return self._hits[key]
 
-    def _longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
-        for end in range(min(i + 5, len(self.words)), i, -1):
-            phrase = " ".join(self.words[i:end])
-            if phrase in table:
-                return table[phrase], end
-        return None
+    def _phrases_at(self, i: int) -> list[tuple[str, int]]:
+        """What may stand in a table at word `i`, the longest first, each with where it ends."""
+        found = self._phrases.get(i)
+        if found is None:
+            ends = range(min(i + _MAX_PHRASE_WORDS, len(self.words)), i, -1)
+            found = self._phrases[i] = [(" ".join(self.words[i:end]), end) for end in ends]
+        return found
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
@@ -238,16 +246,41 @@ def fold_name(word: str) -> str:
     return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
+def list_first_words(slot: SentenceSlot) -> frozenset[str]:
+    """The words that a slot begins with which is read as one of its values; none for another one."""
+    return frozenset(phrase.partition(" ")[0] for phrase in slot.values if slot.kind in LISTED_KINDS)
+
+
 class SlotReader:
     """Reads slots out of a sentence: every reading is (value, index behind it), the likeliest first."""
 
     def __init__(self, words: WordTables) -> None:
         self._words = words
         self._times = TimeReader(words)
+        self._firsts: dict[int, frozenset[str]] = {}
 
-    def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
-        return reader(slot, s, i) if i < len(s.words) else iter(())
+    def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterable[SlotReading]:
+        if i >= len(s.words):
+            return ()
+        if slot.kind == "text":
+            return self._text(slot, s, i)
+        if slot.kind in LISTED_KINDS and s.words[i] not in self._first_words(slot):
+            return ()
+        key = (id(slot), i)
+        if (hits := s.readings.get(key)) is None:
+            reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
+            hits = s.readings[key] = tuple(reader(slot, s, i))
+        return hits
+
+    def may_hold(self, s: Sentence, slot: SentenceSlot) -> bool:
+        """Whether a sentence has a word that the slot's values begin with."""
+        return slot.kind not in LISTED_KINDS or not self._first_words(slot).isdisjoint(s.words)
+
+    def _first_words(self, slot: SentenceSlot) -> frozenset[str]:
+        words = self._firsts.get(id(slot))
+        if words is None:
+            words = self._firsts[id(slot)] = list_first_words(slot)
+        return words
 
     def begins_time(self, s: Sentence, i: int) -> bool:
         """Whether a time, or a length of it, may stand at word `i`."""
