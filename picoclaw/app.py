@@ -195,7 +195,11 @@ def make_tools(
     if not is_member:
         yield ToolGroup(("spawn", "spawn_status"), make_subagents)
     if config.links or config.teams:
-        yield ToolGroup(_list_delegate_tools(config), make_delegate)
+        from picoclaw.teams import MAX_LISTED, list_targets
+
+        targets = len(list_targets(config))
+        names = ("delegate", "delegate_search")[: (targets > 0) + (targets > MAX_LISTED)]
+        yield ToolGroup(names, make_delegate)
     if config.web.enabled:
         yield ToolGroup(("web_fetch",), make_web)
         if config.web.search != "off":
@@ -224,13 +228,6 @@ def _list_virtual_pages(config: Config) -> tuple[str, ...]:
     from picoclaw.teams import VIRTUAL_PAGES
 
     return VIRTUAL_PAGES
-
-
-def _list_delegate_tools(config: Config) -> tuple[str, ...]:
-    from picoclaw.teams import MAX_LISTED, list_targets
-
-    targets = len(list_targets(config))
-    return ("delegate", "delegate_search")[: (targets > 0) + (targets > MAX_LISTED)]
 
 
 def _list_instruction_files(app: App) -> tuple[Path, ...]:

@@ -94,11 +94,6 @@ class BoardZone(tzinfo):
         return datetime.fromtimestamp(moment.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006
 
 
-def get_plan_zone(plan: Plan) -> tzinfo:
-    """Find its zone; raises ValueError saying why it cannot be known."""
-    return parse_zone(plan.zone) if plan.zone else BoardZone()
-
-
 def plan_interval(seconds: float, anchor: float) -> Plan:
     """Plan something at an interval; raises ValueError when it is too short."""
     if seconds < MIN_JOB_INTERVAL_S:
@@ -200,7 +195,7 @@ def list_occurrences(plan: Plan, after: datetime, most: int) -> list[Occurrence]
 
 
 def _iter_occurrences(plan: Plan, after: float) -> Iterator[Occurrence]:
-    zone = get_plan_zone(plan)
+    zone = parse_zone(plan.zone) if plan.zone else BoardZone()
     if plan.kind == "cron":
         for moment, named in _iter_cron(plan.text, after, zone):
             yield Occurrence(moment, named.isoformat(timespec="minutes"))

@@ -511,7 +511,8 @@ def _find_in_database(text: str) -> tzinfo:
     for name in (text, text.upper()):
         if _NAME.fullmatch(name) and name not in _NOT_A_PLACE and any(Path(top, name).is_file() for top in TZPATH):
             return ZoneInfo(name)
-    zones = _load_zones(TZPATH)
+    rows = (row.split("\t") for row in _load_table(TZPATH, "zone.tab"))
+    zones = [_ZoneRow(row[0], row[2], _normalize_name(row[2]).split("/")) for row in rows]
     if not zones:
         raise ValueError("this board has no time zones: `sudo apt install tzdata`, or give an offset such as UTC+1")
     found = _find_names(text, zones, TZPATH)
@@ -523,11 +524,6 @@ def _find_in_database(text: str) -> tzinfo:
         which = f"may be {' or '.join(found)}" if len(found) <= _MAX_NAMED else "has several time zones"
         raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} {which}; write {ZONE_FORMS}")
     return ZoneInfo(found[0])
-
-
-def _load_zones(folders: Iterable[str]) -> list[_ZoneRow]:
-    rows = (row.split("\t") for row in _load_table(folders, "zone.tab"))
-    return [_ZoneRow(row[0], row[2], _normalize_name(row[2]).split("/")) for row in rows]
 
 
 def _load_table(folders: Iterable[str], name: str) -> list[str]:
@@ -544,7 +540,12 @@ def _find_names(text: str, zones: Sequence[_ZoneRow], folders: Iterable[str]) ->
     named = [zone for zone in zones if _is_called(zone, _CITY_ALIASES.get(city, city))]
     if named and not place:
         return [zone.name for zone in named]
-    country = _find_country(place or city, folders)
+    # a country's code, '' for what is none; the code itself is not understood, because CA is California as well
+    words = place or city
+    rows = (row.partition("\t") for row in _load_table(folders, "iso3166.tab"))
+    country = _COUNTRY_ALIASES.get(words) or next(
+        (code for code, _, name in rows if _normalize_name(name) == words), ""
+    )
     there = [zone.name for zone in named if zone.country == country]
     there += [zone.name for zone in zones if zone.parts[-1] == city and place in zone.parts[1:-1]]
     if there or (place or city) == _AMBIGUOUS_COUNTRY:
@@ -555,12 +556,6 @@ def _find_names(text: str, zones: Sequence[_ZoneRow], folders: Iterable[str]) ->
 def _is_called(zone: _ZoneRow, city: str) -> bool:
     """Whether it is the city's. Below a state's name the city alone is no name, because there are others."""
     return city == "/".join(zone.parts) or zone.parts[1:] == [city]
-
-
-def _find_country(words: str, folders: Iterable[str]) -> str:
-    """A country's code, '' for what is none; the code itself is not understood, because CA is California as well."""
-    rows = (row.partition("\t") for row in _load_table(folders, "iso3166.tab"))
-    return _COUNTRY_ALIASES.get(words) or next((code for code, _, name in rows if _normalize_name(name) == words), "")
 
 
 def _normalize_name(name: str) -> str:

@@ -35,7 +35,10 @@ _ONEWIRE = BusSetup("do_onewire 0", "dtoverlay=w1-gpio", "w1-gpio")
 def check_buses(board: Board) -> Iterator[CheckResult]:
     """Say of each kind of bus whether it can be used, and if not, what turns it on."""
     yield from _check_i2c(board)
-    yield from _check_spi(board)
+    nodes = board.spi_nodes()
+    if not nodes:
+        yield note("SPI", "no /dev/spidevB.C: the bus is off, or there is none", format_enable_hint(board, _SPI))
+    yield from _check_permissions(board, "SPI", [node.path for node in nodes])
     yield from _check_serial(board)
     yield from _check_onewire(board)
     yield from _check_gpio(board)
@@ -60,13 +63,6 @@ def _check_i2c(board: Board) -> Iterator[CheckResult]:
             continue
         where = " on the pin header" if adapter.header else f", {adapter.use}" if adapter.use else ""
         yield good(f"i2c-{adapter.number}", f"{adapter.name}{where}")
-
-
-def _check_spi(board: Board) -> Iterator[CheckResult]:
-    nodes = board.spi_nodes()
-    if not nodes:
-        yield note("SPI", "no /dev/spidevB.C: the bus is off, or there is none", format_enable_hint(board, _SPI))
-    yield from _check_permissions(board, "SPI", [node.path for node in nodes])
 
 
 def _check_serial(board: Board) -> Iterator[CheckResult]:

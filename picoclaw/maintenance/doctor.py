@@ -83,7 +83,11 @@ def run_doctor(kind: str, *, offline: bool = False) -> _Rows:
     yield good("settings", "config.toml, secrets and environment variables are valid")
     yield from _examine_database(config.home / "state.db", "the first chat creates it")
     yield from _examine_database(config.home / "history.db", "`picoclaw run`, or an open chat, creates it")
-    yield from _examine_rules(config.home)
+    found = rules.load_rules(config.home, get_owner_time(config.home))
+    for problem in found.problems.values():
+        yield bad(rules.RULES_FILE, f"not followed: {problem}", "picoclaw rules check")
+    if found.rules:
+        yield good(rules.RULES_FILE, f"{', '.join(found.rules)} can be read")
     yield from _examine_workspace(config)
     used = (
         config.api_key,
@@ -189,14 +193,6 @@ def _examine_database(path: Path, made: str) -> _Rows:
         yield bad(path.name, str(error), "picoclaw check --repair, or picoclaw restore FILE")
         return
     yield CheckResult("good" if found == "ok" else "bad", path.name, found)
-
-
-def _examine_rules(folder: Path) -> _Rows:
-    found = rules.load_rules(folder, get_owner_time(folder))
-    for problem in found.problems.values():
-        yield bad(rules.RULES_FILE, f"not followed: {problem}", "picoclaw rules check")
-    if found.rules:
-        yield good(rules.RULES_FILE, f"{', '.join(found.rules)} can be read")
 
 
 def _examine_workspace(config: Config) -> _Rows:

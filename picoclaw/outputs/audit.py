@@ -95,7 +95,11 @@ def replay(home: Path) -> History:
     for boot, acts in boots:
         asked = _replay_boot(history, acts)
         if boot != read_boot_id():
-            _end_boot(history, asked, max(float(said["t"]) for said in acts))
+            last = max(float(said["t"]) for said in acts)
+            for name, periods in history.items():
+                if periods and periods[-1].ended is None:
+                    periods[-1] = OnPeriod(min(periods[-1].began, last - asked.get(name, 0.0)), last)
+                periods[:] = [OnPeriod(s.began - last, None if s.ended is None else s.ended - last) for s in periods]
     return history
 
 
@@ -163,13 +167,6 @@ def list_on_times(home: Path, now: datetime) -> list[OnTime]:
 def _close_period(periods: list[OnPeriod], t: float) -> None:
     if periods and periods[-1].ended is None:
         periods[-1] = OnPeriod(periods[-1].began, t)
-
-
-def _end_boot(history: History, asked: Mapping[str, float], last: float) -> None:
-    for name, periods in history.items():
-        if periods and periods[-1].ended is None:
-            periods[-1] = OnPeriod(min(periods[-1].began, last - asked.get(name, 0.0)), last)
-        periods[:] = [OnPeriod(s.began - last, None if s.ended is None else s.ended - last) for s in periods]
 
 
 def _parse_history(history: Any) -> History:

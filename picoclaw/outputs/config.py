@@ -189,15 +189,15 @@ def _parse_output(name: str, table: Any, where: str) -> OutputConfig:
     if problem:
         raise ConfigError(f"{where}: {problem}")
     if output.needs:
-        _check_required_sensor(make_dataclass(RequiredSensor, output.needs, f"{where}: needs"), f"{where}: needs")
+        needs = make_dataclass(RequiredSensor, output.needs, f"{where}: needs")
+        where = f"{where}: needs"
+        if needs.quantity not in QUANTITIES:
+            raise ConfigError(
+                f"{where}: there is no quantity {needs.quantity!r}{find_nearest(needs.quantity, QUANTITIES)}"
+            )
+        if needs.low is not None and needs.high is not None and needs.low > needs.high:
+            raise ConfigError(f"{where}: low is {needs.low:g}, more than high, {needs.high:g}: no reading could fit")
     return replace(output, name=name)
-
-
-def _check_required_sensor(needs: RequiredSensor, where: str) -> None:
-    if needs.quantity not in QUANTITIES:
-        raise ConfigError(f"{where}: there is no quantity {needs.quantity!r}{find_nearest(needs.quantity, QUANTITIES)}")
-    if needs.low is not None and needs.high is not None and needs.low > needs.high:
-        raise ConfigError(f"{where}: low is {needs.low:g}, more than high, {needs.high:g}: no reading could fit")
 
 
 def _find_faults(output: OutputConfig, table: Mapping[str, Any]) -> Iterator[str]:

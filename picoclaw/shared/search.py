@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from picoclaw.memory.embedding import Embedder, Vectors
 
 
+_MAX_HITS = 6
+
+
 class StoreIndex:
     """The chunks of a scope as memory.search wants them; it asks the store again for everything but the probes."""
 
@@ -57,17 +60,11 @@ class StoreIndex:
 
 
 def search_store(
-    store: SharedStore,
-    scope: SearchScope,
-    query: str,
-    embedder: "Embedder | None",
-    now: datetime,
-    most: int = 6,
-    least: float = MIN_SCORE,
+    store: SharedStore, scope: SearchScope, query: str, embedder: "Embedder | None", now: datetime
 ) -> Sequence[MemoryHit]:
     """Find what the notes of a scope say about a question, as search_memory does. Raises StoreError."""
     index = StoreIndex(store, scope, embedder.name, embedder.dims) if embedder else StoreIndex(store, scope)
-    return search_memory(index, query, embedder, now, most, least)
+    return search_memory(index, query, embedder, now, _MAX_HITS, MIN_SCORE)
 
 
 def _rarity(chunks: int, having: int) -> float:

@@ -115,7 +115,12 @@ class StoreSync:
             nonce = uuid.uuid4().hex
             self._home.set_state("nonce", nonce)
         receipt, agents, unended = self._store.claim(self._home.board, nonce)
-        self._watch_unended(unended)
+        # say so when one transaction in the database has kept what is new there from everybody for long
+        now = self._now().timestamp()
+        if unended != self._unended[0]:
+            self._unended = unended, now
+        if unended and now - self._unended[1] >= _LONG_S:
+            self._problems.append(_UNENDED)
         if agents and (missing := self._home.restrict(agents)):
             self._problems.append(_NOT_GIVEN.format(", ".join(missing), self._home.board))
         known = self._home.state("receipt")
@@ -127,14 +132,6 @@ class StoreSync:
             self._recover(self._home.board)
         elif receipt != known:  # it was written, and the answer was lost
             self._home.set_state("receipt", receipt)
-
-    def _watch_unended(self, unended: str) -> None:
-        """Say so when one transaction in the database has kept what is new there from everybody for long."""
-        now = self._now().timestamp()
-        if unended != self._unended[0]:
-            self._unended = unended, now
-        if unended and now - self._unended[1] >= _LONG_S:
-            self._problems.append(_UNENDED)
 
     def _recover(self, board: str) -> None:
         """Take back what a board has once pushed and this home has not: it is the older one, or a new one."""
@@ -261,7 +258,9 @@ class StoreSync:
             rows: dict[str, list[Row]] = {}
             chunks: dict[str, Sequence[SharedChunk]] = {}
             done = []
-            there = self._describe_chunks(some)
+            # what the store has of the pages of which it has the text: chunks come with it from whoever wrote it
+            same = [page.id for page, row, _ in some if page.kind == "documents" and row["version"] == page.version]
+            there = {number: ChunksState() for number in same} | self._store.describe_chunks(same) if same else {}
             for page, row, stamp in some:
                 parts, state = self._read_chunks(page, row)
                 if page.id in there and has_chunks(there[page.id], parts, is_taken_over=not page.chunks):
@@ -283,11 +282,6 @@ class StoreSync:
             self._keep_pages()
         self._keep_pages()
         return refused
-
-    def _describe_chunks(self, some: Iterable[tuple[SharedPage, Row, str]]) -> dict[str, ChunksState]:
-        """What the store has of the pages of which it has the text: chunks come with it from whoever wrote it."""
-        same = [page.id for page, row, _ in some if page.kind == "documents" and row["version"] == page.version]
-        return {number: ChunksState() for number in same} | self._store.describe_chunks(same) if same else {}
 
     def _find_changed(self) -> Iterator[tuple[SharedPage, Row, str]]:
         """Give each page that is not as the store has it, or whose vectors are new, with its row and its stamp."""
@@ -318,7 +312,8 @@ class StoreSync:
                 self._pages[page.id] = self._unkept[page.id] = known._replace(stamp=stamp)
         for name, state in changed.items():
             self._home.set_state(f"index {name}", state)
-        unsure = self._find_unreadable()
+        # the places of which nothing can be said to be deleted, because their folder is not there
+        unsure = {place.name for place in self._home.places.values() if not self._home.is_readable(place)}
         for page in list(self._pages.values()):
             is_gone = page.id not in seen and page.digest != self._digest(page, None)
             if is_gone and page.place.name not in unsure and self._home.read_page(page) is None:
@@ -332,10 +327,6 @@ class StoreSync:
             if state != self._home.state(f"index {place.name}"):
                 found[place.name] = state
         return found
-
-    def _find_unreadable(self) -> set[str]:
-        """The places of which nothing can be said to be deleted, because their folder is not there."""
-        return {place.name for place in self._home.places.values() if not self._home.is_readable(place)}
 
     def _read_chunks(self, page: SharedPage, row: Row) -> tuple[list[SharedChunk], str]:
         return self._home.read_chunks(page) if page.kind == "documents" and not row["deleted"] else ([], "")

@@ -299,7 +299,9 @@ class Samples(Table):
         with self._database.transaction() as connection:
             boot = register_boot(connection, moment)
             for block in blocks:
-                number = _ensure_series(connection, block.series)
+                values = (block.series.sensor, block.series.quantity)
+                connection.execute("INSERT INTO series (sensor, quantity) VALUES (?, ?) ON CONFLICT DO NOTHING", values)
+                number = _get_series_number(connection, block.series)
                 connection.executemany(
                     "INSERT INTO raw (boot, series, began, points) VALUES (?, ?, ?, ?)",
                     ((boot, number, began, points) for began, points in pack_points(block.points)),
@@ -392,12 +394,6 @@ class Samples(Table):
             yield decode_span(*row)
         for began, points in raw:
             yield from (span for span in unpack_points(began, points) if begin <= span.at < end)
-
-
-def _ensure_series(connection: StoreConnection, series: Series) -> int:
-    values = (series.sensor, series.quantity)
-    connection.execute("INSERT INTO series (sensor, quantity) VALUES (?, ?) ON CONFLICT DO NOTHING", values)
-    return _get_series_number(connection, series)
 
 
 def _get_series_number(connection: StoreConnection, series: Series) -> int:

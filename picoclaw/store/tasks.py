@@ -89,11 +89,6 @@ _COLUMNS = (
 _PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
 
 
-def insert_task(connection: StoreConnection, task: Task) -> None:
-    values = (task.number, *_encode_task(task))
-    connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
-
-
 def update_task(connection: StoreConnection, task: Task) -> None:
     connection.execute(
         f"UPDATE tasks SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
@@ -168,13 +163,6 @@ def load_task_messages(connection: StoreConnection, task: int, path: Path) -> li
         ) from None
 
 
-def _delete_workflow_messages(connection: StoreConnection, flow: int) -> None:
-    """Drop what the tasks of a workflow have said, and what their tools gave; their results stay."""
-    connection.execute("DELETE FROM task_messages WHERE task IN (SELECT id FROM tasks WHERE flow = ?)", (flow,))
-    connection.execute(f"DELETE FROM results WHERE session IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
-    connection.execute(f"DELETE FROM sessions WHERE id IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
-
-
 def delete_reported_tasks(connection: StoreConnection, session: str) -> None:
     """Delete the tasks of a chat whose workflow has ended and was told, with all that is known of them."""
     ended = f"SELECT id FROM tasks WHERE {REPORTED_CONDITION}"  # noqa: S608
@@ -226,7 +214,8 @@ class Tasks(Table):
             flow = _join_workflow(connection, given) or first
             given = [task._replace(flow=flow, asked=now) for task in given]
             for task in given:
-                insert_task(connection, task)
+                values = (task.number, *_encode_task(task))
+                connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
             self._settle(connection, flow, now)
             return given
 
@@ -383,7 +372,10 @@ class Tasks(Table):
         if untold := [task for task in tasks if not task.letter]:
             number = put_message(connection, untold[0].session, self._worded(untold), now)
             connection.execute("UPDATE tasks SET letter = ? WHERE flow = ? AND letter = 0", (number, flow))
-        _delete_workflow_messages(connection, flow)
+        # drop what the tasks of a workflow have said, and what their tools gave; their results stay
+        connection.execute("DELETE FROM task_messages WHERE task IN (SELECT id FROM tasks WHERE flow = ?)", (flow,))
+        connection.execute(f"DELETE FROM results WHERE session IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
+        connection.execute(f"DELETE FROM sessions WHERE id IN ({_SELECT_TASK_SESSIONS})", (flow,))  # noqa: S608
 
 
 def _join_workflow(connection: StoreConnection, given: Sequence[Task]) -> int:

@@ -50,13 +50,6 @@ def _build_front_matter(description: str, triggers: str) -> Values:
     return values
 
 
-def _build_skill(given: Values, text: str, folder: Path) -> bytes:
-    front = "".join([f"{_FENCE}\n", *(_format_field(key, value, "\n") for key, value in given.items()), _FENCE])
-    data = _join_file(front, _format_body(text, folder), "\n")
-    _check_skill(data, folder, given)
-    return data
-
-
 def _update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes:
     """Replace the text and the given front matter of a skill, keeping the owner's other lines and comments."""
     hint = f"the owner can change {folder / SKILL_FILE} in an editor"
@@ -236,7 +229,10 @@ class SkillTools:
             if files.stat_rooted(target):
                 raise ToolError(f"skills/{name}/{SKILL_FILE} exists already; write_file with mode=replace replaces it")
         given = {"name": name, **_build_front_matter(description or " ", triggers)}
-        return _SkillWrite(folder, target, None, _build_skill(given, text, folder))
+        front = "".join([f"{_FENCE}\n", *(_format_field(key, value, "\n") for key, value in given.items()), _FENCE])
+        data = _join_file(front, _format_body(text, folder), "\n")
+        _check_skill(data, folder, given)
+        return _SkillWrite(folder, target, None, data)
 
     def _plan_update(self, name: str, text: str, description: str, triggers: str) -> _SkillWrite:
         self._library.refresh()

@@ -219,9 +219,9 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
     return said
 
 
-def find_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+def find_onboarding(home: Path, *, tidy: bool = True) -> str:
     """Return the onboarding page, '' if onboarding is over or the page cannot be read."""
     try:
-        return read_onboarding(home, tidy=tidy, templates=templates)
+        return read_onboarding(home, tidy=tidy)
     except ConfigError:
         return ""

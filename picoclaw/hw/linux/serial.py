@@ -153,23 +153,16 @@ class LinuxSerial:
         try:
             with translate_os_error(name), _convert_errors():
                 fcntl.ioctl(self._fd, termios.TIOCEXCL)
-                self._keep_lines_up()
-                self._check_baud()
+                state = termios.tcgetattr(self._fd)
+                state[2] &= ~termios.HUPCL
+                termios.tcsetattr(self._fd, termios.TCSANOW, state)
+                # ask what the driver has made of the baud rate: it takes one that it can do, and reports no error
+                real = int.from_bytes(fcntl.ioctl(self._fd, _TCGETS2, bytes(_TERMIOS2))[-4:], sys.byteorder)
+                if abs(real - self._baud) > self._baud * _BAUD_TOLERANCE:
+                    raise BusFault(f"{self.path} cannot have {self._baud} baud: its driver offers {real}")
         except HardwareError:
             self.close()
             raise
-
-    def _keep_lines_up(self) -> None:
-        state = termios.tcgetattr(self._fd)
-        state[2] &= ~termios.HUPCL
-        termios.tcsetattr(self._fd, termios.TCSANOW, state)
-
-    def _check_baud(self) -> None:
-        """Ask what the driver has made of the baud rate: it takes one that it can do, and reports no error."""
-        state = fcntl.ioctl(self._fd, _TCGETS2, bytes(_TERMIOS2))
-        real = int.from_bytes(state[-4:], sys.byteorder)
-        if abs(real - self._baud) > self._baud * _BAUD_TOLERANCE:
-            raise BusFault(f"{self.path} cannot have {self._baud} baud: its driver offers {real}")
 
     def write(self, data: bytes) -> None:
         """See SerialPort.write; waits as long as the bytes need on the wire, and 2 seconds.

@@ -65,7 +65,11 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
         fcntl.fcntl(ours[1], fcntl.F_SETPIPE_SZ, 4096)  # the less it holds, the sooner a frozen watchdog is noticed
     watchdog = os.getpid()
     endpoint.write_holder(lock, endpoint.LockHolder(watchdog, 0, kind))
-    signals = _open_signal_pipe()
+    # the watchdog's signals arrive on a descriptor; the worker takes over with handlers of their own
+    signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     pid = os.fork()
     if pid == 0:
         os.close(ours[0])
@@ -78,7 +82,12 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
     why = _watch_worker(pid, ours[0], signals)
     if not why:
         return 0
-    return _make_all_safe(home, kind, why)
+    # try until everything is safe; a second supervisor cannot begin meanwhile, because the lock is ours
+    for _ in range(_TRIES):
+        if not rescue(home, kind, why, stop=why == STOPPED):
+            return 0
+        time.sleep(_HANG_TIMEOUT_S)
+    return 1
 
 
 def _run_worker(home: Path, kind: str, watchdog: int, ends: tuple[int, int]) -> int:
@@ -109,15 +118,6 @@ def _close_stdout() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.close(null)
-
-
-def _open_signal_pipe() -> int:
-    """Return a descriptor on which the watchdog's signals arrive; the worker takes over with handlers of their own."""
-    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda *_: None)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    return reader
 
 
 def _watch_worker(pid: int, promises: int, signals: int) -> str:
@@ -155,15 +155,6 @@ def _read_deadline(promises: int, poller: select.poll) -> float:
         poller.unregister(promises)
         return 0.0
     return float(_DEADLINE.unpack(said[-_DEADLINE.size :])[0])
-
-
-def _make_all_safe(home: Path, kind: str, why: str) -> int:
-    """Try until everything is safe; a second supervisor cannot begin meanwhile, because the lock is ours."""
-    for _ in range(_TRIES):
-        if not rescue(home, kind, why, stop=why == STOPPED):
-            return 0
-        time.sleep(_HANG_TIMEOUT_S)
-    return 1
 
 
 if __name__ == "__main__":

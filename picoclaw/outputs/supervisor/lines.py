@@ -56,7 +56,10 @@ class OutputDrivers:
                 self._open[output.name] = self._opened(output, level)
             terminal = self._open[output.name]
             terminal.drive(level)
-            return _describe_mismatch(output, level, terminal.level())
+            found = terminal.level()
+            if abs(found - level) <= (_STEP if output.graded else 0):
+                return ""
+            return f"{output.name} was set to {format_level(level)} and reads back as {format_level(round(found, 1))}: check its wiring"
         except (HardwareError, ConfigError) as error:
             self.release(output.name)
             return str(error)
@@ -89,12 +92,6 @@ class OutputDrivers:
         if output.part:
             return ExpanderOutput(self._drivers, output, self._folders)
         return GpioOutput(self._board, output, level)
-
-
-def _describe_mismatch(output: OutputConfig, wanted: float, found: float) -> str:
-    if abs(found - wanted) <= (_STEP if output.graded else 0):
-        return ""
-    return f"{output.name} was set to {format_level(wanted)} and reads back as {format_level(round(found, 1))}: check its wiring"
 
 
 def make_safe(board: Board, home: Path, outputs: Iterable[OutputConfig]) -> dict[str, str]:

@@ -207,8 +207,11 @@ class SupervisorWorker:
 
         A watchdog that does not take it is frozen: waiting for it would outlast a lease, and nothing goes on without it.
         """
-        if moment is not None:
-            self._watch_date()
+        # before something leaves its safe level: a date that is set ends it, because no rule about time holds then
+        if moment is not None and self._steps < 0:
+            self._steps = clock.open_clock_watch()
+            if self._steps >= 0:
+                self._hear(self._steps, self._stepped)
         if moment != self._promised:
             self._promised = moment
             try:
@@ -301,13 +304,6 @@ class SupervisorWorker:
             self._selector.unregister(client.connection)
             client.connection.close()
             self.handler.gone(client.number)
-
-    def _watch_date(self) -> None:
-        """Before something leaves its safe level: a date that is set ends it, because no rule about time holds then."""
-        if self._steps < 0:
-            self._steps = clock.open_clock_watch()
-            if self._steps >= 0:
-                self._hear(self._steps, self._stepped)
 
     def _stepped(self) -> None:
         if clock.has_clock_stepped(self._steps):

@@ -168,22 +168,16 @@ class SimMPU6050(ByteRegisters):
         words = list(struct.unpack_from(">7H", self.registers, _DATA))
         for i, axis in enumerate("xyz"):
             if not standby >> 5 - i & 1:
-                words[i] = self._acceleration(axis)
+                usual = _STANDARD_GRAVITY if axis == "z" else 0.0
+                full_scale = 2 * _STANDARD_GRAVITY * 2 ** (self.registers[_ACCEL_CONFIG] >> 3 & 0b11)
+                words[i] = encode_signed(self.scene.get(f"acceleration {axis}", usual) / full_scale * 32_768, 16)
             if not standby >> 2 - i & 1:
-                words[4 + i] = self._rotation(axis)
+                per_degree = (131.0, 65.5, 32.8, 16.4)[self.registers[_GYRO_CONFIG] >> 3 & 0b11]
+                words[4 + i] = encode_signed(self.scene.get(f"rotation {axis}", 0.0) * per_degree, 16)
         if not self.registers[_POWER_1] & _TEMPERATURE_OFF:
             words[3] = encode_signed((self.scene.get("temperature", 21.0) - 36.53) * 340, 16)
         struct.pack_into(">7H", self.registers, _DATA, *words)
         self.registers[_INT_STATUS] |= 0x01
-
-    def _acceleration(self, axis: str) -> int:
-        usual = _STANDARD_GRAVITY if axis == "z" else 0.0
-        full_scale = 2 * _STANDARD_GRAVITY * 2 ** (self.registers[_ACCEL_CONFIG] >> 3 & 0b11)
-        return encode_signed(self.scene.get(f"acceleration {axis}", usual) / full_scale * 32_768, 16)
-
-    def _rotation(self, axis: str) -> int:
-        per_degree = (131.0, 65.5, 32.8, 16.4)[self.registers[_GYRO_CONFIG] >> 3 & 0b11]
-        return encode_signed(self.scene.get(f"rotation {axis}", 0.0) * per_degree, 16)
 
 
 # Maxim's DS3231 (19-5170): a clock that goes on by the scene's, from where it was set.

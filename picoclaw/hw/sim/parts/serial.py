@@ -8,16 +8,16 @@ from collections.abc import Callable
 from picoclaw.hw.sim.parts.words import clamp
 from picoclaw.hw.sim.scene import Scene
 
+_BYTE_S = 10 / 9600  # ten bits, at the baud rate of all these parts
 _BUFFER_SIZE = 4095  # what a kernel keeps for a reader that does not come
 
 
 class Transmitter:
     """A TX pin with a queue behind it."""
 
-    def __init__(self, clock: Callable[[], float], baud: int = 9600) -> None:
-        """`clock` gives seconds; a byte takes ten bits."""
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds."""
         self._clock = clock
-        self._byte_s = 10 / baud
         self._free_at = 0.0
         self._queue: deque[tuple[float, int]] = deque(maxlen=_BUFFER_SIZE)
 
@@ -25,7 +25,7 @@ class Transmitter:
         """Begin to send at a time, or when the line is free."""
         self._free_at = max(self._free_at, at)
         for byte in data:
-            self._free_at += self._byte_s
+            self._free_at += _BYTE_S
             self._queue.append((self._free_at, byte))
 
     def arrived(self) -> bytes:
