@@ -5,6 +5,7 @@ paho is imported where [mqtt] is set.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ class MqttChannel:
             note(f"mqtt: {MISSING_PAHO}")
             return
         config = app.config.mqtt
-        self._ha, self._names = homeassistant, homeassistant.make_names(config)
+        self._ha, self._names = homeassistant, homeassistant.Names(config.base, config.discovery)
         self._sensors = sensors.MqttSensors(app.config.sensors, self._note_some)
         self._connection = connection.MqttConnection(
             config, app.config.mqtt_password, self._hear, note, self._list_topics, self._begin_connection, waits
@@ -296,7 +297,7 @@ class MqttChannel:
         self._post(InboxMessage(f"{_BOARD_CHAT}{peer.number}", text, f"board:{peer.name}", "remote", number))
 
     def _publish_answer(self, question: str, answer: str) -> bool:
-        made = self._ha.make_answer(question, answer)
+        made = json.dumps({"question": question, "answer": answer}, ensure_ascii=False)
         return self._connection is not None and self._connection.publish(self._names.answer, made)
 
     # --- what is done for other boards ---

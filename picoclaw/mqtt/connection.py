@@ -342,7 +342,9 @@ class MqttConnection:
                     client.disconnect()
                 while client.loop(self._config.keep_alive_seconds / 4) == paho.MQTT_ERR_SUCCESS:
                     self._slow_down()
-                error = self._refusal or self._explain_loss()
+                self._losses += self._up
+                lost = "the connection was lost" if self._losses < _MANY_LOSSES else self._same_name
+                error = self._refusal or lost
             except PEER_ERRORS as failure:
                 error = explain_failure(failure)
             if self._protocol != before or self._is_renewed:
@@ -353,12 +355,6 @@ class MqttConnection:
                 wait, self._losses = first, 0
             self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - so that many boards do not come at once
             wait = min(wait * 2, most)
-
-    def _explain_loss(self) -> str:
-        self._losses += self._up
-        if self._losses < _MANY_LOSSES:
-            return "the connection was lost"
-        return self._same_name
 
     @property
     def _same_name(self) -> str:

@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from picoclaw import __version__
-from picoclaw.config.tables import MqttConfig
 from picoclaw.hw.reading import QUANTITIES, Reading
-from picoclaw.records import NamedTuple
 from picoclaw.text import escape_unprintable, pattern
 
 _DEVICE_CLASSES = {
@@ -39,56 +37,22 @@ Payloads = dict[str, str]
 """Payloads by topic."""
 
 
-class Names(NamedTuple):
+class Names:
     """The topics of a board, and what begins the identifiers of its entities."""
 
-    base: str
-    prefix: str
-
-    @property
-    def device(self) -> str:
-        return self.base.replace("/", "-")
-
-    @property
-    def discovery(self) -> str:
-        return f"{self.prefix}/device/{self.device}/config"
-
-    @property
-    def health(self) -> str:
-        return f"{self.base}/health"
-
-    @property
-    def alarm(self) -> str:
-        return f"{self.base}/alarm"
-
-    @property
-    def stop(self) -> str:
-        return f"{self.base}/stop"
-
-    @property
-    def reminder(self) -> str:
-        return f"{self.base}/reminder"
-
-    @property
-    def ask(self) -> str:
-        return f"{self.base}/ask"
-
-    @property
-    def answer(self) -> str:
-        return f"{self.base}/answer"
+    def __init__(self, base: str, prefix: str) -> None:
+        self.base, self.prefix = base, prefix
+        self.device = base.replace("/", "-")
+        self.discovery = f"{prefix}/device/{self.device}/config"
+        self.health, self.alarm, self.reminder = f"{base}/health", f"{base}/alarm", f"{base}/reminder"
+        self.stop, self.ask, self.answer = f"{base}/stop", f"{base}/ask", f"{base}/answer"
 
     def sensor(self, reading: Reading) -> str:
-        """The topic of a reading's values."""
         return f"{self.base}/sensor/{make_identifier(reading.sensor)}/{make_identifier(reading.label)}"
 
     def output(self, name: str) -> str:
         """The topic of an output's state; that of its orders ends in /set."""
         return f"{self.base}/output/{name}"
-
-
-def make_names(config: MqttConfig) -> Names:
-    """The names of the board of these settings."""
-    return Names(config.base, config.discovery)
 
 
 def make_identifier(text: str) -> str:
@@ -290,10 +254,6 @@ def make_reminder(found: Mapping[str, Any], *, with_text: bool) -> str:
     """Make the state of the next reminder: when it comes, as ISO 8601, and what it says only if that is wanted."""
     at = datetime.fromtimestamp(round(found["at"]), UTC).isoformat() if found else None
     return json.dumps({"at": at} | ({"text": found.get("text", "")} if with_text else {}), ensure_ascii=False)
-
-
-def make_answer(question: str, answer: str) -> str:
-    return json.dumps({"question": question, "answer": answer}, ensure_ascii=False)
 
 
 def parse_question(payload: bytes) -> str:
