@@ -12,7 +12,7 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.files import add_table, read_regular, remove_table
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError
-from picoclaw.files import write_atomic
+from picoclaw.files import remove_file, write_atomic
 from picoclaw.mcp import pins
 from picoclaw.tools.mcp import McpServers, judge_effect
 from picoclaw.workspace import prepare_home
@@ -195,7 +195,7 @@ def _remove(config: Config, name: str) -> int:
     path = config.home / "config.toml"
     text = remove_table(read_regular(path).decode(), f"mcp.{name}")
     write_atomic(path.resolve(), text.encode())
-    pins.remove_pin(config.home, name)
+    remove_file(pins.get_pin_path(config.home, name))
     get_token_path(config.home, name).unlink(missing_ok=True)
     shutil.rmtree(config.home / "mcp" / name, ignore_errors=True)
     print_wrapped(f"[mcp.{name}] is out of {path}")

@@ -9,7 +9,8 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import BinaryIO
 
 from picoclaw.mcp import wire
@@ -30,10 +31,16 @@ class _Questions:
 
     answers: "dict[str, queue.SimpleQueue[bool]]" = field(default_factory=dict)
 
-    def open(self) -> str:
+    def ask(self, question: Wire, send: Callable[[Wire], None]) -> bool:
+        """Send a question, and wait for its answer; no where none comes in time."""
         number = f"ask-{secrets.token_hex(6)}"
-        self.answers[number] = queue.SimpleQueue()
-        return number
+        waits = self.answers[number] = queue.SimpleQueue()
+        send({"jsonrpc": "2.0", "id": number, **question})
+        try:
+            return waits.get(timeout=ANSWER_S)
+        except queue.Empty:
+            self.answers.pop(number, None)
+            return False
 
     def take(self, message: Mapping[str, object]) -> None:
         """Take an answer; one to no question is nothing."""
@@ -57,9 +64,10 @@ class StdioServer:
 
     def serve(self) -> None:
         """Answer until the input ends."""
+        ask = partial(self._questions.ask, send=self._send)
         threading.Thread(target=self._read, name="mcp-reader", daemon=True).start()
         while (message := self._requests.get()) is not None:
-            if (answer := self._server.handle(message, self._peer, self._ask)) is not None:
+            if (answer := self._server.handle(message, self._peer, ask)) is not None:
                 self._send(answer)
 
     def _read(self) -> None:
@@ -84,16 +92,6 @@ class StdioServer:
                 stop.set()
             self._questions.end()
             self._requests.put(None)
-
-    def _ask(self, question: Wire) -> bool | None:
-        number = self._questions.open()
-        waits = self._questions.answers[number]
-        self._send({"jsonrpc": "2.0", "id": number, **question})
-        try:
-            return waits.get(timeout=ANSWER_S)
-        except queue.Empty:
-            self._questions.answers.pop(number, None)
-            return False
 
     def _send(self, message: Wire) -> None:
         with self._writing:
@@ -202,18 +200,9 @@ class HttpServer:
         """Make a call in a thread of its own, so that a question can go out, and its answer come in, meanwhile."""
         out: queue.SimpleQueue[Wire | None] = queue.SimpleQueue()
 
-        def ask(question: Wire) -> bool | None:
-            number = session.questions.open()
-            waits = session.questions.answers[number]
-            out.put({"jsonrpc": "2.0", "id": number, **question})
-            try:
-                return waits.get(timeout=ANSWER_S)
-            except queue.Empty:
-                session.questions.answers.pop(number, None)
-                return False
-
         def call() -> None:
             try:
+                ask = partial(session.questions.ask, send=out.put)
                 out.put(self._server.handle(message, session.peer, ask))
             finally:
                 out.put(None)

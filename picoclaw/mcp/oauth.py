@@ -180,7 +180,12 @@ def _find_endpoints(http: Client, issuer: str, url: str, *, is_named: bool) -> d
     ):
         raise McpError(f"{clean_line(issuer, 100)} cannot be trusted with a login")
     root, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    for place in dict.fromkeys(_list_metadata(root, path)):
+    places = (
+        f"{root}/.well-known/oauth-authorization-server{path}",
+        f"{root}/.well-known/openid-configuration{path}",
+        f"{root}{path}/.well-known/openid-configuration",
+    )
+    for place in dict.fromkeys(places):
         if (found := _get_json(http, place)) and found.get("authorization_endpoint") and found.get("token_endpoint"):
             if is_named and str(found.get("issuer", issuer)).rstrip("/") != issuer.rstrip("/"):
                 raise McpError(f"{place} speaks for another issuer than {clean_line(issuer, 100)}")
@@ -193,12 +198,6 @@ def _find_endpoints(http: Client, issuer: str, url: str, *, is_named: bool) -> d
         "token_endpoint": f"{root}/token",
         "registration_endpoint": f"{root}/register",
     }
-
-
-def _list_metadata(root: str, path: str) -> Iterator[str]:
-    yield f"{root}/.well-known/oauth-authorization-server{path}"
-    yield f"{root}/.well-known/openid-configuration{path}"
-    yield f"{root}{path}/.well-known/openid-configuration"
 
 
 def _register(

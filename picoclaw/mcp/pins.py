@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError, explain_syntax
-from picoclaw.files import make_folder, read_file, remove_file, write_atomic
+from picoclaw.files import make_folder, read_file, write_atomic
 from picoclaw.mcp.wire import McpError, clean_line, encode_header, get_list, get_object
 from picoclaw.records import NamedTuple
 from picoclaw.schema import Parameter, Span
@@ -105,10 +105,6 @@ def list_login_secrets(home: Path) -> tuple[str, ...]:
             continue
         found += [str(kept[key]) for key in ("access", "refresh", "client_secret") if kept.get(key)]
     return tuple(found)
-
-
-def remove_pin(home: Path, name: str) -> None:
-    remove_file(get_pin_path(home, name))
 
 
 def compute_offer_digest(offer: ServerOffer, wanted: Sequence[str]) -> str:

@@ -99,8 +99,11 @@ class McpServer:
             return wire.make_error(
                 number if isinstance(number, int | str) else None, wire.INVALID_REQUEST, "not a request"
             )
+        params = message.get("params", {})
+        if not isinstance(params, dict):
+            return wire.make_error(number, wire.INVALID_PARAMS, "params must be an object")
         try:
-            result = self._answer(number, method, _get_params(message), peer, ask)
+            result = self._answer(number, method, params, peer, ask)
         except Fault as fault:
             return wire.make_error(number, fault.code, fault.text, fault.data)
         return wire.make_result(number, result)
@@ -258,13 +261,6 @@ def is_yes(result: Any) -> bool:
     """Whether the person has said yes: nothing else than that counts for one."""
     said = get_object(result)
     return said.get("action") == "accept" and get_object(said.get("content")).get("approve") is True
-
-
-def _get_params(message: Mapping[str, Any]) -> dict[str, Any]:
-    params = message.get("params", {})
-    if not isinstance(params, dict):
-        raise Fault(wire.INVALID_PARAMS, "params must be an object")
-    return params
 
 
 def _get_text(params: Mapping[str, Any], name: str) -> str:

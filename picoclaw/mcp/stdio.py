@@ -155,7 +155,9 @@ class StdioTransport:
                             selector.unregister(key.fd)
                         continue
                     if not data:
-                        self._drain_errors(running.errors)
+                        with suppress(OSError):
+                            while said := os.read(running.errors, _CHUNK_BYTES):
+                                self._keep_said(said)
                         return "ended"
                     if problem := self._take(held, data):
                         return problem
@@ -180,11 +182,6 @@ class StdioTransport:
         return (
             f"writes what is no message of MCP, and was ended{self._quote_last()}" if self._noise > _MAX_NOISE else ""
         )
-
-    def _drain_errors(self, file: int) -> None:
-        with suppress(OSError):
-            while data := os.read(file, _CHUNK_BYTES):
-                self._keep_said(data)
 
     def _keep_said(self, data: bytes) -> None:
         self._said += data
