@@ -53,7 +53,8 @@ def describe_outcome(approval: Approval) -> str:
         ended = [] if approval.state in {"waiting", "running"} else map(describe_outcome, approval.several)
         return "\n".join(ended)
     words = _OUTCOMES.get(approval.state, "")
-    where = _describe_place(approval.answered_by)
+    channel = approval.answered_by.replace(" ", ":").partition(":")[0]  # of "page:71845fa9", "terminal 520b4f7d.3"
+    where = {"page": "on the page", "terminal": "at a terminal", "": ""}.get(channel, f"on {channel.capitalize()}")
     by = f" (answered {where})" if words and where else ""
     return f"Number {approval.number}: {words}{by}." if words else ""
 
@@ -61,12 +62,6 @@ def describe_outcome(approval: Approval) -> str:
 def waits_for_approval(turn: Turn) -> bool:
     """Whether a turn ended with a call that waits for the owner's yes, and there is nothing else to say of it."""
     return bool(turn.tools) and WAITING_FOR_APPROVAL in turn.tools[-1].result and turn.notice.text in turn.reply
-
-
-def _describe_place(who: str) -> str:
-    """Say where somebody has answered, as a channel names them: "page:71845fa9", "terminal 520b4f7d.3"."""
-    channel = who.replace(" ", ":").partition(":")[0]
-    return {"page": "on the page", "terminal": "at a terminal", "": ""}.get(channel, f"on {channel.capitalize()}")
 
 
 _OUTCOMES = {

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class McpAnswer(Protocol):
-    """An answer: a body, or a stream."""
-
     @property
     def status(self) -> int: ...
     @property

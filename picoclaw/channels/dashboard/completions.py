@@ -53,7 +53,6 @@ class ModelDoor:
         return self._describe_model()
 
     def refuse_path(self, path: str) -> NoReturn:
-        """Say what is not offered, such as embeddings and responses."""
         self._let_in()
         _refuse(404, f"there is no /v1/{path[:40]} here: only /v1/models and /v1/chat/completions", code="unknown_url")
 
@@ -89,7 +88,7 @@ class ModelDoor:
             raise
         has_hung_up: Callable[[], bool] = bottle.request.environ["waitress.client_disconnected"]
         answer = _PendingCompletion(
-            self._programs, token, pending, lambda: has_hung_up() or not self._tokens.is_valid(token)
+            self._programs, token, pending, lambda: has_hung_up() or token not in self._tokens.listed()
         )
         if body.get("stream") is True:
             options = body.get("stream_options")
@@ -288,7 +287,6 @@ def _refuse(
     kind: str = "invalid_request_error",
     wait: float = 0.0,
 ) -> NoReturn:
-    """Refuse in OpenAI's shape of errors."""
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
     if wait:
         headers["Retry-After"] = f"{int(wait) + 1}"

@@ -237,10 +237,6 @@ class ProgramTokens:
     def listed(self) -> list[ProgramToken]:
         return [token for token, _ in self._all()]
 
-    def is_valid(self, token: ProgramToken) -> bool:
-        """Whether this very token still counts; another of the same name is another."""
-        return token in self.listed()
-
     def find(self, secret: str) -> ProgramToken | None:
         """Return whose secret this is, None for nobody's."""
         digest = hash_secret(secret)

@@ -63,17 +63,12 @@ class _PageConnection(HTTPChannel):  # type: ignore[misc]
             self.began = time.monotonic()
         elif time.monotonic() - self.began > REQUEST_S:
             self.will_close = True
-        for request in list(self.requests):
-            if request.error and request.error.code == _TOO_LARGE and self._is_from_program(request):
-                address = self.addr[0]
-                self.server.programs.complain(
-                    "size", f"a program at {address} has sent too much for {request.path[:60]}"
-                )
-        return done
-
-    def _is_from_program(self, request: Any) -> bool:
         programs = self.server.programs
-        return bool(programs) and getattr(request, "path", "").startswith(programs.paths)
+        for request in list(self.requests) if programs else ():
+            is_too_large = request.error and request.error.code == _TOO_LARGE
+            if is_too_large and getattr(request, "path", "").startswith(programs.paths):
+                programs.complain("size", f"a program at {self.addr[0]} has sent too much for {request.path[:60]}")
+        return done
 
     def readable(self) -> bool:
         """Read on while a program waits for its answer, which is how its hanging up is noticed."""

@@ -155,7 +155,6 @@ class Site:
 
     @property
     def _chat(self) -> PageChat:
-        """The chat of whoever asks."""
         visitor = self._visitor
         return self._channel.find_chat("" if visitor.role == "owner" else visitor.person)
 
@@ -218,15 +217,7 @@ class Site:
         """Serve a program over MCP that has the token for it."""
         door = self._channel.mcp
         assert door is not None
-        given = read_header("Authorization").removeprefix("Bearer ").encode()
-        if not hmac.compare_digest(given, door.token.encode()):
-            address = server.get_client_address(bottle.request.environ, self._channel.proxies)
-            if wait := self._tries.take(address, time.monotonic()):
-                refuse(429, f"too many tries; try again in {wait:.0f} s")
-            bottle.response.set_header("WWW-Authenticate", "Bearer")
-            refuse(401, "this takes the token of /mcp: mcp_token in secrets.toml")
-        if wait := self._calls.take("mcp", time.monotonic()):
-            refuse(429, f"too many requests; try again in {wait:.0f} s")
+        self._check_token("mcp", door.token)
         if int(bottle.request.environ.get("CONTENT_LENGTH") or 0) > server.MAX_BODY_BYTES:
             refuse(413, "this is too much")
         environ = bottle.request.environ
@@ -237,6 +228,23 @@ class Site:
         for name, value in said.headers.items():
             bottle.response.set_header(name, value)
         return said.body if said.stream is None else said.stream
+
+    def _check_token(self, name: str, token: str) -> None:
+        """Refuse a program without the token of an address, and one that asks too often."""
+        given = read_header("Authorization").removeprefix("Bearer ").encode()
+        if not hmac.compare_digest(given, token.encode()):
+            self._count_try()
+            bottle.response.set_header("WWW-Authenticate", "Bearer")
+            refuse(401, f"this takes the token of /{name}: {name}_token in secrets.toml")
+        if wait := self._calls.take(name, time.monotonic()):
+            refuse(429, f"too many requests; try again in {wait:.0f} s")
+
+    def _count_try(self) -> str:
+        """Refuse an address that has tried too often; returns it."""
+        address = server.get_client_address(bottle.request.environ, self._channel.proxies)
+        if wait := self._tries.take(address, time.monotonic()):
+            refuse(429, f"too many tries; try again in {wait:.0f} s")
+        return address
 
     def _for_known(self, handler: Callable[[], Any], roles: frozenset[PersonRole]) -> Callable[[], Any]:
         """Let in who is logged in, has one of the roles and does not ask too often, and word what goes wrong."""
@@ -285,14 +293,7 @@ class Site:
         """Give the figures to a program that has the token for them, and for nothing else."""
         from picoclaw.channels.dashboard.programs import CONTENT_TYPE, format_metrics
 
-        given = read_header("Authorization").removeprefix("Bearer ").encode()
-        if not hmac.compare_digest(given, self._channel.metrics_token.encode()):
-            address = server.get_client_address(bottle.request.environ, self._channel.proxies)
-            if wait := self._tries.take(address, time.monotonic()):
-                refuse(429, f"too many tries; try again in {wait:.0f} s")
-            refuse(401, "this takes the token of /metrics: metrics_token in secrets.toml")
-        if wait := self._calls.take("metrics", time.monotonic()):
-            refuse(429, f"too many requests; try again in {wait:.0f} s")
+        self._check_token("metrics", self._channel.metrics_token)
         bottle.response.set_header("Cache-Control", "no-store")
         bottle.response.content_type = CONTENT_TYPE
         try:
@@ -301,9 +302,7 @@ class Site:
             refuse(503, str(error))
 
     def _login(self) -> Any:
-        address = server.get_client_address(bottle.request.environ, self._channel.proxies)
-        if wait := self._tries.take(address, time.monotonic()):
-            refuse(429, f"too many tries; try again in {wait:.0f} s")
+        address = self._count_try()
         code = read_text_field(read_json_body(), "code", 40)
         try:
             secret = self._logins.enter(code, read_header("User-Agent"), address)

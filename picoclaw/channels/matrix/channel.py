@@ -305,7 +305,10 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
         self._limit = min(self._limit * 2, _TIMELINE_LIMIT)
         self._may_hold = True
         self._link.heard()
-        self._follow_invites()
+        for room in list(self._state.invites):
+            if room not in self._joining:  # in a thread: another server may take a minute
+                self._joining.add(room)
+                threading.Thread(target=self._join, args=(room,), name="matrix-joining", daemon=True).start()
         while self._read:
             self._start_beside(partial(self._mark_read, *self._read.popitem()))
 
@@ -452,13 +455,6 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
         self._start_beside(partial(self._leave, room, NOT_FOR_YOU))
         return False
 
-    def _follow_invites(self) -> None:
-        """Join the rooms that are still to be joined, each in a thread: another server may take a minute."""
-        for room in list(self._state.invites):
-            if room not in self._joining:
-                self._joining.add(room)
-                threading.Thread(target=self._join, args=(room,), name="matrix-joining", daemon=True).start()
-
     def _join(self, room: str) -> None:
         try:
             with suppress(ChannelDown, StoreError):
@@ -516,15 +512,12 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
             if not self._pairing.allows(update.user):
                 self._greet_stranger(update, info)
             elif update.update not in self._handled and update.update not in self._state.orders:
-                self._receive_message(update)
+                message = self._look_up_relations(update)
+                if message.addressed:
+                    self._take_message(message)
                 self._note_handled(update)
         elif get(raw, "type") == "m.room.encrypted" and self._is_heard(raw):
             self._say_encrypted(room)
-
-    def _receive_message(self, message: MatrixMessage) -> None:
-        message = self._look_up_relations(message)
-        if message.addressed:
-            self._take_message(message)
 
     def _look_up_relations(self, message: MatrixMessage) -> MatrixMessage:
         """Put in what a message answers, and where what it replaces stands; an answer to us is addressed to us."""

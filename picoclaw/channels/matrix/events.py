@@ -36,7 +36,6 @@ class RoomPlace(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The session of what is said here."""
         return f"matrix:{self.room}:{self.thread}" if self.thread else f"matrix:{self.room}"
 
 
@@ -217,11 +216,9 @@ def _is_addressed(content: dict[str, Any], text: str, me: str, name: str) -> boo
     if isinstance(mentions := content.get("m.mentions"), dict):
         users = mentions.get("user_ids")
         return isinstance(users, list) and me in users
-    return bool(re.search(rf"(?<!\S){re.escape(me)}(?![\w.-])", text)) or _begins_with_name(text, name)
-
-
-def _begins_with_name(text: str, name: str) -> bool:
-    return bool(name.strip()) and text.lower().startswith((f"{name.lower()}:", f"{name.lower()},"))
+    return bool(re.search(rf"(?<!\S){re.escape(me)}(?![\w.-])", text)) or (
+        bool(name.strip()) and text.lower().startswith((f"{name.lower()}:", f"{name.lower()},"))
+    )
 
 
 def _strip_own_name(text: str, me: str, name: str) -> str:

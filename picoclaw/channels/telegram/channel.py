@@ -250,7 +250,6 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
                 )
 
     def _show_commands(self) -> None:
-        """Put the commands into the bot's menu."""
         rows = [{"command": word, "description": does} for word, does in self._commands.items()]
         self._api.call("setMyCommands", {"commands": rows}, self._timing.wait)
 

@@ -32,12 +32,10 @@ class ChatPlace(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The session of what is said here."""
         return f"telegram:{self.chat}:{self.thread}" if self.thread else f"telegram:{self.chat}"
 
     @property
     def fields(self) -> dict[str, Any]:
-        """How a call names it."""
         return {"chat_id": self.chat} | ({"message_thread_id": self.thread} if self.thread else {})
 
 
