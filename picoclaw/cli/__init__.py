@@ -205,7 +205,6 @@ class _ClosedInput:
     """Stands for a standard input that is closed: whoever wants to read it ends the program in one line."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse whatever is wanted."""
         raise PicoclawError("standard input is closed; open it, or give the question with -m")
 
 
@@ -299,7 +298,6 @@ def _explain_unknown(verb: str, words: Sequence[str]) -> str:
 
 
 def _format_help() -> Iterator[str]:
-    """Say what picoclaw can do, by purpose."""
     yield "picoclaw: an AI agent for single-board computers"
     for title, verbs in GROUPS.items():
         yield from ("", bold(title))

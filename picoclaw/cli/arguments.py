@@ -320,12 +320,6 @@ def format_table(rows: Mapping[str, str], margin: int = 2) -> Iterator[str]:
         yield from (f"{indent}{line}" for line in lines[1:])
 
 
-def has_colour() -> bool:
-    """Whether standard output is a terminal whose owner has nothing against colours."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stdout.isatty()
-
-
 def bold(text: str) -> str:
-    """Set off a heading."""
-    return f"\x1b[1m{text}\x1b[0m" if has_colour() else text
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return text if is_plain else f"\x1b[1m{text}\x1b[0m"

@@ -41,7 +41,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Do it; exit code 1 when something is wrong, with the reason in words."""
     home = get_home(os.environ)
     try:
         if given.verify:

@@ -149,7 +149,6 @@ def add_rules_options(parser: Parser) -> None:
 
 
 def run_rules(given: Options) -> int:
-    """Do it; exit code 1 when a rule cannot be followed."""
     with open_app(given, make=False) as app:
         _, act = _RULE_SUBCOMMANDS[given.act or "list"]
         return act(app, given)

@@ -42,7 +42,6 @@ def add_page_options(parser: Parser) -> None:
 
 
 def run_page(given: Options) -> int:
-    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
     from picoclaw.channels.dashboard.login import CODE_LIFETIME_S, Logins, make_code
 
     home = get_home(os.environ)

@@ -309,7 +309,6 @@ class Terminal:
         return 1 if unsent else 0
 
     def greet(self, who: str) -> None:
-        """Show who answers here, before anything else comes."""
         first, *offers = who.split("\n")
         line, leave = f"{first}.", "/help for help, Ctrl-D to leave."
         for shown in [f"{line} {leave}"] if len(line + leave) < get_width() - 1 else [line, leave]:

@@ -50,7 +50,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Print the script."""
     parsers = {}
     for verb, (purpose, _) in VERBS.items():
         parsers[verb] = parser = Parser(verb, purpose)

@@ -14,7 +14,6 @@ def add_doctor_options(parser: Parser) -> None:
 
 
 def run_doctor(given: Options) -> int:
-    """Print the findings; exit code 1 when one is bad."""
     from picoclaw.maintenance import doctor
 
     rows = doctor.run_doctor("sim" if given.board == "sim" else "linux", offline=given.offline)

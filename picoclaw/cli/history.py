@@ -75,7 +75,12 @@ def _show_history(app: App, given: Options) -> int:
         print(format_json([_series_to_dict(look) | {"simulated": app.board.simulated} for look in found]))
         return 0
     if not given.svg:
-        _print_charts(found)
+        plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+        for number, look in enumerate(found):
+            if number:
+                print()
+            print_wrapped(*history.format_summary(look))
+            print_safe(*history.draw_series(look, plain=plain))
     _print_simulated_note(app)
     return 0
 
@@ -92,15 +97,6 @@ def _print_simulated_note(app: App) -> None:
     """Say that the values are not real ones."""
     if app.board.simulated:
         print(SIMULATED_MARK)
-
-
-def _print_charts(found: Sequence[SeriesSummary]) -> None:
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    for number, look in enumerate(found):
-        if number:
-            print()
-        print_wrapped(*history.format_summary(look))
-        print_safe(*history.draw_series(look, plain=plain))
 
 
 def _series_to_dict(look: SeriesSummary) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _show(home: Path, kind: Kind, path: Path) -> None:
     _print_steps(_select_waiting(plan, state))
     for what, why in [] if state.ended else plan.left:
         print_wrapped(f"  leave  {what}: {why}".replace("\n", "\\n"), indent=" " * 9)
-    for step in [] if state.ended else _list_pages(plan):
+    for step in [] if state.ended else [step for step in plan.steps if step.consent == "page"]:
         print_safe("", *diff_page(step, plan.home))
     print()
 
@@ -135,10 +135,6 @@ def _print_steps(steps: Iterable[Step]) -> None:
             print_wrapped(f"  {word:6} {step.told}".replace("\n", "\\n"), indent=" " * 9)
         for remark in step.remarks:
             print_wrapped(f"         note: {remark}".replace("\n", "\\n"), indent=" " * 11)
-
-
-def _list_pages(plan: MigrationPlan) -> list[Step]:
-    return [step for step in plan.steps if step.consent == "page"]
 
 
 def _plan_to_dict(home: Path, kind: Kind, path: Path) -> dict[str, Any]:

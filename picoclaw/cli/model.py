@@ -59,7 +59,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Ask, and print what came of it."""
     config = load_config()
     if not config.model.base_url and not getattr(given, "alone", False):
         instead = "; --alone asks the built-in matcher" if given.act == "test" else ""

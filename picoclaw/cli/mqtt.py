@@ -19,7 +19,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Do it; exit code 1 when the broker does not answer."""
     config = load_config()
     if not config.mqtt.host:
         raise ConfigError(_NO_BROKER)

@@ -61,7 +61,6 @@ def options(parser: Parser) -> None:
 
 
 def run(given: Options) -> int:
-    """Do it; exit code 1 when it was refused or failed, with the reason on stderr."""
     _, act = _SUBCOMMANDS[given.act or "list"]
     return act(get_home(os.environ), given)
 

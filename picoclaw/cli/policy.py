@@ -53,7 +53,6 @@ def add_policy_options(parser: Parser) -> None:
 
 
 def run_policy(given: Options) -> int:
-    """Do it; exit code 1 when something is wrong, with the reason on stderr."""
     if given.act == "explain":
         return _explain_call(given)
     return _manage_standing_approvals(given) if given.act in {"always", "revoke"} else _show_policy()
@@ -167,7 +166,6 @@ def add_approvals_options(parser: Parser) -> None:
 
 
 def run_approvals(given: Options) -> int:
-    """Do it; exit code 1 when it could not be done, with the reason on stderr."""
     from picoclaw.agent.commands import describe_approval, show_approval
 
     home = get_home(os.environ)

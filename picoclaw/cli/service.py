@@ -77,12 +77,10 @@ def run_start(given: Options) -> int:
 
 
 def run_restart(given: Options) -> int:
-    """Stop the service and start it again."""
     return run(Options(**vars(given) | {"act": "restart"}))
 
 
 def run_logs(given: Options) -> int:
-    """Show what the service wrote."""
     return run(Options(**vars(given) | {"act": "logs"}))
 
 
@@ -290,15 +288,14 @@ def _show_status(given: Options, root: Path) -> int:
         print(format_json({**said, "stale": stale}))
     else:
         for key, what in _SHOWN_PROPERTIES.items():
-            if said.get(key, "") not in _UNSET_VALUES:
-                print(escape_unprintable(f"{what:9} {_format_property(key, said[key])}"))
+            value = said.get(key, "")
+            if value not in _UNSET_VALUES:
+                if key == "MemoryCurrent" and value.isdigit():
+                    value = f"{int(value) / 1e6:.0f} MB"
+                print(escape_unprintable(f"{what:9} {value}"))
         for path in stale:
             print(f"note: {path} is not what this picoclaw would write; `picoclaw service install` repairs that")
     return 0 if said.get("ActiveState") == "active" else 1
-
-
-def _format_property(key: str, value: str) -> str:
-    return f"{int(value) / 1e6:.0f} MB" if key == "MemoryCurrent" and value.isdigit() else value
 
 
 def _render_fixed_files(place: Service, root: Path) -> Mapping[Path, str]:

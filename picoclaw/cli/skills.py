@@ -68,7 +68,8 @@ def _list_skills(app: App, given: Options) -> int:
     library, here = app.library, app.skill_context()
     skills = list(library.skills.values())
     missing = {skill.name: describe_unmet_needs(skill, here) for skill in skills}
-    grants, arrived = _read_grants(app), _list_arrived(app)
+    grants, sent = _read_grants(app), _open_arrived(app)
+    arrived = sent.list_waiting() if sent else []
     if given.json:
         listed = [
             skill._asdict()
@@ -182,10 +183,6 @@ def _grant_skill(app: App, given: Options) -> int:
     return _keep_grant(app, given.name, grantee)
 
 
-def _publish_skill(app: App, given: Options) -> int:
-    return _keep_grant(app, given.name, EVERYONE)
-
-
 def _keep_grant(app: App, name: str, grantee: str) -> int:
     skill, config = find_skill(app.library, name), app.config
     if not config.home.is_dir():
@@ -227,11 +224,6 @@ def _open_arrived(app: App) -> "ArrivedSkills | None":
     from picoclaw.shared.skills import ArrivedSkills
 
     return ArrivedSkills(app.config, app.stores.database)
-
-
-def _list_arrived(app: App) -> list["ArrivedSkill"]:
-    arrived = _open_arrived(app)
-    return arrived.list_waiting() if arrived else []
 
 
 def _describe_origin(app: App, skill: Skill) -> Iterator[str]:
@@ -344,7 +336,11 @@ def _load_path(path: str) -> _CheckedSkills:
         library.refresh()
         if library.skills or library.broken:
             return _list_library(library)
-        raise SkillError(_to_line(f"{path}: no {SKILL_FILE} is there; name a skill's folder, or a folder of skills"))
+        raise SkillError(
+            escape_unprintable(
+                f"{path}: no {SKILL_FILE} is there; name a skill's folder, or a folder of skills"
+            ).replace("\n", "\\n")
+        )
     try:
         return [read_skill(folder)], [], []
     except SkillError as error:
@@ -364,10 +360,6 @@ def _list_notes(skill: Skill, here: SkillContext) -> Iterator[str]:
             yield f"tools: there is no tool {name!r} here{find_nearest(name, dict.fromkeys(here.tools))}"
 
 
-def _to_line(text: str) -> str:
-    return escape_unprintable(text).replace("\n", "\\n")
-
-
 def _truncate_line(line: str) -> str:
     """As much as fits the terminal; a file or a pipe gets it whole."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
@@ -380,7 +372,10 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
     "search": ("search them as the model does, and print scores", _search_skills),
     "grant": ("let a member of the household use a skill, or an agent its present version", _grant_skill),
     "revoke": ("revoke grants from one or all", _revoke_skill),
-    "publish": ("let all members of the household use a skill", _publish_skill),
+    "publish": (
+        "let all members of the household use a skill",
+        lambda app, given: _keep_grant(app, given.name, EVERYONE),
+    ),
     "agree": ("review a skill from another board, and use it here", _agree_skill),
     "decline": ("decline this version of a skill from another board", _decline_skill),
     "check": ("check for mistakes; exit code 1 if there are any", _check_skills),

@@ -139,7 +139,6 @@ class BackgroundWorker:
         return None if due is None else max(0.0, due - wall)
 
     def _step_tasks(self, tasks: Tasks, wall: float) -> float | None:
-        """Run the tasks of sub-agents; returns how long to sleep."""
         try:
             return self._pool.step(tasks, wall)
         except StoreError as error:

@@ -142,7 +142,6 @@ class DaemonService(MessageQueue):
                 self.note(problem)
 
     def _start_background(self, stack: ExitStack) -> None:
-        """Start jobs, rules, heartbeats and maintenance."""
         try:
             stack.enter_context(BackgroundWorker(self.app, DEFAULT_SESSION, self.note, host=self))
         except OSError as error:
