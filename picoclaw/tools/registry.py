@@ -142,6 +142,7 @@ class ToolGroup(NamedTuple):
     make: Callable[[], object]
 
 
+_MAX_DESCRIBED = 4  # selections of tools: a turn asks for three
 _ALWAYS_OFFERED = {"first_run", "read_result", "delegate", "delegate_search"}
 """What an agent has whatever its list says: a first meeting is ended by one, long results are read with another, and
 links say whether it delegates."""
@@ -201,7 +202,7 @@ class Toolset:
                 self._tools.update(tools)
         self._guard, self._journal, self._wording, self.keep_whole = guard, journal, wording, keep_whole
         self._longest_result, self._redact = longest_result, Redactor(secrets)
-        self._described: tuple[object, tuple[dict[str, Any], ...]] = None, ()
+        self._described: dict[object, tuple[dict[str, str | None], tuple[dict[str, Any], ...]]] = {}
         self.ended: Callable[[CallRequest, Caller, str], None] = lambda *_: None
         """Is told what came of an act, '' when it went well."""
         self.accepted: Callable[[CallRequest], None] = lambda _: None
@@ -253,17 +254,20 @@ class Toolset:
         Beyond `most` bytes, the least needed tools are left out; they can still be called.
         """
         offered = self.names if offered is None else offered
-        wording = {name: self._wording(name) for name in self._groups}
-        key = frozenset(offered), most, wording
-        if self._described[0] != key:
+        wording = {name: self._wording(name) for name in self._groups if name in offered}
+        key = frozenset(offered), most
+        kept, described = self._described.get(key, ({}, ()))
+        if kept != wording or not described:
             found = []
-            for name in self._groups:
-                if name in offered:
-                    one = self.find(name)
-                    found.append(one.definition() | {"description": wording[name] or one.description})
+            for name, words in wording.items():
+                one = self.find(name)
+                found.append(one.definition() | {"description": words or one.description})
             left_out = choose_dropped({d["name"]: count_tool_bytes(d) for d in found}, most) if most is not None else ()
-            self._described = key, tuple(d for d in found if d["name"] not in left_out)
-        return self._described[1]
+            described = tuple(d for d in found if d["name"] not in left_out)
+            if len(self._described) >= _MAX_DESCRIBED:
+                self._described.clear()
+            self._described[key] = wording, described
+        return described
 
     def effect(self, call: ToolCall) -> Effect:
         """The main effect of a call; raises ToolError for one that cannot be made."""

@@ -100,7 +100,7 @@ def _stat_target(path: Path) -> os.stat_result | None:
     """The state of what a name stands for in the end; None when nothing is there."""
     linked = False
     try:
-        found = path.lstat()
+        found = os.lstat(path)  # without the detour of Path.lstat: a turn looks at hundreds of names
         linked = stat.S_ISLNK(found.st_mode)
         return path.stat() if linked else found
     except (FileNotFoundError, NotADirectoryError):
