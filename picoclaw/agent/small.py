@@ -14,6 +14,7 @@ from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.agent.verbs import (
+    ACTS_ON_ROW,
     FINDS_NOTE,
     LOOKS_UP,
     PATTERNS,
@@ -25,6 +26,7 @@ from picoclaw.agent.verbs import (
     is_looked_up,
     is_question,
     make_arguments,
+    make_change,
     parse_answer,
     read_form,
     read_said,
@@ -94,7 +96,10 @@ _LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
 _WHAT_OF = pattern(r"\b(?:of|about|to) (?!be\b).*", re.IGNORECASE)
 _SINCE = pattern(r" \(since [^)]*\)$")
 _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
-_NO_TIME = "is not a time picoclaw knows"
+_NO_TIME = "is not a time picoclaw knows", "is yet to come"
+_NOTED = pattern(r"- (?:\d\d:\d\d )?(?:\([^)\n]*\) )?(\S.*?)(?= - \d\d:\d\d |$)", re.MULTILINE)
+_DATED = pattern(r"\d{4}-\d\d-\d\d")
+_ONLY_CLOCK = pattern(r"\d\d:\d\d")
 _LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
 _LETTERS = pattern(r"[a-z]+")
 _WORD = pattern(r"(?!and\b)[^\W\d_]{3,}", re.IGNORECASE)
@@ -130,6 +135,7 @@ class SmallProvider:
             self._distrusted
         ) = self._open = ""
         self._change: re.Match[str] | None = None
+        self._change_to: dict[str, Any] = {}
         self._then: list[ToolCall] = []
         self._unsure: ToolCall | None = None
         self._places: list[ToolCall] | None = None
@@ -235,8 +241,28 @@ class SmallProvider:
             newest = Message("user", f"{newest.text}\n{self._prompts['small_again']}")
         return asked._replace(messages=(*shown, newest), calls=False, schema=None)
 
+    def _names_output(self, wish: str) -> bool:
+        return bool(self._matcher.list_names(wish, "output") or self._switch(wish, "off"))
+
+    def _switch(self, wish: str, how: str = "") -> "IntentMatch | None":
+        """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order."""
+        names, lasts = self._matcher.list_names(wish, "output"), says("lasts", wish)
+        if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
+            names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
+        named = names[0] if len(names) == 1 else ""
+        if not named or (not how and says("no_order", wish)) or not (how or lasts or says("off", wish)):
+            return None
+        length = re.sub(r"and half\b", "and a half", lasts[0], flags=re.IGNORECASE) if lasts and not how else ""
+        match = self._matcher.match(
+            f"turn on the {named} for {length}" if length else f"turn off the {named}", {"output"}
+        )
+        is_whole = match and match.tool == "output" and not match.missing and match.arguments.get("level", "on") == "on"
+        return match if is_whole else None  # "two hour and half" is not 50 %
+
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
+        if "output" in self._offered(request) and self._switch(wish):
+            return ("switch",)
         verbs = select_verbs(wish, self._offered(request))
         if self._unsure:  # of a sensor, or of a note
             verbs = tuple(verb for verb in verbs if verb in FINDS_NOTE)
@@ -247,6 +273,8 @@ class SmallProvider:
         if self._words:
             return (), True
         verbs = self._admit(wish, request)
+        if verbs == ("switch",) or (len(verbs) == 1 and verbs[0] in ACTS_ON_ROW):
+            return verbs, verbs == ("switch",)
         with_words = not (is_looked_up(wish, verbs) or (self._known and says("past", wish)))
         return widen_verbs(wish, verbs, self._offered(request)), with_words
 
@@ -295,7 +323,7 @@ class SmallProvider:
 
     def _find_answer(self, wish: str, request: Request) -> ToolCall | str | None:
         """The call, or the words, that a wish has without the model; None to ask that."""
-        if self._words:
+        if self._words or says("corrects", wish):
             return None
         if found := self._work_out(wish, request) or self._match(wish, request):
             return found
@@ -303,20 +331,21 @@ class SmallProvider:
             return None
         if found := self._match_looking(wish, request):
             return found
-        # no verb switches, and talk would seem to
+        # talk would seem to switch
         return self._prompts["small_cannot"] if self._matcher.list_names(wish, "output") else None
 
     def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
         now, offered = read_clock(request.messages), self._offered(request)
-        if told := self._matcher.work_out(wish, now):
+        if told := "" if self._names_output(wish) else self._matcher.work_out(wish, now):
             self._known.append(told)
             return told
-        change, file = says("take_off", wish) or says("change", wish), says("file", wish)
+        change = says("take_off", wish) or says("change", wish) or says("says_wrong", wish)
+        file = says("file", wish)
         if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
             self._change = change
             return self._make_call("read_file", {"path": file[0]}, "read_file")
-        if "memory_forget" in offered and (dropped := says("forget_about", wish)):
+        if "memory_forget" in offered and (dropped := says("forget_about", wish) or says("forget_it", wish)):
             return self._make_call("memory_forget", {"text": dropped["what"]}, "forget_note")
         if "cron" in offered and (arguments := self._plan_monthly(wish)):
             return self._make_call("cron", arguments)
@@ -328,7 +357,19 @@ class SmallProvider:
     def _is_worked_out(self, wish: str, request: Request) -> bool:
         """Whether a message is answered without the matcher's templates and the model, or asks for words alone."""
         return bool(
-            any(says(name, wish) for name in ("take_off", "change", "monthly", "forget_about", "all_notes"))
+            any(
+                says(name, wish)
+                for name in (
+                    "take_off",
+                    "change",
+                    "says_wrong",
+                    "monthly",
+                    "forget_about",
+                    "forget_it",
+                    "corrects",
+                    "all_notes",
+                )
+            )
             or read_form(wish) == "talk"
             or is_about_lines(wish)
             or self._matcher.work_out(wish, read_clock(request.messages))
@@ -549,6 +590,8 @@ class SmallProvider:
         """The wishes of a message: parted where what stands on both sides has cues, or is understood by itself."""
         parts: list[str] = []
         begin = 0
+        if says("corrects", text):
+            return [text]
         put = says("put_into", text) if says("writes", text) else None
         if put and says("quantity", put["what"]) and not any(char.isdigit() for char in put["what"]):
             return [f"measure {put['what']}", f"{text[: put.start('what')]}it{text[put.end('what') :]}"]
@@ -566,7 +609,8 @@ class SmallProvider:
             if (is_ordered or goes_on or self._stands_alone(tail, request)) and (
                 self._stands_alone(head, request)
                 or (says("asks_thing", head) and (is_ordered or self._match(tail, request)))
-                or (is_ordered and (says("order", head) or read_form(head) == "talk"))
+                or (is_ordered and says("order", head))
+                or (read_form(head) == "talk" and (is_ordered or self._switch(tail)))
             ):
                 parts.append(f"{head}?" if "?" in gap[0] else head)
                 begin = gap.end()
@@ -593,7 +637,7 @@ class SmallProvider:
         match = self._matcher.match(text, self._offered(request))
         is_about_note = bool(says("asks_thing", text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
         is_known = bool(match and match.score >= MIN_SCORE and (match.tool or match.answer))
-        return is_known or is_about_note or bool(count_cues(text))
+        return is_known or is_about_note or bool(count_cues(text)) or bool(self._switch(text))
 
     # A model's verb.
 
@@ -623,6 +667,9 @@ class SmallProvider:
             yield from self._say(said, asked, is_cut=is_cut)
             return
         try:
+            if verb == "switch" and (match := self._switch(self._wish)):
+                yield self._make_call(match.tool, match.arguments)
+                return
             moment = self._matcher.read_moment(request.messages) if verb == "now" else ""
             made = moment or make_arguments(verb, given, self._wish)
             if verb in {"measure", "past"} and len(named := self._matcher.list_names(self._wish, "sensor")) == 1:
@@ -634,7 +681,8 @@ class SmallProvider:
             self._known.append(made)
             self._told.append(made)
         elif (fault := self._find_fault(verb, given, made, request)) is None:
-            self._named = str(given["words"]) if verb in {"cancel_reminder", "done_task"} else ""
+            self._named = str(given["words"]) if verb in ACTS_ON_ROW else ""
+            self._change_to = make_change(verb, given, self._wish)
             yield self._make_call(VERBS[verb][0], made, verb)
         elif fault:
             self._told.append(fault)
@@ -649,7 +697,9 @@ class SmallProvider:
         if verb == "remind_in" and (seconds := self._read_span(wish)):
             return verb, given | {"minutes": seconds / 60}  # no small model is left to add up an hour and a half
         is_there = bool(verb == "write_file" and self._workspace and path and (self._workspace / path).is_file())
-        if is_there and "add_line" in admitted and not says("new_file", wish):
+        if is_there and says("instead_of_all", wish):
+            given["mode"] = "replace"
+        elif is_there and "add_line" in admitted and not says("new_file", wish):
             verb = "add_line"
         said, heard = (words.lower().split() for words in (str(given.get("text", "")), wish))
         if verb == "add_line" and said[:2] == heard[:2]:  # the order, not what it orders
@@ -669,6 +719,8 @@ class SmallProvider:
         if values and verb in TIMED:  # at a time that nobody said
             match = None if self._is_guess else self._matcher.match(wish, self._offered(request))
             return "" if self._is_guess else (match and match.missing) or self._prompts["small_cannot"]
+        if values and verb in ACTS_ON_ROW:
+            return ""
         if values and verb not in LOOKS_UP:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
         return None
@@ -717,13 +769,8 @@ class SmallProvider:
         result = remove_hints(result)
         good = not result.startswith(ERROR_PREFIX)
         if self._named and good:
-            if row := self._find_row(result, request):
-                does = (
-                    {"action": "remove", "job": row}
-                    if call.name == "cron"
-                    else {"action": "complete", "task": str(row)}
-                )
-                return self._make_call(call.name, does, self._verb)
+            if act := self._act_on_row(call.name, result, request):
+                return act
             if self._verb not in self._admit(self._wish, request):  # what was meant is no reminder and no task
                 self._use_words()
                 return None
@@ -743,7 +790,12 @@ class SmallProvider:
             self._path = str(call.arguments.get("path", ""))
             self._written = str(call.arguments.get("content") or call.arguments.get("message") or "").strip()
             self._known.append(truncate(result, _MAX_KNOWN))
-        if not good and self._verb == "past" and _NO_TIME in result and call.arguments.get("when") != "today":
+        if (
+            not good
+            and self._verb == "past"
+            and any(said in result for said in _NO_TIME)
+            and call.arguments.get("when") != "today"
+        ):
             return self._make_call(call.name, call.arguments | {"when": "today"}, "past")  # "since breakfast"
         is_asked = self._verb in PLACES and not self._change and is_question(self._wish)
         content = list_content(self._wish) if is_asked else ()
@@ -760,14 +812,33 @@ class SmallProvider:
         self._told.append(tell_result(self._wish, call, text, result if good else ""))
         return None
 
-    def _find_row(self, result: str, request: Request) -> int:
-        """The number of the one reminder, or task, that a model's words name; 0 where it is not one."""
+    def _act_on_row(self, tool: str, result: str, request: Request) -> ToolCall | None:
+        """The call for the one reminder, task or note that a model's words name; None where it is not one."""
         words, self._named = set(list_query_terms(self._named)), ""
-        rows = [number for number, text in find_rows(result) if words & set(list_terms(text))]
-        if says("have_done", self._wish) and "done_task" not in self._admit(self._wish, request):
+        if tool == "memory_search":
+            shared = {body: len(words & set(list_terms(body))) for body in _NOTED.findall(result)}
+            best = [body for body, count in shared.items() if count == max(shared.values()) > 0]
+            return self._make_call("memory_update", self._change_to | {"old": best[0]}) if len(best) == 1 else None
+        found = list(find_rows(result))
+        is_any = words <= set(list_terms("the reminder alarm for tomorrow today"))  # "the reminder for tomorrow"
+        rows = [number for number, text in found if is_any or words & set(list_terms(text))]
+        if (
+            self._verb == "done_task"
+            and says("have_done", self._wish)
+            and "done_task" not in self._admit(self._wish, request)
+        ):
             told = set(list_terms(self._wish))  # "I have looked at the pump" is not that it was repaired
-            rows = [number for number, text in find_rows(result) if told.issuperset(list_terms(_SINCE.sub("", text)))]
-        return rows[0] if len(rows) == 1 else 0
+            rows = [number for number, text in found if told.issuperset(list_terms(_SINCE.sub("", text)))]
+        if len(rows) != 1:
+            return None
+        text, change = dict(found)[rows[0]], self._change_to
+        if at := change.get("at"):
+            if says("repeats", text) or "cron" in text:
+                return None  # it would come once from then on
+            day = _DATED.search(text)
+            change = {"at": f"{day[0]} {at}"} if day and _ONLY_CLOCK.fullmatch(at) else change
+        row = {"job": rows[0]} if tool == "cron" else {"task": str(rows[0])}
+        return self._make_call(tool, {"action": ACTS_ON_ROW[self._verb], **row, **change}, self._verb)
 
 
 def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) -> bool:

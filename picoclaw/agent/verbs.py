@@ -43,6 +43,7 @@ VERBS: Mapping[str, tuple[str, str]] = {
 }
 """The tool of each verb, '' for what needs none, and its arguments."""
 
+_ONLY = {verb: _compile(alternatives) for verb, alternatives in _WORDING["only"].items()}
 _CUES = {names: _compile_cues(words) for names, words in _WORDING["cues"].items()}
 _FORMS = {name: _compile(alternatives) for name, alternatives in _WORDING["forms"].items()}
 PATTERNS = {name: _compile(alternatives) for name, alternatives in _WORDING["patterns"].items()}
@@ -52,6 +53,14 @@ LOOKS_UP = frozenset(
     ["measure", "past", "sensors", "board", "reminders", "find_note", "files", "read_file", "tasks", "now", "sum"]
 )
 """Verbs that change nothing: all that a question about the owner's own things admits."""
+ACTS_ON_ROW = {
+    "cancel_reminder": "remove",
+    "move_reminder": "update",
+    "reword_reminder": "update",
+    "done_task": "complete",
+    "change_note": "",
+}
+"""Verbs for one row of what is listed first, and the action of their tool."""
 PLACES = ("reminders", "tasks", "find_note", "read_file")
 """Verbs of all places where something of the owner's may stand."""
 FINDS_NOTE = frozenset(["find_note", "measure", "past", "sensors", "now"])
@@ -106,6 +115,8 @@ def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
     form = read_form(text)
     if form == "talk":
         return ()
+    if only := [verb for verb, words in _ONLY.items() if words.search(text)]:
+        return _select_offered(only[:1], offered)
     told = (
         names.rstrip("?") for names, cue in _CUES.items() if cue.search(text) and (form != "remark" or "?" not in names)
     )
@@ -179,6 +190,30 @@ def read_said(text: str, *, is_plain: bool = False) -> str:
     return said.rstrip("".join(map(chr, range(0xD800, 0xDC00)))).partition("[")[0]
 
 
+def _read_hour(at: str, wish: str) -> tuple[int, int]:
+    """The hour and minute of a model's time, in the half of the day that the message says. Raises ValueError."""
+    found = _CLOCK.search(at)
+    if not found:
+        raise ValueError(at)
+    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
+    hour = hour % 12 + 12 * (half == "pm") if half else hour
+    return hour + 12 * (0 < hour < _NOON and not half and bool(says("late", wish))), minute
+
+
+def make_change(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any]:
+    """What is to be changed of the row that a verb names."""
+    match verb:
+        case "move_reminder":
+            at = str(given["at"]).strip()
+            hour, minute = _read_hour(at, wish) if _CLOCK.fullmatch(at) else (0, 0)
+            return {"at": f"{hour:02}:{minute:02}" if _CLOCK.fullmatch(at) else at}
+        case "reword_reminder":
+            return {"message": str(given["text"]).strip()}
+        case "change_note":
+            return {"new": str(given["text"]).strip()}
+    return {}
+
+
 def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any] | str:
     """A tool's arguments, or the answer of a verb that needs no tool. Raises ValueError and the like."""
     text = str(given.get("text", "")).strip()
@@ -202,23 +237,18 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "remind_at":
             return {"action": "add", "message": text or wish, "at": str(given["at"])}
         case "remind_daily" | "remind_weekly":
-            found_clock = _CLOCK.search(str(given["at"]))
-            if not found_clock:
-                raise ValueError(given["at"])
-            hour, minute, half = int(found_clock[1]), int(found_clock[2] or 0), (found_clock[3] or "").lower()
-            hour = hour % 12 + 12 * (half == "pm") if half else hour
-            hour += 12 * (0 < hour < _NOON and not half and bool(says("late", wish)))
+            hour, minute = _read_hour(str(given["at"]), wish)
             day = _plan_weekly(str(given.get("day", "")), wish) or "*"
             return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
-        case "reminders" | "cancel_reminder" | "tasks" | "done_task":
+        case "reminders" | "cancel_reminder" | "move_reminder" | "reword_reminder" | "tasks" | "done_task":
             return {"action": "list"}
         case "note":
             return {"text": text}
-        case "find_note" | "forget_note":
+        case "find_note" | "forget_note" | "change_note":
             words = str(given["words"])
             return (
                 {"query": words}
-                if verb == "find_note"
+                if verb != "forget_note"
                 else {"text": PATTERNS["filler"].sub("", words).strip() or words}
             )
         case "read_file":
@@ -226,7 +256,8 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "add_line":
             return {"path": str(given["path"]), "content": text, "mode": "append"}
         case "write_file":
-            return {"path": str(given["path"]), "content": text}
+            mode = {"mode": given["mode"]} if "mode" in given else {}
+            return {"path": str(given["path"]), "content": text, **mode}
         case "add_task":
             return {
                 "action": "add",

@@ -93,7 +93,8 @@ class IntentProvider:
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
-        return _hold(self._listen(text).match(clean_text(text), offered))
+        match = self._listen(text).match(clean_text(text), offered)
+        return _hold(self._name(match) if match else None)
 
     def list_names(self, text: str, kind: str) -> list[str]:
         """The declared sensors, or outputs, that stand in the text by their names."""

@@ -21,7 +21,7 @@ from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import ModelConfig  # noqa: E402
 
 SETS = {"a": load_requests()} | tomllib.loads((ROOT / "tests/model/blind.toml").read_text("utf-8"))
-FURNISHED = {"d": make_home, "f": make_lamp_home, "g": make_lamp_home, "h": make_lamp_home}
+FURNISHED = {"d": make_home, "f": make_lamp_home, "g": make_lamp_home, "h": make_lamp_home, "i": make_lamp_home}
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
 
