@@ -246,6 +246,13 @@ def test_a_task_is_done_by_its_words(chat):
     assert calls(turn) == [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"})]
 
 
+def test_what_it_is_that_is_done_stands_in_the_sentence_before(chat):
+    script = [verb("add_task", text="repair the pump"), verb("done_task", words="task")]
+    text = "The pump runs again, hooray!! That task is done, tick it off."
+    turn, _ = chat(script, "add a task: repair the pump", text)
+    assert calls(turn) == [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"})]
+
+
 @pytest.mark.parametrize(
     ("text", "admitted", "left_out"),
     [

@@ -822,6 +822,9 @@ class SmallProvider:
         found = list(find_rows(result))
         is_any = words <= set(list_terms("the reminder alarm for tomorrow today"))  # "the reminder for tomorrow"
         rows = [number for number, text in found if is_any or words & set(list_terms(text))]
+        if not rows and self._verb == "done_task" and says("it", self._wish):  # "the pump runs again. Tick it off"
+            heard = set(list_terms(strip_context(split_turns(request.messages)[-1][0].text)))
+            rows = [number for number, text in found if heard & set(list_terms(_SINCE.sub("", text)))]
         if (
             self._verb == "done_task"
             and says("have_done", self._wish)
