@@ -519,7 +519,6 @@ what is humidity
 why does a pi throttle
 how long do batteries last
 how hot does an oven need to be for pizza
-what do you remember about the French Revolution
 how hot will it be on Sunday?
 is it warm in Madrid?
 write a bash script to list files

@@ -3,8 +3,11 @@
 import random
 
 import pytest
-from bench.topics import make_matcher, read_sentences, spell_out
+from bench.topics import OFFERED, list_lines, make_matcher, spell_out
+from bench.topics import make_provider as make_greenhouse
 from test_intents_languages import answer, home, make_provider  # noqa: F401 - a fixture
+
+from picoclaw.messages import Message, Request, Text, ToolCall
 
 LANGUAGES = ("en", "de", "es", "fr")
 NAMES = dict.fromkeys(("fan", "pump"), "output") | dict.fromkeys(("greenhouse", "outdoor", "soil"), "sensor")
@@ -19,13 +22,58 @@ def provider(home):  # noqa: F811
 def test_the_weights_are_those_of_the_sentences(language):
     """Sentences that were trained on are told, so that nobody edits them without training; each topic can be answered."""
     matcher, chance, right = make_matcher(language), random.Random(1), []
-    rows = [(topic, line) for topic, line in read_sentences(language) if topic != "nothing"]
+    rows = [(topic, line) for _, topic, line, _ in list_lines(language)]
     for topic, line in rows[:: 1 + len(rows) // 150]:
         text = spell_out(line, chance)[0]
-        right.append(matcher._topics.score(matcher.list_tokens(text))[0][1] == topic)
-    assert sum(right) > 0.9 * len(right)
-    for topic in matcher._topics.topics:
-        assert topic[0] == "?" or topic.split()[0] in {*matcher.intents, "nothing"}, topic
+        right.append(matcher._topics.score(matcher.list_features(text))[0][1] == topic)
+    assert sum(right) > 0.85 * len(right)
+
+
+TALK_TOPICS = frozenset({"remark", "not_wanted", "reported", "advice"})
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_talk_about_orders_does_nothing(language):
+    """Nothing acts or is kept; what is proposed to it confuses, so that there is little of it."""
+    board, told, proposed = make_greenhouse(), [], 0
+    board._usual = lambda: language
+    for source, topic, text, _ in list_lines(language):
+        if topic in TALK_TOPICS and source[-1:].isdigit():
+            message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
+            for _, match in board.understand(Request("", (message,), OFFERED, 100, 0.0)):
+                moves = match and match.tool and board._matcher.intents[match.intent].kind
+                proposed += bool(moves and match.route == "proposal" and match.arguments)
+                told += [text] if moves and not match.missing else []
+    assert told == []
+    assert proposed < 5
+
+
+ASKED = [
+    ("en", "Fire up the lamp, the seedlings are going leggy", [("output", {"action": "set", "level": "on", "name": "grow_light"})]),
+    ("en", "It's baltic in here, put the heater on for half an hour pet", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "text", "calls"), ASKED, ids=[text for _, text, _ in ASKED])
+def test_an_order_in_other_words_is_proposed_and_done_after_a_yes(language, text, calls):
+    """A "no", or anything else, drops it."""
+
+    def ask(*texts):
+        board, messages = make_greenhouse(), []
+        for one in texts:
+            messages.append(Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{one}"))
+            events = list(board.events(Request("", tuple(messages), OFFERED, 100, 0.0)))
+            found = [(event.name, event.arguments) for event in events if isinstance(event, ToolCall)]
+            said = "".join(event.text for event in events if isinstance(event, Text))
+            messages.append(Message("assistant", said))
+        return found, said
+
+    found, said = ask(text)
+    assert not found
+    assert said.startswith("I have done nothing yet. Do you mean: ")
+    assert ask(text, "yes")[0] == calls
+    assert not ask(text, "no")[0]
+    assert not ask(text, "what is 3 times 4", "yes")[0]
 
 
 SAID = [

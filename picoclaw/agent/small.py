@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from picoclaw.intents.grammar import IntentMatch
     from picoclaw.intents.provider import IntentProvider
 
-MIN_SCORE = 0.79
+MIN_SCORE, MIN_TOPIC_SCORE = 0.79, 0.7
 """From which on the nearest example of the matcher is believed without a model."""
 
 _SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
@@ -865,10 +865,11 @@ def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
 def _is_near(wish: str, match: "IntentMatch") -> bool:
     """Whether the matcher may be believed without a model; it knows reminders and notes, and no list of tasks."""
     return (
-        match.score >= MIN_SCORE
+        match.score >= (MIN_TOPIC_SCORE if match.route == "topic" else MIN_SCORE)
         and not match.missing
         and not (
-            (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
+            (match.tool in {"cron", "memory_search", "output"} and match.route == "topic")
+            or (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
             or (match.tool not in _OF_FILES and says("file", wish))
         )
     )

@@ -17,11 +17,11 @@ _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
-_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts templates frames examples"
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts proposes templates frames examples"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest difference mean_difference unnamed several nearly here typed told unsaid reminder yes no more less
+    no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest meant difference mean_difference unnamed several nearly here typed told unsaid reminder yes no more less
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
@@ -304,6 +304,7 @@ class GrammarCompiler:
             keeps=value.get("keeps", old.keeps),
             each={**old.each, **self._texts(f"{key}.each", value.get("each", {}), ())},
             parts=value.get("parts", old.parts),
+            proposes=[*old.proposes, *self._lines(f"{key}.proposes", value.get("proposes", ""))],
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         self._expect(f"{key}.tool", intent.tool, str)

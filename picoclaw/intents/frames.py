@@ -148,8 +148,14 @@ class FrameReader:
         """Whether word `i` may remain unexplained in a question; with `known`, where what is asked is clear without it."""
         if known:
             follows = i > 0 and self._s.words[i - 1] in self._book.words["places"]
-            is_time = self._s.words[i][0].isdigit() or self._s.longest(self._days, i) is not None
-            return not is_time and (not follows or known(stem_word(self._s.words[i])))
+            word = self._s.words[i]
+            is_time = (
+                word[0].isdigit()
+                or self._book.words["numbers"].get(word, 1) != 1
+                or self._s.longest(self._days, i) is not None
+            )
+            is_name = i > 0 and self._s.text(i, i + 1).istitle()
+            return not is_time and (not (follows or is_name) or known(stem_word(self._s.words[i])))
         word, words = self._s.words[i], self._book.words
         is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):

@@ -83,7 +83,7 @@ class Intent(NamedTuple):
     `keeps` hold on, a "=name" only of the last call itself, a "it.name" only where the sentence says "it" and no place
     (without a tool, it is the same again); `parts` are intents that are done instead, in order; `each` words the rows of
     a result, by the figure that was asked for; `make`: arguments that are made of slots, each by the first of its patterns whose
-    slots are all there.
+    slots are all there; `proposes`: sentences that mean it, with slots, to ask with where its topic is plain and its words are not.
     """
 
     name: str
@@ -107,6 +107,7 @@ class Intent(NamedTuple):
     keeps: str = ""
     each: Mapping[str, str] = MappingProxyType({})
     parts: str = ""
+    proposes: Sequence[str] = ()
 
     @property
     def kind(self) -> str:

@@ -47,7 +47,7 @@ from picoclaw.text import pattern, stem_word
 if TYPE_CHECKING:
     from picoclaw.intents.frames import Frame
     from picoclaw.intents.questions import QuestionReader
-    from picoclaw.intents.topics import Tokens, TopicClassifier
+    from picoclaw.intents.topics import Features, TopicClassifier
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
@@ -61,20 +61,31 @@ MIN_INTENT_SCORE = 0.42
 MIN_MARGIN = 0.05
 MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
+_MIN_TEXT = 2  # words, of a text that is proposed
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_FIELD = pattern(r"\{(\w+)\}")
 _CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
-MIN_TOPIC_SHARE = 0.75
-MIN_ANSWER_SHARE = 0.85  # of what is only answered, or has a word that the classifier has never met
+MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
-_FIGURES = frozenset({"?low", "?high", "?mean", "?past", "?trend", "?chart", "?compare", "?comparetime"})
-"""Topics of which no reading of now is an answer."""
+_FIGURES = frozenset({"?low", "?high", "?mean"})
+SHOWN = {"action": "list"}
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
-_OF_TOMORROW = frozenset({"forecast"})
+MIN_ORDER, SURE_ORDER = 0.03, 0.9
+MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
+MIN_PART, SURE_PART = 0.2, 0.65
+SURE_STRANGE = 0.95  # where a word was never met
+"""The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
+whole sentences, and those of which something was left over."""
+MAX_TALK_SHARE = 0.2
+_OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
+MIN_SEVERAL = 0.02
+_SAYING = ("negations", "past", "days")
+_SAYING_SLOTS = (("off_word", "off_verb", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
 MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -184,10 +195,10 @@ class IntentMatcher:
         return QuestionReader(self._book, self._reader)
 
     @cached_property
-    def _tokens(self) -> Tokens:
-        from picoclaw.intents.topics import Tokens
+    def _features(self) -> Features:
+        from picoclaw.intents.topics import Features
 
-        return Tokens(self._book, self._reader)
+        return Features(self._book, self._reader)
 
     @cached_property
     def _topics(self) -> TopicClassifier | None:
@@ -200,16 +211,12 @@ class IntentMatcher:
         except (OSError, ValueError):
             return None
 
-    def list_tokens(self, text: str) -> list[str]:
+    def list_features(self, text: str) -> set[str]:
         """What the classifier of topics counts in a sentence."""
         s = Sentence(text, self._book.words)
         s.find_names = self._find_names
-        if not s.words:
-            return []
         s.respell(self._book.keys, self._mended)
-        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
-        begins, ends = self._core(s, polite)
-        return self._tokens.read(s, begins[-1], ends[-1])
+        return self._features.read(s) if s.words else set()
 
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
         """What each name may be said as, by the words of the data: what it names, and the name."""
@@ -263,6 +270,17 @@ class IntentMatcher:
         s.respell(self._book.keys, self._mended)
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
+        return self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
+
+    def _find(
+        self,
+        s: Sentence,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        polite: Mapping[int, int],
+        offered: Collection[Any] | None,
+    ) -> IntentMatch | None:
+        """What a sentence means by its words, before the classifier is asked."""
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
         fits = self._fits(s, walk, begins, offered)
         for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
@@ -281,8 +299,6 @@ class IntentMatcher:
         best = max(fits, key=_rank)[0] if fits else None
         if best and best.intent == "unmeasured" and self._is_measured(s):
             best, fits = None, []
-        if best and not self.intents[best.intent].kind:
-            best = self._correct(best, s, begins[-1], ends[-1])
         if best and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values()):
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
@@ -296,77 +312,209 @@ class IntentMatcher:
                 if framed.score == 1.0 and framed.route != "unknown" and not goes_on
                 else self._match_question(s, begins[-1], ends[-1])
             )
-            found = asked if asked and asked.score == 1.0 else framed
-            return self._correct(found, s, begins[-1], ends[-1])
+            return asked if asked and asked.score == 1.0 else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
-        if best and best.intent == "memory_when":
-            best = self._correct(best, s, begins[-1], ends[-1])
-        elif best and s.asks and not best.tool and self.intents[best.intent].last:
-            told = self._match_topic(s, begins[-1], ends[-1])
-            best = told if told and not told.tool else best
-        if best and not (best.tool or best.answer):
-            told = self._match_topic(s, begins[-1], ends[-1])
-            return told if told and not told.tool else best
         if (best and best.route != "unknown") or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
-        if asked and asked.score == 1.0:
-            return asked
-        meant = self._match_topic(s, begins[-1], ends[-1])
-        if (meant and s.names) or s.holds(self._book.words["negations"]):
-            return meant or asked or best
-        return best or self._classify(s, begins[-1], ends[-1]) or meant or asked
+        if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
+            return asked or best
+        return best or self._classify(s, begins[-1], ends[-1]) or asked
 
-    def _correct(self, match: IntentMatch, s: Sentence, begin: int, end: int) -> IntentMatch:
-        """The same, or what the classifier takes a sentence for that seems to ask for another thing than its words say."""
-        is_now = match.tool == "sensor_read" and "sensor" not in match.arguments
-        only = _FIGURES if is_now or match.intent == "memory_when" else _OF_TOMORROW
-        declared = {name for _, name in s.names.values()}
-        places = {*self._book.slot("sensor").values, *declared, "cpu"} if match.tool in _READS else set[str]()
-        if places and not places.issuperset(str(match.arguments.get("sensor", "cpu")).split()):
-            found = self._match_topic(s, begin, end)  # "du sol sur sept jours"
-            return found if found and found.arguments.get("sensor") in declared else match
-        if is_now or match.intent == "memory_when" or match.tool == "sensor_history":
-            return self._match_topic(s, begin, end, only) or match
-        return match
+    def _judge(
+        self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
+    ) -> IntentMatch | None:
+        """The same, unless the classifier is sure that the sentence is about something else; then what that leads to."""
+        from picoclaw.intents.topics import PROPOSED, is_answer, name_topic
 
-    def _match_topic(self, s: Sentence, begin: int, end: int, only: Collection[str] = ()) -> IntentMatch | None:
-        """What a question means by what it is about, as the classifier says, and by what it names; `only` some topics."""
-        if self._topics is None or is_quoted(s, begin):
+        if self._topics is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
+            return found
+        intent = self.intents[found.intent] if found else None
+        if intent and (intent.after or intent.only or s.last.name):
+            return found  # it goes on with what was said before, of which the classifier knows nothing
+        shares = self._topics.score(self._features.read(s))
+        (share, topic), *_ = shares
+        told = name_topic(found._replace(missing="")) if found else ""
+        several = [told] * (1 + len(found.said.get("_more", ()))) if found and told else []
+        agreed = sum(one for one, name in shares if is_answer(name, several)) if told else 0.0
+        whole = found is not None and found.score == 1.0 and found.route in WHOLE_ROUTES
+        if found and whole and (topic == "nothing" or (found.answer and not found.tool)):
+            return found
+        if found and topic in PROPOSED and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
+            return found  # the reminders or rules are shown, where they are not changed
+        if found and told == "?past" and topic in _FIGURES and share >= MIN_TOPIC_SHARE:
+            figure = self._match_topic(topic, share, 0.0, s, begin, end, offered)
+            return figure if figure and "_figure" in figure.said else found  # which has all the others beside it
+        if found and told[:1] == "?":
+            is_near = found.route == "example"  # it has the topic, and the words say of what
+            if is_near or (share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s)):
+                named = self._match_topic(told if is_near else topic, SURE_WHOLE, 0.0, s, begin, end, offered)
+                has_place = named is not None and "sensor" in named.arguments and not self._is_elsewhere(named, s)
+                found = named if has_place else found
+        if told:
+            moves = intent is not None and intent.kind != ""
+            least, sure = (
+                (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
+            )
+            if agreed >= least or share < sure:
+                if found and found.route == "example" and topic != told and agreed >= sure:
+                    closer = self._match_topic(topic, SURE_STRANGE, 0.0, s, begin, end, offered)  # two say so
+                    return closer if closer and closer.tool == found.tool else found
+                return found
+        elif found and (share < SURE_WHOLE or (whole and (found.tool or found.missing))):
+            return found
+        elif share < (MIN_PROPOSED if topic in PROPOSED else MIN_TOPIC_SHARE):
             return None
-        tokens = self._tokens.read(s, begin, end)
-        (share, topic), *_ = self._topics.score(tokens)
-        name, *given = topic.split()
-        if share < MIN_TOPIC_SHARE or name == "nothing" or (only and name not in only):
+        talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
+        other = self._match_topic(topic, share, talk, s, begin, end, offered)
+        return other or (None if told and not whole else found)
+
+    def _match_topic(
+        self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
+    ) -> IntentMatch | None:
+        """What a sentence about a topic means by what it names; an order is never more than proposed.
+
+        `talk` is the share of what is no order.
+        """
+        from picoclaw.intents.topics import MEANT, PROPOSED
+
+        if topic in PROPOSED:
+            is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
+            is_order = self._is_wish(s, begin) and not self._is_negated(s, len(s.words))
+            verbs = self.words["verbs"].keys()
+            is_told = s.words[begin] in self.words["tells"] and (
+                verbs.isdisjoint(s.words) or s.holds(self.words["past"])
+            )
+            if offered is None or is_condition or is_told or talk > MAX_TALK_SHARE or not is_order:
+                return None
+            return self._propose(topic, PROPOSED[topic].split(), s, begin, end, offered)
+        name, *given = MEANT.get(topic, topic).split()
+        intent = self.intents.get(name)
+        is_order = stem_word(s.words[begin]) in self._acts or self._is_negated(s, end)
+        reads = topic[0] == "?" or (intent is not None and intent.tool != "")
+        if reads and share < SURE_WHOLE and (is_order or self._mood(s, begin, len(s.words)) == "tells"):
             return None
-        if self._mood(s, begin, len(s.words)) == "tells" and (name[0] == "?" or self.intents[name].tool):
-            return None
-        if name[0] == "?":
-            found = self._questions.read(s, begin, end, name[1:], self._topics.known)
+        if topic[0] == "?":
+            found = self._questions.read(s, begin, end, topic[1:], self._topics.known if self._topics else None)
             match = found and make_match(self.intents[found.intent], found.found, share - _TOPIC_COST, "topic")
             return match if match and not match.missing else None
-        intent = self.intents.get(name)
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
             return None
-        is_strange = any(
-            token[0] != "#" and len(token) > MAX_BARE_WORDS and not self._topics.known(token) for token in tokens
-        )
-        if (share < MIN_ANSWER_SHARE and (is_strange or not intent.tool)) or (
-            is_strange and "_list" in intent.defaults
+        if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
+            return None
+        is_search = intent.tool == "memory_search"
+        if self._is_strange(s, begin, intent) and (
+            "_list" in intent.defaults or (share < SURE_STRANGE and not is_search)
         ):
             return None
+        if topic == "nothing" or (
+            intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}
+        ):
+            return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
         slots |= self._find_named(intent, s, slots)
-        if intent.tool == "memory_search" and self._has_text_slot(intent):
+        if is_search and self._has_text_slot(intent):
             words = {word for name in _EMPTY_WORDS for word in self.words[name]}
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
-            if not query or not (s.asks or any(word in self.words["questions"] for word in s.words)):
+            asks = s.asks or any(word in self.words["questions"] for word in s.words)
+            if not query or not asks or s.holds(self.words["general"]):
                 return None
             slots |= {"query": " ".join(query)}
         match = make_match(intent, slots, share - _TOPIC_COST, "topic")
+        if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
+            return None  # nothing in the words says the same
         return match if not match.missing else None
+
+    def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
+        """Whether the place in a match is none that is declared here: "du sol sur sept jours"."""
+        places = {*self._book.slot("sensor").values, *(name for _, name in s.names.values()), "cpu"}
+        return not places.issuperset(str(match.arguments.get("sensor", "cpu")).split())
+
+    def _is_strange(self, s: Sentence, begin: int, intent: Intent) -> bool:
+        """Whether a word stands in the sentence that the classifier has not met; what only answers may have any like it."""
+        known = self._topics.known if self._topics else bool
+        return any(
+            len(word) > MAX_BARE_WORDS
+            and word.isalpha()
+            and not s.longest(s.names, i)
+            and not known(stem_word(word) if intent.tool and i >= begin else f"~<{word[:3]}")
+            for i, word in enumerate(s.words)
+        )
+
+    def _propose(
+        self, topic: str, names: Sequence[str], s: Sentence, begin: int, end: int, offered: Collection[Any]
+    ) -> IntentMatch | None:
+        """Ask whether a sentence is meant that is understood as a whole, made of the parts of one that is not."""
+        from picoclaw.intents.topics import is_answer, name_topic
+
+        for name in names:
+            for sentence in self.intents[name].proposes:
+                text = self._fill(sentence, s, begin, end)
+                match = self._match_plain(text, offered) if text else None
+                if (
+                    match
+                    and match.score == 1.0
+                    and is_complete(match)
+                    and match.route in WHOLE_ROUTES
+                    and is_answer(topic, [name_topic(match)])
+                ):
+                    return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
+        intent = self.intents[topic if topic in names else names[0]]
+        return (
+            IntentMatch(intent.name, intent.tool, {}, "", 0.0, "proposal", self._exact(intent.name))
+            if intent.exact
+            else None
+        )
+
+    def _match_plain(self, text: str, offered: Collection[Any]) -> IntentMatch | None:
+        """What a sentence means by its words alone."""
+        s = Sentence(text, self.words)
+        s.find_names = self._find_names
+        s.respell(self._book.keys, self._mended)
+        return self._find(s, [0], [len(s.words)], {}, offered)
+
+    def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> str:
+        """A sentence with the words that another one has for its slots; '' where one is missing, or what is left says something."""
+        left, told = list(range(begin, end)), dict[str, str]()
+        names = _FIELD.findall(sentence)
+        for name in sorted(names, key=lambda name: self._book.slot(name).kind == "text"):
+            slot = self._book.slot(name)
+            if slot.kind == "text":
+                told[name] = text = self._follow(slot, s, left) if slot.after else self._rest(slot, s, left)
+                if len(text.split()) < _MIN_TEXT:
+                    return ""
+                continue
+            hits = [
+                (stop - i, -i, value)
+                for i in left
+                for value, stop in islice(self._reader.read(slot, s, i), 1)
+                if set(range(i, stop)) <= {*left}
+            ]
+            if not hits:
+                return ""
+            size, start, value = max(hits, key=lambda hit: hit[:2])
+            told[name] = _word_value(slot, value) or " ".join(s.words[-start : size - start])
+            left = [i for i in left if not -start <= i < size - start]
+        filled = Sentence(fill_fields(sentence, told), self.words)
+        kept = set(chain.from_iterable(Sentence(text, self.words).words for text in told.values()))
+        return "" if any(s.words[i] not in kept and self._says(s, i, filled) for i in left) else filled.raw
+
+    def _says(self, s: Sentence, i: int, filled: Sentence) -> bool:
+        """Whether a word changes what a sentence orders, so that it cannot be passed over where `filled` is proposed."""
+        word = s.words[i]
+        for names in _SAYING_SLOTS:
+            slots = [self._book.slot(name) for name in names if name in self._book.slot_names]
+            if any(True for slot in slots for _ in self._reader.read(slot, s, i)):
+                places = range(len(filled.words)) if names is not _SAYING_SLOTS[-1] else ()
+                return not any(True for slot in slots for n in places for _ in self._reader.read(slot, filled, n))
+        hit = s.longest(s.names, i)
+        is_condition = filled.holds(self._book.slot("if_word").values)
+        if hit and (hit[0][0] == "output" or is_condition):
+            return True
+        is_number = not word.isalpha() or self.words["numbers"].get(word, 1) != 1  # "the" and "a" are one, too
+        return is_number or any(s.longest(self.words[name], i) for name in _SAYING)
 
     def _is_measured(self, s: Sentence) -> bool:
         """Whether what is not measured elsewhere is the name of a sensor here: the level of a tank."""
@@ -513,12 +661,29 @@ class IntentMatcher:
         ]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
+    def _moves_with_text(self, match: IntentMatch) -> bool:
+        """Whether a match acts or adds by free text, which a further wish may be part of."""
+        intent = self.intents[match.intent]
+        return intent.kind != "" and self._has_text_slot(intent)
+
+    def _count_several(self, text: str) -> float:
+        """How likely it is that several things are wished for, as the classifier has it."""
+        shares = self._topics.score(self.list_features(text)) if self._topics else []
+        if not shares or shares[0][0] < SURE_PART:
+            return SURE_PART
+        return sum(share for share, name in shares if name in _OF_SEVERAL)
+
     def _match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
     ) -> list[tuple[str, IntentMatch | None]]:
         whole = self.match(text, offered, topic, last)
         if whole and self.list_parts(whole):
             return [(text, whole)]
+        swallows = whole is not None and self._moves_with_text(whole) and not last.name
+        if swallows and self._count_several(text) > SURE_WHOLE:
+            parts = self._split(text, offered, topic, last)
+            if parts and all(is_complete(match) for _, match in parts):
+                return parts
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
             parts = self._split(text, offered, topic, last)
             return parts if parts and all(is_complete(match) for _, match in parts) else [(text, whole)]
@@ -592,7 +757,7 @@ class IntentMatcher:
         s = Sentence(text, self.words)
         if len(s.words) > MAX_CLASSIFIED:
             return []
-        places = (i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i))
+        places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i
@@ -623,7 +788,12 @@ class IntentMatcher:
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
-                if rest and not self._is_conditional(s, [first, *(match for _, match in rest)]):
+                found = [first, *(match for _, match in rest)]
+                moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
+                moves = moves and len({one.intent for one in found if one}) > 1
+                if moves and self._count_several(text) < MIN_SEVERAL:
+                    return []  # "below 12 volts, turn the light off"
+                if rest and not self._is_conditional(s, found):
                     return [(head, first), *rest]
         return []
 
@@ -747,7 +917,7 @@ class IntentMatcher:
         found = _leave_out(_join_end(_join_figures(found)))
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
-            when = _shift_time(s.last.arguments, seconds) or _shift_due(str(s.topic.get("_result", [""])[0]), seconds)
+            when = _shift_time(s.last.arguments, seconds) or _shift_due("".join(s.topic.get("_result", ())), seconds)
             if not when:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found["when"] = when
@@ -844,8 +1014,9 @@ class IntentMatcher:
         if not hit or hit[1] < len(said.words):
             return {}
         row = self.tools["memory_search"]["row"]
-        shown = [one["item"] for one in re.finditer(row, str(s.topic.get("_result", [""])[0]))]
-        items = shown or [str(s.last.arguments.get("text", "")).partition(": ")[2]]
+        shown = [one["item"] for one in re.finditer(row, "".join(s.topic.get("_result", ())))]
+        told = str(s.last.arguments.get("text", "")).partition(": ")[2]
+        items = shown or ([told] if told else [])
         if place:
             index = place[0] - 1 if place[0] > 0 else place[0]
             return {"_item": items[index]} if -len(items) <= index < len(items) else {"_item": []}
@@ -1102,17 +1273,35 @@ class IntentMatcher:
         if follows:
             yield from islice(self._reader.read(slot, s, i), 1)
 
-    def _rest(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
-        """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
+    def _follow(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
+        """What follows a word that such a text follows, '' for nothing."""
         for place, i in enumerate(left[:-1]):
             run = [n for n, m in zip(left[place + 1 :], count(i + 1), strict=False) if n == m]
             while len(run) > 1 and s.words[run[0]] in slot.drop:
                 del run[0]
             if run and s.words[i] in slot.after:
                 return s.text(run[0], run[-1] + 1)
+        return ""
+
+    def _rest(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
+        """Free text: what follows "about" or the like; else all of the sentence, or its unusual words."""
+        if text := self._follow(slot, s, left):
+            return text
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
+
+
+def _word_value(slot: SentenceSlot, value: Any) -> str:
+    """A value in words of any language; '' where only the sentence has them."""
+    if slot.kind == "output":
+        return str(value).replace("_", " ")
+    if slot.kind == "percent":
+        return f"{value}%" if str(value).isdecimal() else ""
+    if slot.kind != "seconds":
+        return ""
+    size, unit = next(one for one in ((3600, "h"), (60, "min"), (1, "s")) if value % one[0] == 0)
+    return f"{value // size:g} {unit}"
 
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:

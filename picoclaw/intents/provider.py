@@ -259,6 +259,10 @@ class IntentProvider:
     ) -> list[tuple[str, IntentMatch | None]]:
         """What a text means as the answer to what was asked in the last turn; nothing where it is no answer."""
         asked, reply = clean_text(turns[-1][0].text), turns[-1][-1].text
+        before, _, after = self._matcher.say["meant"].partition("{done}")
+        if before and reply.startswith(before) and reply.endswith(after) and self._is_nod(text):
+            done = self._matcher.match_all(reply.removeprefix(before).removesuffix(after), offered)
+            return done if all(is_complete(match) for _, match in done) else []
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
@@ -374,7 +378,12 @@ class IntentProvider:
         )
         self._latest = last, wishes
         if named := next(
-            (match for _, match in wishes if match and match.tool in offered and "_called" in match.said), None
+            (
+                one
+                for _, one in wishes
+                if one and one.tool in offered and "_called" in one.said and one.route != "proposal"
+            ),
+            None,
         ):
             yield ToolCall(f"intent-{len(request.messages)}", named.tool, LOOK_UP)
             yield End("tool_calls", Usage())

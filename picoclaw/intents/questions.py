@@ -149,6 +149,8 @@ class QuestionReader:
             return None  # "between 10 and 6": part of a time that was not read
         if not parts.has("past") and not self._book.words["since"].keys().isdisjoint(s.words):
             return None  # "since lunch"
+        if topic in {"low", "high", "mean"}:
+            parts.values.pop("how_much", None)  # "how cold did it get" compares with nothing
         for part, value in _IMPLIED.get(topic, ()):
             parts.add(part, value)
         before = self._read_state(s, size if parts.has("spot", "noun", "quantity") else 0)
