@@ -374,7 +374,7 @@ OWN = [
     ("should I forget the note about the fuse?", WITHOUT),
     ("forget the note about the fuse?", WITHOUT),
     ("I forgot the note about the fuse", ("memory_search", {"query": "fuse"})),
-    ("please keep the note about the fuse", ("memory_search", {"query": "fuse"})),
+    ("please keep the note about the fuse", WITHOUT),
     ("thanks for the note about the fuse", ("memory_search", {"query": "note about the fuse"})),
     ("forget it", "All right."),
     ("forget everything", WITHOUT),

@@ -22,7 +22,7 @@ def provider(home):  # noqa: F811
 def test_the_weights_are_those_of_the_sentences(language):
     """Sentences that were trained on are told, so that nobody edits them without training; each topic can be answered."""
     matcher, chance, right = make_matcher(language), random.Random(1), []
-    rows = [(topic, line) for _, topic, line, _ in list_lines(language)]
+    rows = [(topic, line) for _, topic, line in list_lines(language)]
     for topic, line in rows[:: 1 + len(rows) // 150]:
         text = spell_out(line, chance)[0]
         right.append(matcher._topics.score(matcher.list_features(text))[0][1] == topic)
@@ -37,7 +37,7 @@ def test_talk_about_orders_does_nothing(language):
     """Nothing acts or is kept; what is proposed to it confuses, so that there is little of it."""
     board, told, proposed = make_greenhouse(), [], 0
     board._usual = lambda: language
-    for source, topic, text, _ in list_lines(language):
+    for source, topic, text in list_lines(language):
         if topic in TALK_TOPICS and source[-1:].isdigit():
             message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
             for _, match in board.understand(Request("", (message,), OFFERED, 100, 0.0)):

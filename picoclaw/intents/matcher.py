@@ -75,7 +75,7 @@ _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "repor
 _FIGURES = frozenset({"?low", "?high", "?mean"})
 SHOWN = {"action": "list"}
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
-MIN_ORDER, SURE_ORDER = 0.03, 0.9
+MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
 MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
@@ -369,6 +369,8 @@ class IntentMatcher:
             return None
         talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
         other = self._match_topic(topic, share, talk, s, begin, end, offered)
+        if found and found.missing and other and other.route == "proposal" and not other.arguments:
+            return found  # what is missing, asked for by its name
         return other or (None if told and not whole else found)
 
     def _match_topic(
@@ -396,6 +398,8 @@ class IntentMatcher:
         reads = topic[0] == "?" or (intent is not None and intent.tool != "")
         if reads and share < SURE_WHOLE and (is_order or self._mood(s, begin, len(s.words)) == "tells"):
             return None
+        if reads and not s.asks and s.holds(self.words["negations"]):
+            return None  # "no need to list the files"
         if topic[0] == "?":
             found = self._questions.read(s, begin, end, topic[1:], self._topics.known if self._topics else None)
             match = found and make_match(self.intents[found.intent], found.found, share - _TOPIC_COST, "topic")

@@ -2,14 +2,12 @@
 
 `python tests/bench/topics.py` reads tests/data/sentences/LANGUAGE*.txt (a topic on a line of its own behind "# ", then
 sentences, in which "(a|b)" is a choice), and writes templates/intents/LANGUAGE.topics. It needs numpy. With `--held` it trains
-for judging: of English without one writer each, of the others without each fifth line, and writes beside the machine's
-other temporary files.
+for judging, without one writer each, and writes beside the machine's other temporary files.
 
 `python tests/bench/topics.py --judge FILE...` asks each sentence of such files by itself, of a board that has all of NAMES, and
 counts per topic what comes: right, honest (asked back, refused), proposed, wrong (another topic was answered), acted (what
 acts or adds another thing than was wanted), and how often the topic is right per tenth of its share. The language is that of
-the file's name. With `--held` the weights are those trained without these sentences, and of German, Spanish and French only
-each fifth line is asked.
+the file's name. With `--held` the weights are those trained without these sentences.
 """
 
 import json
@@ -20,7 +18,7 @@ import tempfile
 import tomllib
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +33,7 @@ from picoclaw.intents.provider import IntentProvider  # noqa: E402
 from picoclaw.intents.topics import SCALE, ZERO, is_answer, load_topics, name_topic  # noqa: E402
 from picoclaw.messages import Message, Request  # noqa: E402
 
-FOLDS, MOST = 5, 6
+MOST = 6
 STEPS, DECAY = 45, 1.5e-4
 HELD = Path(tempfile.gettempdir()) / "picoclaw_topics"
 NAMES = dict.fromkeys(("fan", "pump", "heater", "grow_light"), "output") | dict.fromkeys(
@@ -170,7 +168,6 @@ def judge_files(files: Sequence[Path]) -> None:
         matcher = provider._listen_in(file.stem[:2])
         if "--held" in sys.argv:
             matcher.__dict__["_topics"] = load_topics(HELD / f"{file.stem}.topics")
-            rows = rows if file.stem.startswith("en") else rows[::FOLDS]
         verdicts: dict[str, Counter[str]] = defaultdict(Counter)
         tenths: dict[int, list[bool]] = defaultdict(list)
         for topic, text in rows:
@@ -233,29 +230,29 @@ class Rows:
     def __init__(self, language: str) -> None:
         matcher, chance = make_matcher(language), random.Random(1)
         nameless = make_matcher(language, {})  # "lights" are an output only where one is declared
-        self.rows: list[tuple[str, str, float, set[str], str, int]] = []
-        for source, topic, line, n in list_lines(language):
+        self.rows: list[tuple[str, str, float, set[str], str]] = []
+        for source, topic, line in list_lines(language):
             texts = spell_out(line, chance)
             for text in texts:
                 bags = [matcher.list_features(text), nameless.list_features(text)]
                 weight = (1.0 if source[-1:].isdigit() else 0.4 * len(texts) ** -0.5) / (1 if bags[0] == bags[1] else 2)
-                self.rows += [(topic, text, weight, bag, source, n) for bag in bags[: 1 if bags[0] == bags[1] else 2]]
+                self.rows += [(topic, text, weight, bag, source) for bag in bags[: 1 if bags[0] == bags[1] else 2]]
 
-    def train(self, is_kept: Callable[[str, int], bool]) -> list[bytes]:
-        rows = [one for one in self.rows if is_kept(one[4], one[5])]
+    def train(self, leave_out: str = "-") -> list[bytes]:
+        rows = [one for one in self.rows if one[4] != leave_out]
         topics = sorted({one[0] for one in rows})
         numbers = [topics.index(one[0]) for one in rows]
         told = train([one[3] for one in rows], numbers, len(topics), [one[2] for one in rows])
         return [json.dumps(topics).encode(), *told]
 
 
-def list_lines(language: str) -> Iterator[tuple[str, str, str, int]]:
-    """Each line with its file, its topic, and its number in it."""
+def list_lines(language: str) -> Iterator[tuple[str, str, str]]:
+    """Each line, with its file and its topic."""
     folder = ROOT / "tests/data/sentences"
     for file in sorted(folder.glob(f"{language}*.txt")):
-        yield from ((file.stem, topic, line, n) for n, (topic, line) in enumerate(read_rows(file)))
+        yield from ((file.stem, topic, line) for topic, line in read_rows(file))
     topics = {topic for topic, _ in read_rows(folder / f"{language}1.txt")}
-    yield from (("", topic, line, n) for n, (topic, line) in enumerate(read_examples(language)) if topic in topics)
+    yield from (("", topic, line) for topic, line in read_examples(language) if topic in topics)
 
 
 def main() -> None:
@@ -264,17 +261,11 @@ def main() -> None:
         return
     for language in [one for one in sys.argv[1:] if one[0] != "-"] or ["en", "de", "es", "fr"]:
         rows = Rows(language)
-        if "--held" in sys.argv:  # for --judge: without the file, or each fifth line of it, that is to be asked
-            for left in ("1", "2") if language == "en" else ("1",):
-                told = rows.train(
-                    (lambda source, n, left=f"en{left}": source != left)
-                    if language == "en"
-                    else lambda source, n: source[-1:] != "1" or n % FOLDS != 0
-                )
-                write(HELD / f"{language}{left}.topics", told)
-            continue
-        told = rows.train(lambda _source, _n: True)
-        write(ROOT / f"templates/intents/{language}.topics", told)
+        if "--held" in sys.argv:  # for --judge: without the file that is to be asked
+            for left in sorted({one[4] for one in rows.rows if one[4][-1:].isdigit()}):
+                write(HELD / f"{left}.topics", rows.train(leave_out=left))
+        else:
+            write(ROOT / f"templates/intents/{language}.topics", rows.train())
 
 
 def write(file: Path, told: list[bytes]) -> None:
