@@ -74,7 +74,10 @@ class FrameReader:
                 if best := _FrameWalk(self, frame, intent).best():
                     left, covered, trail = best
                     is_named = any(slot.kind in _NAMES for slot, _ in trail)
-                    yield FrameFit(intent, _gather(trail, declared), left, covered, is_named)
+                    found = _gather(trail, declared)
+                    levels = [value for slot, value in trail if slot.name == "level"]
+                    if not intent.make or len({*levels}) < 2:  # "to 60 %, off at ten" are two orders
+                        yield FrameFit(intent, found, left, covered, is_named)
 
     def _may_fit(self, frame: Frame) -> bool:
         """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
