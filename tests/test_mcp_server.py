@@ -343,7 +343,8 @@ def test_a_session_over_http(tmp_path):
 def test_strangers_get_nothing(tmp_path):
     with at_the_port(tmp_path) as (_, client):
         for token in ("", TOKEN[:-1], f"{TOKEN}x"):
-            assert post(client, GREETING, token=token)[0] == 401
+            status, headers, _ = post(client, GREETING, token=token)
+            assert (status, headers["www-authenticate"]) == (401, "Bearer")
         assert post(client, GREETING, {"Host": "evil.example"})[0] == 421
         assert post(client, GREETING, {"Origin": "http://evil.example"})[0] == 403
         assert 429 in [post(client, GREETING, token="x")[0] for _ in range(8)]

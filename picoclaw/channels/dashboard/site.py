@@ -93,8 +93,8 @@ def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def refuse(code: int, text: str) -> NoReturn:
-    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+def refuse(code: int, text: str, **more: str) -> NoReturn:
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"} | more
     raise bottle.HTTPResponse(json.dumps({"error": text}), code, headers)
 
 
@@ -234,8 +234,8 @@ class Site:
         given = read_header("Authorization").removeprefix("Bearer ").encode()
         if not hmac.compare_digest(given, token.encode()):
             self._count_try()
-            bottle.response.set_header("WWW-Authenticate", "Bearer")
-            refuse(401, f"this takes the token of /{name}: {name}_token in secrets.toml")
+            bearer = {"WWW-Authenticate": "Bearer"}  # RFC 6750, section 3
+            refuse(401, f"this takes the token of /{name}: {name}_token in secrets.toml", **bearer)
         if wait := self._calls.take(name, time.monotonic()):
             refuse(429, f"too many requests; try again in {wait:.0f} s")
 
