@@ -117,6 +117,8 @@ def script(body):
     """Read a file, then answer."""
     if body["messages"][-1]["role"] == "tool":
         return reply("All is well there.")
+    if "How are you" in body["messages"][-1]["content"]:
+        return reply("All is well.")
     return reply("", call("read_file", {"path": "note.txt"}))
 
 
@@ -151,6 +153,24 @@ def test_syncs_bytes_and_connections_of_a_turn(talking):
     assert counts.syncs >= 10  # an answer that was given is kept
     assert server.connections == 1
     assert len(server.requests) == 22
+
+
+LOOKS = {"stat", "lstat", "listdir", "scandir", "open"}
+
+
+def test_names_looked_up_in_a_turn(talking, monkeypatch):
+    """The owner's wordings, of which a turn has some 70, are listed and not looked for one by one."""
+    app, _, _ = talking
+    asked(app, 0)
+    seen = []
+    for name in LOOKS:
+        look = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, _look=look, **k: (seen.append(a), _look(*a, **k))[1])
+    assert app.dispatcher.answer(Inbound("terminal", "How are you?")).reply == "All is well."
+    plain = len(seen)
+    asked(app, 1)
+    assert plain <= 60, plain
+    assert len(seen) - plain <= 140, len(seen) - plain
 
 
 def test_syncs_of_ten_reads_in_a_row(tmp_path, counted):

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from recording import Clock, RecordedI2C, Recorder, bench
+from rights import ordinary_user
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
@@ -445,6 +446,24 @@ def test_a_serial_port_is_closed_even_when_the_driver_fails(tmp_path):
     drivers = loader.Drivers(board, lambda name: loader.load_driver(name, [tmp_path]))
     (reading,) = drivers.measure("gps", WiredPart("talker", port="/dev/ttyS0"))
     assert (reading.problem, closed) == ("silence", [True])
+
+
+@pytest.mark.parametrize(("mode", "used"), [(0o700, "own"), (0, "shipped"), (0o400, "cannot be loaded")])
+def test_a_drivers_folder_that_may_not_be_read_has_nothing(tmp_path, mode, used):
+    """One whose names can be listed holds the driver, also where that cannot be opened."""
+    for folder in ("own", "shipped"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "gauge.py").write_text(f"{DRIVER}    return {{}}\n")
+    (tmp_path / "own").chmod(mode)
+    with ordinary_user():
+        try:
+            found = str(
+                loader.load_driver("gauge", [tmp_path / "none", tmp_path / "own", tmp_path / "shipped"]).__file__
+            )
+        except ConfigError as error:
+            found = str(error)
+    (tmp_path / "own").chmod(0o700)
+    assert used in found.removeprefix(str(tmp_path))
 
 
 # --- errors in words ---

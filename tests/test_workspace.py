@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import time
+from contextlib import nullcontext
 
 import pytest
 from rights import ordinary_user
@@ -667,6 +668,20 @@ def test_the_owners_wording_wins_over_the_shipped_one(tmp_path):
         prompts["no_such_prompt"]
 
 
+def test_wording_that_comes_while_it_is_held_is_used_afterwards(tmp_path):
+    prompts = Prompts(tmp_path)
+    with prompts.hold():
+        shipped = prompts["empty"]
+        wording(tmp_path, empty="mine")
+        assert prompts["empty"] == shipped
+    assert prompts["empty"] == "mine"
+    with prompts.hold():
+        (tmp_path / "prompts/empty.md").write_text("changed")
+        assert prompts["empty"] == "changed"
+        (tmp_path / "prompts/empty.md").unlink()
+        assert prompts["empty"] == shipped
+
+
 @pytest.mark.parametrize("name", ["", "../system", "A", "a.md", "a/b", "\0", "a\n"])
 def test_a_name_is_a_name(tmp_path, name):
     with pytest.raises(ConfigError, match="cannot be a prompt template's name"):
@@ -695,13 +710,14 @@ SPOILT = [
 ]
 
 
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize(("spoil", "why"), SPOILT, ids=range(len(SPOILT)))
-def test_in_the_place_of_bad_wording_the_shipped_one_serves_and_the_file_is_named(tmp_path, spoil, why):
+def test_in_the_place_of_bad_wording_the_shipped_one_serves_and_the_file_is_named(tmp_path, spoil, why, held):
     folder = tmp_path / "workspace"
     prompts, path = wording(folder, empty="mine", tool_exec="mine"), folder / "prompts/empty.md"
     assert (prompts["empty"], prompts.problems) == ("mine", [])
     spoil(path)
-    with ordinary_user():
+    with ordinary_user(), prompts.hold() if held else nullcontext():
         assert prompts["empty"] == Prompts(tmp_path / "none")["empty"] != "mine"
     [problem] = prompts.problems
     assert problem.startswith(f"{path} cannot be read: {why}")

@@ -17,7 +17,7 @@ from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_outsider, is_owner, is_resident
 from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode, Section
-from picoclaw.records import NamedTuple, dataclass
+from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone, parse_zone
@@ -239,13 +239,14 @@ class ContextBuilder:
         offered -= {tool["name"] for tool in describe(offered)} - {tool["name"] for tool in described}
         in_teams = not reserved and (is_full or "delegate" in offered) and mode not in {"base", "none"}
         virtual = () if meeting else self._build_virtual_pages(delegates="delegate" in offered, in_teams=in_teams)
-        bare = prompts.build_sections(mode, self._facts(inbound, offered, listed, {}, virtual), self.prompts)
+        facts = self._facts(inbound, offered, listed, virtual)
+        bare = prompts.build_sections(mode, facts, self.prompts)
         room = self._window_budget.told - sum(map(count_tool_bytes, described))
         room -= prompts.count_bytes(prompts.join_sections(bare))
         pages, problems = self._pages(
             mode, meeting if shown_meeting else "", room, heartbeat=is_heartbeat, reserved=reserved
         )
-        sections = prompts.build_sections(mode, self._facts(inbound, offered, listed, pages, virtual), self.prompts)
+        sections = prompts.build_sections(mode, _add_pages(facts, pages), self.prompts)
         base = [
             mode,
             origin,
@@ -380,30 +381,25 @@ class ContextBuilder:
         inbound: Inbound,
         tools: frozenset[str],
         skills: Sequence[Skill],
-        pages: Mapping[str, Page],
         virtual: Sequence[Page],
     ) -> PromptFacts:
+        """The facts without the pages."""
         from picoclaw.hw import health
         from picoclaw.skills.skill import format_listing
 
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
-        shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
         return PromptFacts(
             name=_clean_name(self._fields("IDENTITY.md").get("Name", "")) or self._agent_name,
-            first_run=pages[ONBOARDING_PAGE].text if ONBOARDING_PAGE in pages else "",
             tools=bool(tools),
             skills=format_listing(skills) if short and "read_file" in tools else "",
             many_skills=0 if short else len(skills),
             memory="memory_search" in tools,
             citations=config.prompt.citations == "on" or (config.prompt.citations == "auto" and asked),
             workspace=str(config.workspace),
-            owner=""
-            if "USER.md" in pages or is_outsider(inbound.origin)
-            else _clean_name(self._fields("USER.md").get("Name", "")),
+            owner="" if is_outsider(inbound.origin) else _clean_name(self._fields("USER.md").get("Name", "")),
             zone=str(self.zone() or time.tzname[0]),
             extra=config.prompt.extra,
-            pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
             virtual=virtual,
             silent=inbound.origin == "cron",
             heartbeat=inbound.origin == "heartbeat",
@@ -550,6 +546,16 @@ class ContextBuilder:
             text = prompts.shorten_page(self.prompts["truncated"], path, text, most)
             blocks.append(prompts.fill_block(self.prompts["skill"], skill.name, text))
         return blocks, problems
+
+
+def _add_pages(facts: PromptFacts, pages: Mapping[str, Page]) -> PromptFacts:
+    shown = [page for name, page in pages.items() if name != ONBOARDING_PAGE]
+    return replace(
+        facts,
+        first_run=pages[ONBOARDING_PAGE].text if ONBOARDING_PAGE in pages else "",
+        owner="" if "USER.md" in pages else facts.owner,
+        pages=[page for page in shown if page.name != "IDENTITY.md" or not _has_name_only(page.text)],
+    )
 
 
 def _clean_name(name: str) -> str:

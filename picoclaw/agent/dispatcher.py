@@ -265,10 +265,11 @@ class Dispatcher:
         if _is_hook(inbound) and not has_model:  # the matcher would take what others have sent for a wish
             cleaned = cleaned._replace(text=remove_untrusted(cleaned.text))
         builder = app.context_builder
-        if has_model and (is_unasked or not app.config.model.is_small):
-            told = builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
-        else:
-            told = builder.build_for_matcher(cleaned, now, once=hooks.once)
+        with app.prompts.hold():
+            if has_model and (is_unasked or not app.config.model.is_small):
+                told = builder.build(cleaned, earlier, [act for _, act in acts], now, once=hooks.once)
+            else:
+                told = builder.build_for_matcher(cleaned, now, once=hooks.once)
         model = told.brief.model or self._get_model(inbound.session)
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
@@ -302,7 +303,7 @@ class Dispatcher:
             if made.home != made.session:
                 heard.add(f"what a {made.origin} has asked for")
             so_far += _render_made_calls(made)
-        with app.approving.ask_at_end(caller):
+        with app.approving.ask_at_end(caller), app.prompts.hold():
             turn = agent.turn(brief, earlier, caller, hooks, so_far)
         turn = stores.redact_turn(turn, heard, inbound)
         with hooks.shield():

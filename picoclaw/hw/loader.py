@@ -53,7 +53,7 @@ def load_module(name: str, where: Sequence[Path]) -> ModuleType:
     """
     if not _DRIVER_NAME.fullmatch(name):
         raise ConfigError(f"driver name {name!r} must be lower-case letters, digits and underscores")
-    path = next((files[name] for files in map(_list_files, where) if name in files), None)
+    path = next(filter(None, (_find_file(folder, name) for folder in where)), None)
     if path is None:
         raise ConfigError(
             f"there is no driver {name!r}; known: {', '.join(list_drivers(where))}{_describe_unreadable(where)}"
@@ -95,6 +95,17 @@ def list_modules(where: Sequence[Path]) -> list[str]:
 def list_drivers(where: Sequence[Path]) -> list[str]:
     """List the drivers of parts: all modules but the tools for whole buses."""
     return [name for name in list_modules(where) if name not in _TOOL_FILES]
+
+
+def _find_file(folder: Path, name: str) -> Path | None:
+    path = folder / f"{name}.py"
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return _list_files(folder).get(name)
+    return path
 
 
 def _list_files(folder: Path) -> dict[str, Path]:

@@ -81,7 +81,7 @@ def read_recent_notes(workspace: Path, today: date, days: int = 3) -> list[Page]
     found, note_files = [], MemoryFiles(workspace)
     for back in range(min(days, today.toordinal())):
         path = get_day_file(date.fromordinal(today.toordinal() - back))
-        if content := note_files.read(path):
+        if note_files.source(path) and (content := note_files.read(path)):
             text = content.text
             if len(text) > _MAX_DAY_CHARS:
                 text = text[-_MAX_DAY_CHARS:].partition("\n")[2]

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -326,7 +327,12 @@ def _make_tool_call(number: Any, name: Any, arguments: Any, broken: Any) -> Tool
 
 def get_process_identity() -> str:
     """Name this process so that neither a later one nor one after a reboot can be taken for it."""
-    return _identify_process(os.getpid())
+    return _identify_own_process(os.getpid())
+
+
+@cache
+def _identify_own_process(pid: int) -> str:
+    return _identify_process(pid)
 
 
 def is_process_alive(identity: str) -> bool:

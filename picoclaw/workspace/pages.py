@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -170,8 +171,9 @@ class Pages:
 class Prompts:
     """The owner's wording where there is one (`prompts/NAME.md` in the workspace), else the shipped one.
 
-    Comments are for people and left out. A file that changes is seen the next time it is asked for. In the place of one
-    that cannot be read the shipped wording serves, so that no slip of the owner's ends a turn.
+    Comments are for people and left out. A file of the owner's that changes is seen the next time it is asked for; the
+    shipped ones are read once. In the place of one that cannot be read the shipped wording serves, so that no slip of the
+    owner's ends a turn.
     """
 
     def __init__(self, workspace: Path, templates: Path | None = None) -> None:
@@ -180,12 +182,28 @@ class Prompts:
         self._source = templates or find_shipped("templates") / "prompts"
         self._own = TextFiles(self._folder, _MAX_PROMPT_BYTES, workspace, _clean_prompt)
         self._shipped = TextFiles(self._source, _MAX_PROMPT_BYTES, clean=_clean_prompt)
+        self._shipped_texts: dict[str, str | None] = {}
+        self._listed: frozenset[str] | None = None
         self._problems: dict[str, str] = {}
 
     @property
     def problems(self) -> list[str]:
         """Why files of the owner's that were asked for are not used, as far as they still are not."""
         return list(self._problems.values())
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """List the owner's files once for what is asked for inside, of which a turn asks dozens; a new one is seen later."""
+        try:
+            self._listed = frozenset(path.name for path in self._folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            self._listed = frozenset()
+        except OSError:
+            self._listed = None
+        try:
+            yield
+        finally:
+            self._listed = None  # also for another thread, which looks for each name then
 
     def __getitem__(self, name: str) -> str:
         """Return a template's text; raises ConfigError when there is none."""
@@ -199,12 +217,16 @@ class Prompts:
         if not _PROMPT_NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be a prompt template's name; use small letters, digits and _")
         self._problems.pop(name, None)
-        try:
-            own = self._own.get(f"{name}.md")
-        except ConfigError as error:
-            own = None
-            self._problems[name] = f"{error}; until then picoclaw's own wording is used"
-        return self._shipped.get(f"{name}.md") if own is None else own
+        listed, file = self._listed, f"{name}.md"
+        if listed is None or file in listed:
+            try:
+                if (own := self._own.get(file)) is not None:
+                    return own
+            except ConfigError as error:
+                self._problems[name] = f"{error}; until then picoclaw's own wording is used"
+        if name not in self._shipped_texts:
+            self._shipped_texts[name] = self._shipped.get(file)
+        return self._shipped_texts[name]
 
     def overridden(self) -> list[Path]:
         """List the owner's files; raises ConfigError when the folder cannot be read."""
