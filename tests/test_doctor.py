@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from model_server import ModelServer, reply
 from person import environment, picoclaw
+from test_earlier_home import make_earlier_database
 
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
@@ -17,8 +18,7 @@ from picoclaw.errors import StoreDamaged
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.doctor import examine_board
-from picoclaw.store.database import Database, run_quick_check
-from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.store.database import run_quick_check
 
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 IIO = "/sys/bus/iio/devices/iio:device0"
@@ -188,7 +188,7 @@ def test_a_home_that_is_none_is_a_finding(tmp_path, home):
 
 def test_a_database_is_looked_at_and_left_as_it_is(tmp_path):
     path = tmp_path / "state.db"
-    Database(path, MIGRATIONS[:-1]).close()
+    make_earlier_database(path)
     before = path.read_bytes()
     assert run_quick_check(path) == "ok"
     assert path.read_bytes() == before

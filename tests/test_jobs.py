@@ -3,11 +3,10 @@
 import json
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import apsw
 import pytest
 
 from picoclaw.automation.clock import read_boot_id
@@ -17,7 +16,6 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import BoardZone, Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, JobDecision, Jobs
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.tools.cron import CronTool, move_jobs_to_zone
 from picoclaw.tools.registry import Toolset, collect_tools
@@ -192,25 +190,6 @@ def test_what_the_dead_have_open_is_taken_away(database, path):
     assert database.connection.execute(rows).fetchall() == [("porch",)]
     outbox.leave()
     assert database.connection.execute(rows).fetchall() == []
-
-
-def test_reminders_of_an_older_picoclaw_are_told(path):
-    """Also one that its process had claimed when it died."""
-    older = MIGRATIONS[: [migration.__name__ for migration in MIGRATIONS].index("m003_jobs") + 1]
-    Database(path, older).close()
-    connection = apsw.Connection(str(path))
-    connection.execute(
-        "INSERT INTO jobs VALUES (3, 'home', 'tea', ?, ''), (5, 'shed', 'oil', ?, '77:1:gone')", (1e9, 2e9)
-    )
-    connection.close()
-    database = Database(path)
-    found = Jobs(database).all()
-    assert found == [
-        Job(3, "home", "tea", Plan("at", anchor=1e9)),
-        Job(5, "shed", "oil", Plan("at", anchor=2e9)),
-    ]
-    assert Jobs(database).add(once("new")) == 6
-    database.close()
 
 
 # --- the tool ---
@@ -495,19 +474,6 @@ def test_a_line_of_shell_is_planned_only_where_the_owner_lets_one_be_run(jobs, l
     effects = []
     said = tool_of(jobs, effects, shell=shell)(action="add", command=line, at_seconds=60)
     assert (said.startswith("job 1 is kept"), bool(jobs.all()), bool(effects)) == (shell, shell, shell)
-
-
-def test_commands_that_were_planned_before_keep_what_they_could_do(tmp_path):
-    names = [migration.__name__ for migration in MIGRATIONS]
-    older, path = MIGRATIONS[: names.index("m016_rights")], tmp_path / "state.db"
-    with closing(Database(path, older)) as old, old.transaction() as to:
-        for kind in ("command", "reminder"):
-            to.execute("INSERT INTO jobs (session, message, due, kind) VALUES ('home', 'x', 1e9, ?)", (kind,))
-    with closing(Database(path)) as database:
-        assert [(job.kind, job.write, job.network) for job in Jobs(database).all()] == [
-            ("command", True, True),
-            ("reminder", False, False),
-        ]
 
 
 @pytest.mark.parametrize("origin", ["cron", "heartbeat"])

@@ -56,7 +56,6 @@ from picoclaw.store.ledger import (
     add_usage,
     get_day_spending,
 )
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
@@ -607,21 +606,6 @@ def test_who_asked_whom_is_told_apart_and_a_conversation_says_whose_it_is(tmp_pa
         assert {row[by]: row["requests"] for row in json.loads(capsys.readouterr().out)["rows"]} == said
 
 
-def test_what_was_used_before_it_was_told_apart_is_the_owners(tmp_path):
-    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m029_whose")]
-    row = ("2026-06-30", "m", "chat", "terminal", 3, 10, 5, 1, 0.5, 2, 1)
-    with closing(Database(tmp_path / "state.db", before)) as old, old.transaction() as connection:
-        connection.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        connection.execute("INSERT INTO sessions (key) VALUES ('terminal')")
-        local = '["2026-06-30","m","chat","terminal"]'
-        connection.execute("INSERT INTO shared_rows VALUES ('ledger', ?, 'number', 'is 3')", (local,))
-    with closing(Database(tmp_path / "state.db")) as database:
-        rows = Ledger(lambda: database).rows("2026-01-01", "2026-12-31")
-        assert rows == {LedgerKey(*row[:4], "", ""): LedgerTotals(*row[4:])}
-        assert database.select("SELECT key, person FROM sessions") == [("terminal", "")]
-        assert database.select("SELECT local FROM shared_rows") == [('["2026-06-30","m","chat","terminal","",""]',)]
-
-
 def test_what_is_asked_unasked_has_causes_of_its_own(tmp_path):
     answers = ["[]"]
     with ModelServer(lambda _: reply(answers[0])) as server, House(tmp_path / "home", server) as house:
@@ -875,45 +859,6 @@ def test_usage_makes_nothing_where_nothing_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path / "none"))
     assert cli(["usage"]) == 0
     assert (capsys.readouterr().out, (tmp_path / "none").exists()) == ("No model was used in 7 days.\n", False)
-
-
-def test_what_was_counted_before_the_accounts_came_is_in_them(tmp_path):
-    path = tmp_path / "state.db"
-    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m014_ledger")]
-    with closing(Database(path, before)) as old, old.transaction() as connection:
-        for number, (key, prompt) in enumerate(
-            [("terminal", 100), ("telegram:7", 200), ("heartbeat", 300), ("job 3 2026-06-30T07:30", 400), ("page", 0)],
-            1,
-        ):
-            connection.execute("INSERT INTO sessions (id, key) VALUES (?, ?)", (number, key))
-            connection.execute(
-                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped)"
-                " VALUES (?, '2026-06-30T08:00:00+02:00', 'openai:big', 2, ?, 0, '')",
-                (number, prompt),
-            )
-        connection.execute("INSERT INTO spent VALUES ('2026-06-30', 'job 3', 'openai:big', 7, 1)")
-    with closing(Database(path)) as database:
-        rows = Ledger(lambda: database).rows("2026-01-01", "2026-12-31")
-        assert {(p.cause, p.channel): (t.requests, t.prompt, t.completion) for p, t in rows.items()} == {
-            ("chat", "terminal"): (2, 100, 0),
-            ("chat", "telegram"): (2, 200, 0),
-            ("heartbeat", "terminal"): (2, 300, 0),
-            ("cron 3", "terminal"): (2, 407, 1),
-        }
-
-
-def test_what_subagents_took_under_their_old_name_is_theirs(tmp_path):
-    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m019_subagents")]
-    with closing(Database(tmp_path / "state.db", before)) as old, old.transaction() as connection:
-        connection.execute(
-            "INSERT INTO ledger VALUES ('2026-06-30', 'openai:big', 'helper', 'terminal', 1, 9, 1, 0, 0.0)"
-        )
-        connection.execute("INSERT INTO sessions (key) VALUES ('helper 12'), ('helper bees')")
-    with closing(Database(tmp_path / "state.db")) as database:
-        assert [place.cause for place in Ledger(lambda: database).rows("2026-01-01", "2026-12-31")] == ["subagent"]
-        with database.transaction() as connection:
-            keys = [key for (key,) in connection.execute("SELECT key FROM sessions ORDER BY id")]
-    assert keys == ["subagent 12", "helper bees"]
 
 
 # --- docs/howto/costs.md says what is so ---

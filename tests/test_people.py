@@ -7,9 +7,11 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+import apsw
 import pytest
 from model_server import ModelServer, call, reply
 from telegram_server import TOKEN
+from test_earlier_home import make_earlier_database
 from test_telegram import QUICK, WORDING, TelegramServer
 
 from picoclaw.agent.subagents import run_task
@@ -31,7 +33,6 @@ from picoclaw.people import People
 from picoclaw.records import replace
 from picoclaw.security.policy import compute_digest
 from picoclaw.store.database import Database
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.outbox import Outbox, OutboxMessage
 from picoclaw.workspace import prepare_home
 
@@ -698,8 +699,9 @@ def test_what_was_allowed_for_good_before_is_the_owners_alone(home):
     rows = {digest if name == "owners" else name: calls for name, calls in APPROVED.items()}
     for file in home.glob("state.db*"):
         file.unlink()
-    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m032_standing_approvals")]
-    with closing(Database(home / "state.db", before)) as old, old.transaction() as connection:
+    with closing(apsw.Connection(str(make_earlier_database(home / "state.db")))) as connection:
+        connection.execute("DELETE FROM always; DELETE FROM approvals; DELETE FROM sqlite_sequence")
+        connection.execute("ALTER TABLE approvals ADD COLUMN agent TEXT NOT NULL DEFAULT ''")
         for digest_of, calls in rows.items():
             connection.execute(
                 "INSERT INTO always (digest, question, at, by) VALUES (?, 'write_file plan.md', 7.0, 'telegram:1')",

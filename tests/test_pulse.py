@@ -1,6 +1,5 @@
 """The open tasks: kept in a real database, changed by the tool as small models call it, listed within a budget."""
 
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +11,6 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import count_bytes
 from picoclaw.records import replace
 from picoclaw.store.database import Database
-from picoclaw.store.migrations import MIGRATIONS
 from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange
 from picoclaw.tools.pulse import PulseTool
 
@@ -211,17 +209,3 @@ def test_there_is_an_end_to_it(pulse):
         pulse.add("one more", 5, "terminal", NOW)
     assert len(pulse.items()) == MAX_OPEN
     assert len(pulse.shown(MAX_TEXT_CHARS)) <= MAX_TEXT_CHARS
-
-
-def test_priorities_of_an_older_home_are_turned_round(tmp_path):
-    before = MIGRATIONS[: [one.__name__ for one in MIGRATIONS].index("m015_pulse_priority")]
-    path = tmp_path / "older.db"
-    with closing(Database(path, before)) as database, database.transaction() as connection:
-        for text, priority in (("usual", 5), ("urgent", 10), ("low", 1), ("rather urgent", 7)):
-            connection.execute(
-                "INSERT INTO pulse (text, priority, session, source, since) VALUES (?, ?, 'a', '', '2026-03-01')",
-                (text, priority),
-            )
-    with closing(Database(path)) as database:
-        listed = [(item.text, item.priority) for item in Pulse(database).items()]
-    assert listed == [("urgent", 1), ("rather urgent", 3), ("usual", 5), ("low", 9)]

@@ -21,7 +21,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.memory.memory import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage, split_context
-from picoclaw.store import migrations, retention
+from picoclaw.store import retention
 from picoclaw.store.database import Database
 from picoclaw.store.retention import PruneResult, prune_conversations
 from picoclaw.stores import PastTurns, Stores
@@ -92,64 +92,6 @@ def test_a_word_is_found_however_its_sharp_s_is_written(home, words):
 
 
 # --- databases of earlier versions ---
-
-
-def tables(path):
-    with closing(apsw.Connection(str(path))) as connection:
-        return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
-
-
-def earlier_version(path, count):
-    """A database that `count` migrations have made, with two chats, of which one does not show its first turn."""
-    with closing(Database(path, migrations.MIGRATIONS[:count])) as old, old.transaction() as connection:
-        connection.execute("INSERT INTO sessions (id, key, shown_from) VALUES (2, 'terminal', 3), (5, 'shed', 0)")
-        connection.execute("INSERT INTO sessions (id, key) VALUES (7, 'nothing said')")
-        for number, session in ((2, 2), (3, 2), (4, 5), (9, 2)):
-            values = (number, session, f"2026-01-0{number}T10:00:00+01:00")
-            connection.execute("INSERT INTO turns VALUES (?, ?, ?, 'sim', 1, 10, 20, '')", values)
-            connection.execute("INSERT INTO messages (turn, role, text) VALUES (?, 'user', ?)", (number, f"n{number}"))
-            connection.execute("INSERT INTO messages (turn, role, text) VALUES (?, 'assistant', 'yes')", (number,))
-
-
-@pytest.mark.parametrize("count", range(1, migrations.MIGRATIONS.index(migrations.m008_sessions)))
-def test_every_earlier_version_comes_along(tmp_path, count):
-    earlier_version(tmp_path / "state.db", count)
-    home = Home(tmp_path)
-    assert home.shown("terminal") == ["n3", "n9"]
-    assert home.shown("shed") == ["n4"]
-    assert [said[-1].text for said in home.history.turns("terminal")] == ["yes", "yes"]
-    assert home.shown("nothing said") == []
-    home.sound()
-    assert home.column("PRAGMA foreign_keys") == [1]
-    assert [(i.number, i.begun, i.ended) for i in home.sessions.listed()] == [
-        (2, "2026-01-02T10:00:00+01:00", ""),
-        (5, "2026-01-04T10:00:00+01:00", ""),
-    ]
-    with pytest.raises(StoreError, match="FOREIGN KEY"), home.database.transaction() as connection:
-        connection.execute("DELETE FROM sessions WHERE id = 2")
-    home.say("new", key="terminal")
-    assert home.column("SELECT max(id) FROM turns") == [10]
-    home.stores.close()
-    Database(tmp_path / "new.db").close()
-    assert tables(tmp_path / "state.db") == tables(tmp_path / "new.db")
-
-
-@pytest.mark.sweep
-def test_a_migration_that_is_cut_off_is_done_again(tmp_path):
-    path = tmp_path / "state.db"
-    earlier_version(path, 7)
-    before, cuts = tables(path), 0
-    for statement in sweep.sample(range(4, 60), 4):
-        if killed_at(statement, Database, path):
-            cuts += 1
-            with closing(apsw.Connection(str(path))) as connection:
-                names = {name for (name,) in connection.execute("SELECT name FROM migrations")}
-            assert (tables(path) == before) == ("m008_sessions" not in names)
-    assert cuts > sweep.take(5, 20)
-    home = Home(tmp_path)
-    assert home.shown("terminal") == ["n3", "n9"]
-    home.sound()
-    home.stores.close()
 
 
 def killed_at(count, work, path):

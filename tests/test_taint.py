@@ -1,6 +1,5 @@
 """What a conversation has read that is nobody's word stays with it: over turns, restarts, summaries and sub-agents."""
 
-import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -16,9 +15,6 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.security.untrusted import GUEST_PREFIX
-from picoclaw.store import migrations
-from picoclaw.store.conversations import History
-from picoclaw.store.database import Database
 from picoclaw.workspace import prepare_home
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -227,23 +223,6 @@ def test_a_task_in_the_owners_own_words_is_theirs_in_every_chat(house):
     added = house.turn(call("pulse", {"action": "add", "text": "Buy a relay"}), text="add to my tasks: buy a relay")
     assert "not from the owner" not in added
     assert not waits(house.turn(NOTE, session="shed"))
-
-
-def test_turns_from_before_are_judged_by_the_tools_that_they_called(tmp_path):
-    names = [migration.__name__ for migration in migrations.MIGRATIONS]
-    path = tmp_path / "state.db"
-    with closing(Database(path, migrations.MIGRATIONS[: names.index("m012_heard")])) as old, old.transaction() as to:
-        for number, (key, tool) in enumerate([("terminal", "exec"), ("shed", "sensor_read")], 1):
-            to.execute("INSERT INTO sessions (id, key) VALUES (?, ?)", (number, key))
-            to.execute(
-                "INSERT INTO turns (id, session, at, provider, steps, prompt_tokens, completion_tokens, stopped)"
-                " VALUES (?, ?, '2026-07-01', 'm', 1, 0, 0, '')",
-                (number, number),
-            )
-            calls = json.dumps([["1", tool, {"x": 1}, ""]])
-            to.execute("INSERT INTO messages (turn, role, text, calls) VALUES (?, 'assistant', '', ?)", (number, calls))
-    with closing(Database(path)) as database:
-        assert [History(database).heard(key) for key in ("terminal", "shed", "new")] == [{"exec"}, set(), set()]
 
 
 SECRET = "swordfish7fish"

@@ -316,7 +316,8 @@ def _check_schema(connection: apsw.Connection, path: Path, migrations: Sequence[
     if columns != {"name", "at"}:
         raise StoreDamaged(f"{path} is not picoclaw's database; {DAMAGE_ADVICE}")
     done = {str(name) for (name,) in connection.execute("SELECT name FROM migrations")}
-    if newer := sorted(done - known):
+    first = min(known, default="")  # it replaced those whose names stand before it
+    if newer := sorted(name for name in done - known if name > first):
         raise StoreNewer(
             f"{path} was written by a newer picoclaw (it holds {newer[-1]}); nothing was changed; update picoclaw"
         )
