@@ -55,6 +55,9 @@ HOOK_SESSIONS, REQUEST_SESSIONS = "hook:", "openai:"
 TASK_SESSIONS = "subagent "
 """What the session of a task begins with, which is a sub-agent's or another agent's; its number follows."""
 
+INTERNAL_SESSIONS = ("heartbeat", "job ", TASK_SESSIONS)
+"""What the sessions begin with that are no chat of a person or a program."""
+
 
 def has_reader(session: str) -> bool:
     """Tell whether somebody is there who reads what is told in a session later."""

@@ -176,6 +176,15 @@ def format_json(value: object, *, indent: int | None = None) -> str:
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
+def parse_json_object(text: str | bytes) -> dict[str, Any]:
+    """Read an object; what is none is an empty one."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
 def escape_unprintable(text: str) -> str:
     """Make control characters and what nobody sees visible, so that a text can neither drive a terminal nor hide."""
     return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.files import connect_unix
+from picoclaw.text import parse_json_object
 
 SOCKET_NAME = "run.sock"
 MAX_LINE_BYTES = 1 << 20
@@ -52,7 +53,7 @@ class IpcConnection:
         *lines, self._heard = (self._heard + said).split(b"\n")
         if not said or len(self._heard) > MAX_LINE_BYTES:
             return None
-        return [parse_line(line) for line in lines]
+        return [parse_json_object(line) for line in lines]
 
     def next(self) -> dict[str, Any] | None:
         """Wait for the next line; None at the end, or after a time-out. An interruption loses nothing."""
@@ -81,15 +82,6 @@ class IpcConnection:
         """Hang up, and let go of it; nobody may wait for it any more."""
         self.hang_up()
         self.connection.close()
-
-
-def parse_line(line: bytes) -> dict[str, Any]:
-    """Read a line; what is no JSON object is an empty one."""
-    try:
-        given = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return given if isinstance(given, dict) else {}
 
 
 def connect(home: Path, seconds: float | None = None) -> IpcConnection | None:

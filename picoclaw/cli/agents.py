@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,14 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import (
     add_board_option,
     check_person,
+    confirm,
     open_app,
     print_note,
     print_safe,
     print_wrapped,
     require_terminal,
 )
+from picoclaw.cli.store import open_store
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
@@ -27,7 +28,6 @@ from picoclaw.workspace.templates import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.shared.agents import SharedAgent
-    from picoclaw.shared.store import SharedStore
 
 
 def options(parser: Parser) -> None:
@@ -106,7 +106,7 @@ def run(given: Options) -> int:
 def _list_stored(config: Config) -> None:
     """List the agents that the store has for this board, and this home has not."""
     try:
-        with _open_store(config) as store:
+        with open_store(config) as store:
             from picoclaw.shared.agents import list_shared_agents
 
             found = [agent for agent in list_shared_agents(store) if agent.key not in list_agents(config)]
@@ -120,19 +120,9 @@ def _list_stored(config: Config) -> None:
         )
 
 
-@contextmanager
-def _open_store(config: Config) -> "Iterator[SharedStore]":
-    if not config.store.url:
-        raise ConfigError("there is no store: write url under [store] in config.toml; docs/howto/store.md says how")
-    from picoclaw.shared.store import open_shared_store
-
-    with closing(open_shared_store(config.store.url, config.store_password)) as store:
-        yield store
-
-
 def _find_stored(config: Config, given: Options) -> "SharedAgent | None":
     """Show an agent as the store has it, and ask; None where it is not to be taken over. Raises ConfigError and StoreError."""
-    with _open_store(config) as store:
+    with open_store(config) as store:
         from picoclaw.shared.agents import list_shared_agents
 
         there = {agent.key: agent for agent in list_shared_agents(store)}
@@ -150,7 +140,7 @@ def _find_stored(config: Config, given: Options) -> "SharedAgent | None":
     if given.yes:
         return found
     require_terminal("nothing was written: it takes a terminal, or --yes")
-    return found if input("Take it over? [y/N] ").strip().lower() in {"y", "yes"} else None
+    return found if confirm("Take it over?") else None
 
 
 def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import format_minute, print_safe, show_progress
+from picoclaw.cli.common import confirm, format_minute, print_safe, show_progress
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import backup
 from picoclaw.resources import get_home
@@ -58,8 +58,7 @@ def run_restore(given: Options) -> int:
     if home.exists() and not given.yes:
         if not sys.stdin.isatty():
             raise ConfigError(f"{home} is there already; it takes a terminal, or --yes, to put a backup in its place")
-        question = f"Put the backup in the place of {home}? What is there now is kept beside it. [y/N] "
-        if input(question).strip().lower() not in {"y", "yes"}:
+        if not confirm(f"Put the backup in the place of {home}? What is there now is kept beside it."):
             print("Nothing was changed.")
             return 1
     with show_progress() as draw:

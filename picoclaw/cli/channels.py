@@ -1,10 +1,11 @@
 """`picoclaw page`, `telegram`, `matrix` and `people`: who is let in, where, and as whom."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from picoclaw.cli.arguments import Options, Parser, UsageError
 from picoclaw.cli.common import check_person, format_minute, print_wrapped, read_secret, require_terminal
@@ -15,7 +16,10 @@ from picoclaw.resources import get_home
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
+    from picoclaw.channels.http_api import HttpApi
     from picoclaw.channels.pairing import Pairing
+
+_Api = TypeVar("_Api", bound="HttpApi")
 
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only compared with
 _NO_BOT_TEXT = (
@@ -130,13 +134,15 @@ def add_people_options(parser: Parser) -> None:
     for word in ("add", "edit", "remove"):
         words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as ada")
     for word in ("add", "edit"):
-        words[word].add_argument("--role", choices=get_args(PersonRole), default="", help="default: member")
+        words[word].add_argument("--role", choices=get_args(PersonRole), help="default: member")
         words[word].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
         words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
         words[word].add_argument("--terminal", metavar="LOGIN", help="their login name on this machine")
         words[word].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
         words[word].add_argument("--language", metavar="LANGUAGE", help="their language, such as de")
-        words[word].add_argument("--zone", metavar="ZONE", help="their time zone, such as Europe/Berlin")
+        words[word].add_argument(
+            "--zone", dest="time_zone", metavar="ZONE", help="their time zone, such as Europe/Berlin"
+        )
 
 
 def run_people(given: Options) -> int:
@@ -148,14 +154,8 @@ def run_people(given: Options) -> int:
     config = load_config()
     values = {}
     if given.act in {"add", "edit"}:
-        options = {"role": given.role or None, "telegram": given.telegram, "matrix": given.matrix}
-        options |= {
-            "terminal": given.terminal,
-            "time_zone": given.zone,
-            "agent": given.agent,
-            "language": given.language,
-        }
-        values = {key: value for key, value in options.items() if value is not None}
+        names = ("role", "telegram", "matrix", "terminal", "agent", "language", "time_zone")
+        values = {name: value for name in names if (value := getattr(given, name)) is not None}
     if given.act in {"edit", "remove"}:
         household.find_person(config, given.name)
     listed = {}
@@ -199,7 +199,7 @@ def add_telegram_options(parser: Parser) -> None:
 
 def run_telegram(given: Options) -> int:
     from picoclaw.channels.telegram.api import TelegramApi
-    from picoclaw.channels.telegram.updates import make_pairing
+    from picoclaw.channels.telegram.updates import identify_bot, make_pairing
     from picoclaw.workspace import prepare_home
 
     config = load_config()
@@ -216,7 +216,8 @@ def run_telegram(given: Options) -> int:
     with closing(make_pairing(config)) as pairing:
         if given.act == "forget":
             return _forget(pairing, str(given.number), "the bot")
-        name, error = _identify_bot(config)
+        make_api = partial(TelegramApi, config.telegram_token, config.telegram.api_url)
+        name, error = _identify(make_api, lambda api: identify_bot(api, 10.0).name)
         if given.act == "pair":
             where = f"@{name} (https://t.me/{name})" if name else "your bot"
             return _pair(config, pairing, f"Send this to {where}", error, given.person)
@@ -226,14 +227,11 @@ def run_telegram(given: Options) -> int:
     return _show_people(pairing, f"the bot is @{name}, and Telegram answers", error, people)
 
 
-def _identify_bot(config: Config) -> tuple[str, str]:
-    """Ask Telegram for the bot's name; returns that, and why there is none."""
-    from picoclaw.channels.telegram.api import TelegramApi
-    from picoclaw.channels.telegram.updates import identify_bot
-
+def _identify(make_api: Callable[[], _Api], ask: Callable[[_Api], str]) -> tuple[str, str]:
+    """Ask a service whose account it is; returns that, and why there is none."""
     try:
-        with closing(TelegramApi(config.telegram_token, config.telegram.api_url)) as api:
-            return identify_bot(api, 10.0).name, ""
+        with closing(make_api()) as api:
+            return ask(api), ""
     except ChannelError as error:
         return "", str(error)
 
@@ -313,6 +311,7 @@ def add_matrix_options(parser: Parser) -> None:
 
 
 def run_matrix(given: Options) -> int:
+    from picoclaw.channels.matrix.api import MatrixApi, identify_account
     from picoclaw.channels.matrix.events import make_pairing
     from picoclaw.workspace import prepare_home
 
@@ -327,7 +326,8 @@ def run_matrix(given: Options) -> int:
     with closing(make_pairing(config)) as pairing:
         if given.act == "forget":
             return _forget(pairing, given.user, "the board")
-        account, error = _identify_account(config)
+        make_api = partial(MatrixApi, config.matrix_token, config.matrix.homeserver)
+        account, error = _identify(make_api, lambda api: identify_account(api, 10.0))
         if given.act == "pair":
             where = account or "the board's account"
             how = f"Start a direct chat, without encryption, with {where} and send this"
@@ -357,14 +357,3 @@ def _log_in(given: Options, config: Config) -> int:
     prepare_home(config.home)
     print_wrapped(*setup.write_settings(config.home, setup.InitialSettings(matrix_server=server, matrix_token=token)))
     return 0
-
-
-def _identify_account(config: Config) -> tuple[str, str]:
-    """Ask the server whose account it is; returns that, and why there is none."""
-    from picoclaw.channels.matrix.api import MatrixApi, identify_account
-
-    try:
-        with closing(MatrixApi(config.matrix_token, config.matrix.homeserver)) as api:
-            return identify_account(api, 10.0), ""
-    except ChannelError as error:
-        return "", str(error)

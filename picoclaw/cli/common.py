@@ -128,6 +128,11 @@ def require_terminal(why: str) -> None:
         raise Denied(why)
 
 
+def confirm(question: str) -> bool:
+    """Ask a person for a yes; anything else is a no. Raises EOFError."""
+    return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+
+
 # --- the app ---
 
 
@@ -241,6 +246,8 @@ def list_chats(app: "App") -> dict[str, None]:
 
     Raises StoreError.
     """
+    from picoclaw.messages import INTERNAL_SESSIONS
+
     found = [info.key for info in app.stores.sessions.listed()]
     found += [job.session for job in app.stores.jobs.all()]
     if app.config.page.enabled:
@@ -255,8 +262,7 @@ def list_chats(app: "App") -> dict[str, None]:
         from picoclaw.channels.matrix.state import list_rooms
 
         found += [f"matrix:{room}" for room in list_rooms(app.config)]
-    internal = ("heartbeat", "job ", "subagent ")
-    return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(internal))
+    return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(INTERNAL_SESSIONS))
 
 
 def check_chat(app: "App", key: str) -> None:

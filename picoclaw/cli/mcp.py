@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, open_app, print_note, print_safe, print_wrapped, require_terminal
+from picoclaw.cli.common import (
+    add_board_option,
+    confirm,
+    open_app,
+    print_note,
+    print_safe,
+    print_wrapped,
+    require_terminal,
+)
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import add_table, read_regular, remove_table
 from picoclaw.config.tables import McpConfig
@@ -138,7 +146,7 @@ def _agree(config: Config, name: str, table: McpConfig) -> int:
         print_wrapped("", "Since you agreed:", *(f"  {one}" for one in changes), indent="    ")
     print_wrapped("", *_describe_rights(table))
     digest = pins.compute_offer_digest(offer, table.tools)
-    if input(f"Use these {len(chosen)} tools? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if not confirm(f"Use these {len(chosen)} tools?"):
         print_wrapped("not agreed: nothing of it is used" if not (pin and pin.agreed) else "left as it was")
         return 1
     pins.save_pin(config.home, name, pins.Pin(offer, digest))

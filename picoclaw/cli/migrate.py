@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.cli.arguments import Options, Parser, UsageError, bold
-from picoclaw.cli.common import format_count, format_minute, print_note, print_safe, print_wrapped
+from picoclaw.cli.common import confirm, format_count, format_minute, print_note, print_safe, print_wrapped
 from picoclaw.config import load_config
 from picoclaw.daemon.lock import is_lock_held
 from picoclaw.errors import ConfigError
@@ -173,7 +173,7 @@ def _take_over(home: Path, kind: Kind, path: Path, given: Options) -> int:
     waiting = _select_waiting(plan, state)
     if not given.yes:
         _show(home, kind, path)
-        if waiting and not state.begun and not _ask("Take this over? You are asked for each page, key and skill."):
+        if waiting and not state.begun and not confirm("Take this over? You are asked for each page, key and skill."):
             print("Nothing was changed.")
             return 1
     agreed = state.agreed | set(_choose(plan.home, waiting, given))
@@ -216,24 +216,20 @@ def _choose(home: Path, waiting: Sequence[Step], given: Options) -> Iterator[str
         if step.consent and given.yes:
             if step.consent == "page" or (step.consent == "key" and given.keys) or name in given.skill:
                 yield step.name
-        elif step.consent == "page":
-            print_safe("", *diff_page(step, home))
-            if _ask(f"Take {step.told}?"):
-                yield step.name
-        elif step.consent == "key":
-            if _ask(f"Take {step.told}?"):
+        elif step.consent in {"page", "key"}:
+            if step.consent == "page":
+                print_safe("", *diff_page(step, home))
+            if confirm(escape_unprintable(f"Take {step.told}?")):
                 yield step.name
         elif step.consent == "skill":
             if name not in skills:
                 text = next(one.value for one in waiting if one.name == f"skill {name} SKILL.md")
                 print_safe("", text.decode(errors="replace"))
-                skills[name] = _ask(f"Take the skill {name}? What it says becomes instructions for the model.")
+                skills[name] = confirm(
+                    f"Take the skill {escape_unprintable(name)}? What it says becomes instructions for the model."
+                )
             if skills[name]:
                 yield step.name
-
-
-def _ask(question: str) -> bool:
-    return input(f"{escape_unprintable(question)} [y/N] ").strip().lower() in {"y", "yes"}
 
 
 def _print_waiting(kind: Kind, rest: Sequence[Step]) -> None:

@@ -174,15 +174,9 @@ def run_approvals(given: Options) -> int:
 
         require_terminal("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
         text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
-        asked = {
-            "session": DEFAULT_SESSION,
-            "message": text,
-            "json": False,
-            "board": given.board,
-            "who": "terminal",
-            "on": "",
-        }
-        return chat.run(Options(**asked, agent=""))
+        asked = Options(session=DEFAULT_SESSION, message=text, json=False, board=given.board, who="terminal")
+        asked.on = asked.agent = ""
+        return chat.run(asked)
     if not (home / "state.db").exists():
         print("nothing waits for your approval")
         return 0

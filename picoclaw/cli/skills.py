@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from picoclaw.app import App
 from picoclaw.cli.arguments import Options, Parser
-from picoclaw.cli.common import add_board_option, format_count, open_app, print_lines, print_safe, require_terminal
+from picoclaw.cli.common import (
+    add_board_option,
+    confirm,
+    format_count,
+    open_app,
+    print_lines,
+    print_safe,
+    require_terminal,
+)
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.maintenance.household import (
@@ -268,7 +276,7 @@ def _agree_skill(app: App, given: Options) -> int:
             print_lines(line for file in kept for line in _show_file(*file))
     if (present := app.library.skills.get(one.name)) and one.is_new:
         print_lines([f"It will be used instead of the {present.tier} skill {one.name}, in {present.folder}"])
-    if input("Use it on this board? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if not confirm("Use it on this board?"):
         print("not agreed: it goes on waiting")
         return 1
     print_lines(arrived.agree(one))

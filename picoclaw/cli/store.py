@@ -2,7 +2,8 @@
 
 import os
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from picoclaw.errors import ConfigError, ProviderError, StoreError
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
+    from picoclaw.shared.store import SharedStore
     from picoclaw.shared.sync import SyncReport
 
 _OFF = "there is no store: write url under [store] in config.toml; docs/howto/store.md says how"
@@ -80,6 +82,17 @@ def run(given: Options) -> int:
     return _sync(config) if given.act == "sync" else _show(config)
 
 
+@contextmanager
+def open_store(config: Config) -> "Iterator[SharedStore]":
+    """Connect to the store that config.toml names. Raises ConfigError, StoreError."""
+    if not config.store.url:
+        raise ConfigError(_OFF)
+    from picoclaw.shared.store import open_shared_store
+
+    with closing(open_shared_store(config.store.url, config.store_password)) as store:
+        yield store
+
+
 def _administer(config: Config, given: Options) -> int:
     url = given.admin or os.environ.get("PICOCLAW_STORE_ADMIN", "")
     if not url:
@@ -117,7 +130,6 @@ def _administer(config: Config, given: Options) -> int:
 
 def _show(config: Config) -> int:
     from picoclaw.shared.home import SharedHome
-    from picoclaw.shared.store import open_shared_store
 
     now, good = time.time(), True
     print_wrapped(f"store: {config.store.shown_url}, as {config.store.board_name}")
@@ -133,7 +145,7 @@ def _show(config: Config) -> int:
         waiting = {_NAMES[kind]: count for kind, count in home.count_unsynced().items() if count}
         print_wrapped("not in the store yet: " + (", ".join(f"{name} {n}" for name, n in waiting.items()) or "nothing"))
         try:
-            with closing(open_shared_store(config.store.url, config.store_password)) as store:
+            with open_store(config) as store:
                 for place in home.places.values():
                     if not place.person:
                         counted = store.count_rows(place.agent_id)
@@ -153,13 +165,13 @@ def _search(config: Config, query: str, key: str) -> int:
     from picoclaw.memory.embedding import make_embedder
     from picoclaw.shared.home import EVERYONE
     from picoclaw.shared.search import search_store
-    from picoclaw.shared.store import SearchScope, open_shared_store
+    from picoclaw.shared.store import SearchScope
 
     try:
         embedder = make_embedder(config)
     except ProviderError:
         embedder = None  # words find something as well
-    with closing(open_shared_store(config.store.url, config.store_password)) as store:
+    with open_store(config) as store:
         scope = SearchScope(agent_id(key), ("", EVERYONE))
         hits = search_store(store, scope, query, embedder, datetime.now().astimezone())
     for hit in hits:
@@ -179,29 +191,23 @@ def _sync(config: Config) -> int:
 
 def _open_and_run(config: Config, board: str = "") -> "SyncReport":
     from picoclaw.shared.home import SharedHome
-    from picoclaw.shared.store import open_shared_store
     from picoclaw.shared.sync import StoreSync
 
-    with ExitStack() as stack:
-        home = stack.enter_context(closing(SharedHome(config, config.store.board_name)))
-        store = stack.enter_context(closing(open_shared_store(config.store.url, config.store_password)))
-        sync = StoreSync(home, store, lambda: datetime.now().astimezone())
-        return sync.run(board)
+    with closing(SharedHome(config, config.store.board_name)) as home, open_store(config) as store:
+        return StoreSync(home, store, lambda: datetime.now().astimezone()).run(board)
 
 
 def _move(config: Config, given: Options) -> int:
     from picoclaw.shared.home import SharedHome
-    from picoclaw.shared.store import open_shared_store
     from picoclaw.shared.sync import count_missing
 
     if given.dry_run:
-        with ExitStack() as stack:
-            home = stack.enter_context(closing(SharedHome(config, config.store.board_name)))
+        with closing(SharedHome(config, config.store.board_name)) as home:
             if given.direction == "to":
                 counted = home.count_unsynced()
             else:
-                store = stack.enter_context(closing(open_shared_store(config.store.url, config.store_password)))
-                counted = count_missing(home, store, given.board or config.store.board_name)
+                with open_store(config) as store:
+                    counted = count_missing(home, store, given.board or config.store.board_name)
         said = ", ".join(f"{_NAMES[kind]} {count}" for kind, count in counted.items() if count) or "nothing"
         print_wrapped(f"would be copied {given.direction} the store: {said}. Nothing was changed.")
         return 0

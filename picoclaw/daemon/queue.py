@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
 from picoclaw.daemon.signals import TurnStopper
 from picoclaw.errors import ChannelError, StoreError
-from picoclaw.messages import REQUEST_SESSIONS, Inbound, Message, Notice, Turn, TurnHooks, Usage, is_owner
+from picoclaw.messages import (
+    HOOK_SESSIONS,
+    INTERNAL_SESSIONS,
+    REQUEST_SESSIONS,
+    Inbound,
+    Message,
+    Notice,
+    Turn,
+    TurnHooks,
+    Usage,
+    is_owner,
+)
 from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.providers import describe_provider
 from picoclaw.records import replace
@@ -108,7 +119,7 @@ class MessageQueue:
         from picoclaw.outputs.config import load_outputs
         from picoclaw.workspace import find_outputs_file
 
-        internal = ("heartbeat", "job ", "subagent ", "hook:")
+        internal = (*INTERNAL_SESSIONS, HOOK_SESSIONS)
         if any(not info.key.startswith(internal) for info in self.app.stores.sessions.listed()):
             return
         wiring, simulated = self.app.wiring, " (simulated)" if self.app.board.simulated else ""

@@ -14,7 +14,7 @@ from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
 from picoclaw.schema import Span, find_nearest
-from picoclaw.text import pattern
+from picoclaw.text import parse_json_object, pattern
 
 ON, OFF = 100.0, 0.0
 _LONGEST_S = 24 * 3600
@@ -245,10 +245,10 @@ def _find_conflicts(outputs: Mapping[str, OutputConfig], declared: Mapping[str, 
 def load_armed(home: Path) -> dict[str, str]:
     """Return the digests of the armed declarations by name; a file that cannot be read arms nothing."""
     try:
-        kept = json.loads(read_file(home / "outputs.armed"))
-    except (OSError, ValueError, RecursionError):
+        kept = parse_json_object(read_file(home / "outputs.armed"))
+    except OSError:
         return {}
-    return {k: v for k, v in kept.items() if isinstance(v, str)} if isinstance(kept, dict) else {}
+    return {name: digest for name, digest in kept.items() if isinstance(digest, str)}
 
 
 def describe_unarmed(home: Path, outputs: Mapping[str, OutputConfig]) -> str:

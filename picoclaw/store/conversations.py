@@ -214,7 +214,10 @@ class History(Table):
             number = connection.last_insert_rowid()
             connection.executemany(
                 "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
-                [(number, m.role, m.text, _encode_calls(m.calls), m.call_id) for m in turn.messages],
+                [
+                    (number, m.role, m.text, json.dumps(list_calls(m.calls), ensure_ascii=False), m.call_id)
+                    for m in turn.messages
+                ],
             )
             connection.execute(_ATTACH_RESULTS, (number, get_process_identity(), session))
             _delete_settled_acts(connection, session, shown_acts)
@@ -273,7 +276,7 @@ def ensure_open_conversation(connection: StoreConnection, key: str, at: datetime
 
 def decode_calls(text: str) -> tuple[ToolCall, ...]:
     """Read the calls of a message as they are kept. Raises ValueError, TypeError or RecursionError."""
-    return tuple(_make_tool_call(*call) for call in json.loads(text))
+    return tuple(make_tool_call(*call) for call in json.loads(text))
 
 
 def group_by_turn(rows: Iterable[tuple[Any, ...]]) -> tuple[dict[int, tuple[Message, ...]], list[int]]:
@@ -305,7 +308,7 @@ def _decode_readable_calls(text: str) -> tuple[tuple[ToolCall, ...], bool]:
     found = []
     for call in given:
         with suppress(TypeError):
-            found.append(_make_tool_call(*call))
+            found.append(make_tool_call(*call))
     return tuple(found), len(found) == len(given)
 
 
@@ -315,11 +318,13 @@ def _delete_settled_acts(connection: StoreConnection, session: str, shown: Seque
     connection.executemany("DELETE FROM acts WHERE session = ? AND id = ?", [(session, number) for number in shown])
 
 
-def _encode_calls(calls: tuple[ToolCall, ...]) -> str:
-    return json.dumps([[c.id, c.name, c.arguments, c.broken] for c in calls], ensure_ascii=False)
+def list_calls(calls: tuple[ToolCall, ...]) -> list[list[Any]]:
+    """The calls of a message as they are kept; make_tool_call reads one."""
+    return [[call.id, call.name, call.arguments, call.broken] for call in calls]
 
 
-def _make_tool_call(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:
+def make_tool_call(number: Any, name: Any, arguments: Any, broken: Any) -> ToolCall:
+    """Raises TypeError for what is none."""
     if not (isinstance(arguments, dict) and all(isinstance(text, str) for text in (number, name, broken))):
         raise TypeError("a call is its id, its name, an object and a text")
     return ToolCall(number, name, arguments, broken)

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from picoclaw.errors import StoreDamaged
-from picoclaw.messages import TASK_SESSIONS, Message, Origin, ToolCall
+from picoclaw.messages import TASK_SESSIONS, Message, Origin
 from picoclaw.prompts import PromptMode
 from picoclaw.records import NamedTuple
-from picoclaw.store.conversations import OPEN_CONDITION, get_process_identity, is_process_alive
+from picoclaw.store.conversations import (
+    OPEN_CONDITION,
+    get_process_identity,
+    is_process_alive,
+    list_calls,
+    make_tool_call,
+)
 from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table
 from picoclaw.store.outbox import put_message
 from picoclaw.text import replace_surrogates
@@ -154,7 +160,7 @@ def load_task_messages(connection: StoreConnection, task: int, path: Path) -> li
     rows = connection.execute("SELECT message FROM task_messages WHERE task = ? ORDER BY place", (task,))
     try:
         return [
-            Message(role, text, tuple(ToolCall(*call) for call in calls), call_id)
+            Message(role, text, tuple(make_tool_call(*call) for call in calls), call_id)
             for role, text, calls, call_id in (json.loads(row[0]) for row in rows)
         ]
     except (ValueError, TypeError, RecursionError):
@@ -171,8 +177,8 @@ def delete_reported_tasks(connection: StoreConnection, session: str) -> None:
 
 
 def _encode_message(message: Message) -> str:
-    calls = [[call.id, call.name, call.arguments, call.broken] for call in message.calls]
-    return replace_surrogates(json.dumps([message.role, message.text, calls, message.call_id], ensure_ascii=False))
+    row = [message.role, message.text, list_calls(message.calls), message.call_id]
+    return replace_surrogates(json.dumps(row, ensure_ascii=False))
 
 
 # What sub-agents were given to do, in `state.db`: kept before they begin, so that no kill loses a task or does it twice.

@@ -18,7 +18,7 @@ from picoclaw.channels.dashboard.backend import DashboardBackend
 from picoclaw.channels.dashboard.login import ProgramToken, ProgramTokens
 from picoclaw.channels.dashboard.programs import ProgramRequest, Programs
 from picoclaw.channels.dashboard.server import MAX_PENDING, RateLimiter
-from picoclaw.channels.dashboard.site import MAX_CHAT_CHARS, read_header
+from picoclaw.channels.dashboard.site import MAX_CHAT_CHARS, read_header, read_json_body
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import REQUEST_SESSIONS
 from picoclaw.store.inbox import InboxMessage
@@ -59,7 +59,7 @@ class ModelDoor:
     def complete(self) -> Any:
         """Answer the newest message, at the end or as a stream."""
         token = self._let_in()
-        body = _read_body()
+        body = read_json_body(_refuse)
         if (name := body.get("model")) != MODEL:
             _refuse_model(name)
         if body.get("n") not in (None, 1):  # it may be a list
@@ -256,18 +256,6 @@ def find_session(token: ProgramToken, body: dict[str, Any], first: str) -> tuple
         mark = ["first", first]
     digest = hashlib.sha256(json.dumps(mark).encode()).hexdigest()
     return f"{REQUEST_SESSIONS}{token.name}:{digest[:16]}", bool(named)
-
-
-def _read_body() -> dict[str, Any]:
-    if bottle.request.content_type.partition(";")[0].strip().lower() != "application/json":
-        _refuse(415, "send JSON (application/json)")
-    try:
-        body = json.loads(bottle.request.body.read())
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        _refuse(400, "this is no JSON object")
-    return body
 
 
 def _make_error(text: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:

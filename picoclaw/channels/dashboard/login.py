@@ -21,7 +21,7 @@ from picoclaw.files import explain_os_error, read_file, remove_file, write_atomi
 from picoclaw.messages import LOGIN_WAY
 from picoclaw.records import NamedTuple
 from picoclaw.security.audit import AuditLog
-from picoclaw.text import pattern
+from picoclaw.text import parse_json_object, pattern
 
 CODE_FILE, LOGINS_FILE = "page_code.json", "page_logins.json"
 CODE_LIFETIME_S = 600.0
@@ -177,10 +177,9 @@ def hash_secret(secret: str) -> str:
 def load_object(path: Path) -> dict[str, Any]:
     """Read a file of ours; one that is torn or strange says nothing."""
     try:
-        kept = json.loads(read_file(path))
-    except (OSError, ValueError, RecursionError):
+        return parse_json_object(read_file(path))
+    except OSError:
         return {}
-    return kept if isinstance(kept, dict) else {}
 
 
 def save_object(path: Path, data: Any) -> None:

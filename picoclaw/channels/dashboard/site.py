@@ -70,10 +70,10 @@ def read_cookie(name: str) -> str:
     return ""
 
 
-def read_json_body() -> dict[str, Any]:
+def read_json_body(refuse: Callable[[int, str], NoReturn]) -> dict[str, Any]:
     """Read a JSON object; another page's form can send none, for which the browser would ask us first."""
     if bottle.request.content_type.partition(";")[0].strip().lower() != "application/json":
-        refuse(415, "send JSON")
+        refuse(415, "send JSON (application/json)")
     try:
         body = json.loads(bottle.request.body.read())
     except (ValueError, RecursionError):
@@ -303,7 +303,7 @@ class Site:
 
     def _login(self) -> Any:
         address = self._count_try()
-        code = read_text_field(read_json_body(), "code", 40)
+        code = read_text_field(read_json_body(refuse), "code", 40)
         try:
             secret = self._logins.enter(code, read_header("User-Agent"), address)
         except PicoclawError as error:
@@ -361,7 +361,7 @@ class Site:
 
     def _change_household(self) -> dict[str, Any]:
         """Add, edit or remove a person, an agent, a link, a team or a grant, as `picoclaw people` and the like do."""
-        body = read_json_body()
+        body = read_json_body(refuse)
         kind, act, key = (read_text_field(body, name, 200) for name in ("kind", "act", "key"))
         given = body.get("values", {})
         if not isinstance(given, dict):
@@ -449,7 +449,7 @@ class Site:
             events.leave(follower)
 
     def _say(self) -> dict[str, Any]:
-        body = read_json_body()
+        body = read_json_body(refuse)
         text, number = read_text_field(body, "text", MAX_CHAT_CHARS), read_text_field(body, "id", 64)
         if not text.strip() or not number:
             refuse(400, "there is no text to answer")
@@ -459,7 +459,7 @@ class Site:
 
     def _answer(self) -> dict[str, Any]:
         """Have the person's word on a question posted, as if they had typed it."""
-        body = read_json_body()
+        body = read_json_body(refuse)
         said, sign = read_text_field(body, "word", 10), read_text_field(body, "id", 64)
         if said not in get_args(ApprovalWord):
             refuse(400, f"word has to be one of {', '.join(get_args(ApprovalWord))}")
@@ -473,7 +473,7 @@ class Site:
         return self._show_outputs(self._view.stop())
 
     def _off(self) -> dict[str, Any]:
-        return self._show_outputs(self._view.off(read_text_field(read_json_body(), "name", 200)))
+        return self._show_outputs(self._view.off(read_text_field(read_json_body(refuse), "name", 200)))
 
     def _resume(self) -> dict[str, Any]:
         return self._show_outputs(self._backend.resume())

@@ -19,6 +19,7 @@ from picoclaw.outputs.supervisor.leases import Leases
 from picoclaw.outputs.supervisor.lines import OutputDrivers, StopButtonInput
 from picoclaw.outputs.supervisor.requests import SAMPLE_TIMEOUT_S, WRITE_TIMEOUT_S, RequestHandler, make_refusal
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function, read_trusted_time
+from picoclaw.text import parse_json_object
 
 
 class ClientConnection:
@@ -48,15 +49,6 @@ class ClientConnection:
     def ready(self) -> bool:
         """Whether it has said something that can be answered now."""
         return self.waiting is None and b"\n" in self.heard
-
-
-def parse_request(line: bytes) -> dict[str, Any]:
-    """Read a request; what is none is an empty one."""
-    try:
-        given = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return given if isinstance(given, dict) else {}
 
 
 # The supervisor's loop: hears clients, signals, the stop button and the watchdog, and sleeps until something is due.
@@ -274,7 +266,7 @@ class SupervisorWorker:
         """Answer one line of a client, so that none keeps the others, or a lease's end, waiting."""
         if client.ready:
             line, _, client.heard = client.heard.partition(b"\n")
-            client.waiting = (parse_request(line), clock.boottime())
+            client.waiting = (parse_json_object(line), clock.boottime())
         if client.waiting:
             if client.gone:  # a wish dies with who had it
                 self._close(client)
