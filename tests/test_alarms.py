@@ -77,6 +77,18 @@ def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so
             until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
 
 
+def test_an_alarm_waits_for_a_terminal_too_while_telegram_cannot_be_reached(tmp_path, server):
+    folder = house(tmp_path, server, rules=RULES.replace('-50"', '-50 for 3 seconds"'))
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace(server.url, f"http://127.0.0.1:{free_port()}"))
+    with Daemon(tmp_path) as daemon:
+        daemon.ready()
+        until(lambda: "not delivered yet" in log(tmp_path))
+        with Person(tmp_path, "chat") as person:
+            person.sees("It is warm (greenhouse temperature ")
+        assert [message.session for message in waiting(folder)] == [f"telegram:{OWNER}"]
+
+
 def test_an_alarm_goes_to_the_page_and_to_telegram(tmp_path, server):
     port = free_port()
     folder = house(tmp_path, server, f"[page]\nenabled = true\nport = {port}\n", rules="")

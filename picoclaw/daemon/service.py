@@ -312,12 +312,16 @@ class DaemonService(MessageQueue):
         return DEFAULT_SESSION
 
     def alarm_chats(self) -> list[str]:
-        """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in."""
+        """The chats that a rule's alarm goes to: all of the owner's, and the last that they spoke in.
+
+        A terminal that nobody has open is left out, unless none of the others can be reached now.
+        """
         last, others = self.owner_chat(), list(self._list_owner_chats().values())
         others += [one.owner_chat() for name, one in self.channels.items() if name.startswith("notify-")]
         events = [self._mqtt.owner_chat()] if self._mqtt else []  # of which nobody knows whether a person sees them
-        reached = not self.is_local(last) or not others or self._terminals.attached(last)
-        return list(dict.fromkeys([*([last] if reached else []), *others, *filter(None, events)]))
+        can_reach = any(self.channel_of(chat).status().up for chat in others)
+        includes_last = not can_reach or not self.is_local(last) or self._terminals.attached(last)
+        return list(dict.fromkeys([*([last] if includes_last else []), *others, *filter(None, events)]))
 
     def send_unsaved(self, text: str) -> None:
         """Send an alarm that could not be stored."""
