@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from pathlib import Path
@@ -208,6 +209,22 @@ def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(date.fromisoformat(match[1]), 1, now)
 
 
+def _make_day_of_year(match: re.Match[str], now: datetime) -> TimeRange:
+    """The latest such day that has begun."""
+    number, month = int(match[1] or match[4]), match[2] or match[3]
+    return _make_days(_find_latest(number, MONTHS.index(month) + 1 if month else 0, now.date()), 1, now)
+
+
+def _find_latest(number: int, month: int, today: date) -> date:
+    """The latest day of a month, or of any for 0, up to today. Raises ValueError."""
+    for back in range(8 * 12 + 1):  # 29 February may be eight years ago
+        year, index = divmod(12 * today.year + today.month - 1 - back, 12)
+        if month in {0, index + 1} and (back or number <= today.day):
+            with suppress(ValueError):  # there is no 31 June
+                return date(year, index + 1, number)
+    raise ValueError
+
+
 def _make_night(_: re.Match[str], now: datetime) -> TimeRange:
     return _make_night_after(now.date() - timedelta(1), now)
 
@@ -252,7 +269,11 @@ def _get_midnight(day: date, now: datetime) -> datetime:
     return start.replace(tzinfo=now.tzinfo) if named else start.astimezone()
 
 
-_DAY = r"(?:last |on |day before )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago"
+_DATE = rf"(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(MONTHS)})|({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?"
+_DAY = (
+    r"(?:last |on |day before )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago|\d{1,2}(?:st|nd|rd|th)"
+    rf"|\d{{1,2}} (?:{'|'.join(MONTHS)})"
+)
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
@@ -267,6 +288,8 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (pattern(rf"(?:on )?(?:{_DATE})"), _make_day_of_year),
+    (pattern(r"(?:on )?(\d{1,2})(?:st|nd|rd|th)()()()"), _make_day_of_year),
     (pattern(r"(?:(\S.*?) )?from (\d{1,2}):(\d\d) to (\d{1,2}):(\d\d)"), _make_clock_range),
     (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
     (pattern(r"(\S.*?) at (\d{1,2}):(\d\d)"), _make_around_of_day),

@@ -460,7 +460,7 @@ OWN = [
     ),
     ("how has it been in the greenhouse today", ("sensor_history", {"sensor": "greenhouse", "when": "today"})),
     ("will it be warm tomorrow?", "I don't forecast."),
-    ("is it damper inside than outside", "Which two sensors?"),
+    ("is it damper inside than outside", ("sensor_read", {"quantity": "humidity", "sensor": "greenhouse"})),
     ("when did it get coldest today", ("sensor_history", {"quantity": "temperature", "when": "today"})),
     ("who has the spare key?", ("memory_search", {"query": "spare key"})),
     ("when was the pump filter cleaned", ("memory_search", {"query": "pump filter"})),

@@ -277,7 +277,7 @@ ANSWERS = [
     ("average temperature today", PAST, "cellar temperature today: 12.57 °C on average"),
     ("is it getting warmer?", PAST, "cellar temperature in the last 3 hours: rising 0.06 °C an hour, between 12.21 °C and 13.09 °C"),
     ("how warm was it today", PAST, "cellar temperature today: between 12.21 °C and 13.09 °C, 12.57 °C on average"),
-    ("how warm was it yesterday at 3", PAST, "cellar temperature at about 03:00 yesterday: 12.57 °C"),
+    ("how warm was it yesterday at 3", PAST, "cellar temperature at about 15:00 yesterday: 12.57 °C"),
     ("was yesterday warmer than today?", COMPARED, "Yes: cellar temperature was 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)."),
     ("was yesterday colder than today?", COMPARED, "No: cellar temperature was 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)."),
     ("compare yesterday with today", COMPARED, "cellar temperature: 12.57 °C on average yesterday, 12.12 °C today (0.45 °C more)"),

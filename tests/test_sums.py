@@ -56,7 +56,7 @@ def provider(home):  # noqa: F811
         (["what day of the week is 24 december"], "28 days: 2026-12-24 is a Thursday."),
         (["which day was it three days ago"], "Monday 2026-11-23"),
         (["what is tomorrow's date"], "1 day: 2026-11-27 is a Friday."),
-        (["is it the weekend yet"], "No: it is Thursday 2026-11-26."),
+        (["is it the weekend yet"], "No: 2026-11-26 is a Thursday."),
         (["which week are we in"], "Week 48 of 2026."),
         (["10 divided by 0"], ""),
         (["5 feet in kg"], ""),
@@ -77,6 +77,42 @@ def provider(home):  # noqa: F811
 )
 def test_what_is_asked_is_worked_out(provider, texts, told):
     assert provider.work_out(texts[-1], NOW, texts[:-1]) == told
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "told"),
+    [
+        ("en", "Add 12.50, 7.99 and 31.20", "12.5 + 7.99 + 31.2 = 51.69"),
+        ("en", "subtract 37 from 112", "112 - 37 = 75"),
+        ("en", "what is 1013 hpa in inches of mercury", "1013 hpa = 29.91 inches of mercury"),
+        ("en", "count days between 12 Feb and 30 June", "138 days from 2027-02-12 to 2027-06-30."),
+        ("en", "how many days until easter", "122 days: 2027-03-28 is a Sunday."),
+        ("de", "Was ist 17 mal 24?", "17 × 24 = 408"),
+        ("de", "wurzel aus 144", "√144 = 12"),
+        ("de", "Wie viele Tage sind es noch bis Weihnachten?", "29 Tage: 2026-12-25 ist ein Freitag."),
+        ("de", "seit dem 20. februar sind wieviel tage vergangen", "279 Tage: 2026-02-20 ist ein Freitag."),
+        ("de", "Welcher Wochentag ist der 24.12.?", "28 Tage: 2026-12-24 ist ein Donnerstag."),
+        ("de", "In welche Kalenderwoche fällt der 9. September?", "Kalenderwoche 36 von 2027."),
+        ("es", "¿Cuánto es 17 por 23?", "17 × 23 = 391"),
+        ("es", "15% de 240", "15 % de 240 = 36"),
+        ("es", "que dia cae el 15 de septiembre", "293 días: el 2027-09-15 es miércoles."),
+        ("es", "¿Cae en sábado mi cumple, el 8 de noviembre?", "No: el 2027-11-08 es lunes."),
+        ("fr", "144 divisé par 12", "144 / 12 = 12"),
+        ("fr", "3 pieds 4 pouces en centimètres", "3.33 pieds = 101.6 cm"),
+        ("fr", "C'était quel jour, le 12 février ?", "jeudi 2026-02-12"),
+        ("fr", "combien de temps jusqu'à Pâques", "122 jours: le 2027-03-28 est un dimanche."),
+        ("de", "der pumpenfilter ist vom 3. mai", ""),
+        ("fr", "rappelle-moi le 3 mai de tailler les rosiers", ""),
+        ("es", "el 3 de mayo llovió", ""),
+    ],
+    ids=str,
+)
+def test_other_languages_work_out_the_same(provider, language, text, told):
+    provider._listen_in(language)
+    try:
+        assert provider.work_out(text, NOW) == told
+    finally:
+        provider._listen_in("en")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
     no_model unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest meant difference mean_difference unnamed several nearly here typed told unsaid reminder yes no more less
+    is_day between_dates week_number days
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
@@ -37,6 +38,7 @@ _OTHER_TABLES = (
     "usual",
     "sums",
     "factors",
+    "dates",
 )
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
@@ -44,7 +46,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     switched every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain filler decimals declines places compounds back sum_filler reported span_begins span_ends
+    plain filler decimals declines places compounds back sum_filler reported span_begins span_ends times
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

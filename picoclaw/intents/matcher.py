@@ -82,6 +82,25 @@ SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
 MAX_TALK_SHARE = 0.2
+_ASKED = frozenset(
+    {
+        "unmeasured",
+        "forecast",
+        "sensor_list",
+        "sensors_ok",
+        "clock",
+        "doing",
+        "output_list",
+        "output_state",
+        "output_past",
+    }
+    | {"output_why", "output_longest", "output_can", "output_planned", "board_ok", "board_status", "board_disk"}
+    | {"board_memory", "board_load", "board_cpu_temperature", "board_uptime", "board_address", "board_version"}
+)
+"""Topics of questions besides those that measurements answer, which begin with a "?"."""
+_OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
+"""Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
+SURE_BOARD = 0.7
 _OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
 MIN_SEVERAL = 0.02
 _SAYING = ("negations", "past", "days")
@@ -165,6 +184,7 @@ class IntentMatcher:
         self._book = data
         self.say, self.tools, self.intents, self.words = data.say, data.tools, data.intents, data.words
         self._reader = SlotReader(data.words)
+        self.times = self._reader.times
         words = data.words
         self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(
@@ -176,6 +196,7 @@ class IntentMatcher:
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         """What was said of the last turn's call besides its arguments; asked for where a sentence goes on with it."""
         self._names: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]] = {}, {}
+        self._shares: dict[str, list[tuple[float, str]]] = {}
 
     @cached_property
     def _frames(self) -> Sequence[Frame]:
@@ -213,15 +234,28 @@ class IntentMatcher:
 
     def list_features(self, text: str) -> set[str]:
         """What the classifier of topics counts in a sentence."""
-        s = Sentence(text, self._book.words)
+        s = self._read(text)
+        return self._features.read(s) if s.words else set()
+
+    def _read(self, text: str) -> Sentence:
+        s = Sentence(text, self.words)
         s.find_names = self._find_names
         s.respell(self._book.keys, self._mended)
-        return self._features.read(s) if s.words else set()
+        return s
+
+    def _score(self, s: Sentence) -> list[tuple[float, str]]:
+        """The share of each topic, the likeliest first; [] where no weights are. Parts of a sentence are asked for again."""
+        if s.raw not in self._shares:
+            if len(self._shares) > MAX_CLASSIFIED:
+                self._shares.clear()
+            self._shares[s.raw] = self._topics.score(self._features.read(s)) if self._topics and s.words else []
+        return self._shares[s.raw]
 
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
         """What each name may be said as, by the words of the data: what it names, and the name."""
         names = self.declared()
         if names != self._names[0]:
+            self._shares.clear()
             phrases: dict[str, tuple[str, str]] = {}
             places = self._book.slot("sensor").values
             for name, kind in names.items():
@@ -334,19 +368,20 @@ class IntentMatcher:
         intent = self.intents[found.intent] if found else None
         if intent and (intent.after or intent.only or s.last.name):
             return found  # it goes on with what was said before, of which the classifier knows nothing
-        shares = self._topics.score(self._features.read(s))
+        shares = self._score(s)
         (share, topic), *_ = shares
         told = name_topic(found._replace(missing="")) if found else ""
         several = [told] * (1 + len(found.said.get("_more", ()))) if found and told else []
         agreed = sum(one for one, name in shares if is_answer(name, several)) if told else 0.0
         whole = found is not None and found.score == 1.0 and found.route in WHOLE_ROUTES
-        if found and whole and (topic == "nothing" or (found.answer and not found.tool)):
+        is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in _ASKED)
+        if found and whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
             return found
         if found and topic in PROPOSED and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
             return found  # the reminders or rules are shown, where they are not changed
-        if found and told == "?past" and topic in _FIGURES and share >= MIN_TOPIC_SHARE:
-            figure = self._match_topic(topic, share, 0.0, s, begin, end, offered)
-            return figure if figure and "_figure" in figure.said else found  # which has all the others beside it
+        if found and told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
+            closer = self._match_topic(topic, share, 0.0, s, begin, end, offered)
+            return closer if closer and name_topic(closer) != told else found  # which has the figures beside others
         if found and told[:1] == "?":
             is_near = found.route == "example"  # it has the topic, and the words say of what
             if is_near or (share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s)):
@@ -371,6 +406,8 @@ class IntentMatcher:
         other = self._match_topic(topic, share, talk, s, begin, end, offered)
         if found and found.missing and other and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
+        if found and found.answer and not found.tool and other and self._is_elsewhere(other, s):
+            return found  # which asks for two that are here
         return other or (None if told and not whole else found)
 
     def _match_topic(
@@ -409,9 +446,9 @@ class IntentMatcher:
         if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
             return None
         is_search = intent.tool == "memory_search"
-        if self._is_strange(s, begin, intent) and (
-            "_list" in intent.defaults or (share < SURE_STRANGE and not is_search)
-        ):
+        is_of_board = intent.tool in _OF_BOARD
+        sure = SURE_BOARD if is_of_board and topic in _ASKED else SURE_STRANGE
+        if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or (share < sure and not is_search)):
             return None
         if topic == "nothing" or (
             intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}
@@ -419,6 +456,10 @@ class IntentMatcher:
             return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
         slots |= self._find_named(intent, s, slots)
+        if intent.tool == "output":
+            named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "output"}
+            slots = {name: value for name, value in slots.items() if name != "_name"}
+            slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
             words = {word for name in _EMPTY_WORDS for word in self.words[name]}
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
@@ -434,7 +475,8 @@ class IntentMatcher:
     def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the place in a match is none that is declared here: "du sol sur sept jours"."""
         places = {*self._book.slot("sensor").values, *(name for _, name in s.names.values()), "cpu"}
-        return not places.issuperset(str(match.arguments.get("sensor", "cpu")).split())
+        is_other = "_other" in match.said and match.said["_other"] not in {name for _, name in s.names.values()}
+        return is_other or not places.issuperset(str(match.arguments.get("sensor", "cpu")).split())
 
     def _is_strange(self, s: Sentence, begin: int, intent: Intent) -> bool:
         """Whether a word stands in the sentence that the classifier has not met; what only answers may have any like it."""
@@ -474,9 +516,7 @@ class IntentMatcher:
 
     def _match_plain(self, text: str, offered: Collection[Any]) -> IntentMatch | None:
         """What a sentence means by its words alone."""
-        s = Sentence(text, self.words)
-        s.find_names = self._find_names
-        s.respell(self._book.keys, self._mended)
+        s = self._read(text)
         return self._find(s, [0], [len(s.words)], {}, offered)
 
     def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> str:
@@ -670,12 +710,24 @@ class IntentMatcher:
         intent = self.intents[match.intent]
         return intent.kind != "" and self._has_text_slot(intent)
 
+    def find_topic(self, text: str) -> str:
+        """What a text is about, '' where that is not sure."""
+        shares = self._score(self._read(text))
+        return shares[0][1] if shares and shares[0][0] >= MIN_TOPIC_SHARE else ""
+
     def _count_several(self, text: str) -> float:
         """How likely it is that several things are wished for, as the classifier has it."""
-        shares = self._topics.score(self.list_features(text)) if self._topics else []
+        shares = self._score(self._read(text))
         if not shares or shares[0][0] < SURE_PART:
             return SURE_PART
         return sum(share for share, name in shares if name in _OF_SEVERAL)
+
+    def _is_one_question(self, text: str) -> bool:
+        """Whether a text asks one thing and no more, as the classifier has it."""
+        shares = self._score(self._read(text)) or [(0.0, "nothing")]
+        (share, topic), *_ = shares
+        several = sum(share for share, name in shares if name in _OF_SEVERAL and name != "?compare")
+        return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in _ASKED)
 
     def _match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
@@ -688,6 +740,9 @@ class IntentMatcher:
             parts = self._split(text, offered, topic, last)
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
+        if (whole is None or whole.score < 1.0) and not last.name and self._is_one_question(text):
+            alone = [] if whole else self._match_sentences(text, offered, topic, last)
+            return alone or [(text, whole)]
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
             parts = self._split(text, offered, topic, last)
             return parts if parts and all(is_complete(match) for _, match in parts) else [(text, whole)]

@@ -17,7 +17,7 @@ from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
-from picoclaw.times import format_duration
+from picoclaw.times import WEEKDAYS, format_duration
 from picoclaw.window import remove_hints
 
 _WAITS = pattern(r"/yes (\d+) ")
@@ -34,6 +34,7 @@ _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
+_WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
@@ -135,7 +136,8 @@ class IntentProvider:
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns else []
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
-        if all(match is None or match.intent == "nothing" for _, match in wishes):
+        is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
+        if all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
@@ -158,10 +160,11 @@ class IntentProvider:
         """The answer to a sum, or to a question about days; '' for others."""
         if len(wish) > _MAX_SUM_CHARS:
             return ""
-        from picoclaw.intents.sums import answer_sum
+        from picoclaw.intents.sums import SumBook, answer_sum
 
-        found = answer_sum(wish, before, self._matcher.words, now)
-        return found.text if found else ""
+        matcher = self._matcher
+        found = answer_sum(wish, before, SumBook(matcher.words, matcher.say, matcher.times, matcher.find_topic), now)
+        return _WEEKDAY.sub(lambda day: self._name_weekday(day[0]), found.text) if found else ""
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
@@ -346,10 +349,11 @@ class IntentProvider:
     def _name_moment(self, text: str) -> dict[str, str]:
         """The weekday, the date and the time in the head of a message, in the words of the language."""
         moment = _read_moment(text)
-        for expression, told in self._matcher.tools.get("all", {}).get("told", {}).items():
-            if re.fullmatch(expression, moment.get("weekday", "").lower()):
-                moment["weekday"] = told
-        return moment
+        return moment | ({"weekday": self._name_weekday(moment["weekday"])} if moment else {})
+
+    def _name_weekday(self, day: str) -> str:
+        words = self._matcher.tools.get("all", {}).get("told", {})
+        return next((told for expression, told in words.items() if re.fullmatch(expression, day.lower())), day)
 
     def word_result(self, wish: str, call: ToolCall, result: str) -> str:
         """Tell what a call has brought, as the words of the wish ask for it."""
@@ -627,6 +631,11 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
     asked = [clean_text(message.text).strip() for message in messages[:-1] if message.role == "user"]
     told = [message.text for message in messages[:-1] if message.role == "assistant" and message.text]
     return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]), "told": told[-1] if told else ""}
+
+
+def _gives_way(match: IntentMatch | None, *, is_sum: bool) -> bool:
+    """Whether the answer to a sum or to a question about days counts before what a text was understood as."""
+    return match is None or match.intent in {"nothing", "clock"} or (is_sum and not is_complete(match))
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:

@@ -14,7 +14,7 @@ from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
-from picoclaw.times import WEEKDAYS
+from picoclaw.times import MONTHS, WEEKDAYS
 
 _MAX_LEFT = 2
 """Words that say nothing to this module, and may stand in a question all the same."""
@@ -26,6 +26,7 @@ _IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
 _WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
 _CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
+_DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PARTS = (
@@ -43,7 +44,7 @@ _PARTS = (
         "frost_word",
         "now_word",
     ),
-    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value"),
+    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value", "lasts"),
     *("earlier_step", "both_word", "add_word"),
 )
 
@@ -61,7 +62,10 @@ _IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
     "when": [("when_word", "when")],
 }
 """What the topic of a question says where its words do not."""
-_GOES_ON = frozenset({"more", "when"})
+_NOW = frozenset({"now", "all"})
+"""Topics that no time belongs to; what is said of one is beside them."""
+_OF_TWO = frozenset({"compare", "comparetime", "more"})
+_FIGURES = frozenset({"low", "high", "mean"})
 
 
 class SensorQuestion(NamedTuple):
@@ -79,6 +83,10 @@ class _Parts:
     def __init__(self) -> None:
         self.values: dict[str, list[Any]] = {}
         self.left = 0
+        self.passed: set[str] = set()
+        self.clocks: dict[str, str] = {}
+        """What a time of day means of a day before today, where its half of the day was not said."""
+        self.topic = ""
 
     def add(self, part: str, value: Any) -> None:
         held = self.values.setdefault(part, [])
@@ -142,46 +150,85 @@ class QuestionReader:
         return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
 
     def _read_as(self, topic: str, parts: _Parts, s: Sentence, size: int) -> SensorQuestion | None:
-        """The same where the classifier has said what is asked, and the words have said of what."""
+        """The same where the classifier has said what is asked, and the words have said of what.
+
+        None where a number, or what may be a time, says something that is in no part.
+        """
+        parts.topic = topic
         if topic != "trend":
             parts.values.pop("getting", None)  # "am I going to sweat?"
-        if parts.has("value") and topic not in {"limit", "often", "more"}:
-            return None  # "between 10 and 6": part of a time that was not read
-        if not parts.has("past") and not self._book.words["since"].keys().isdisjoint(s.words):
-            return None  # "since lunch"
-        if topic in {"low", "high", "mean"}:
+        if topic in _FIGURES and "" in parts.values.get("figure", ()):
+            return None  # "min and max" are no single figure
+        if topic in _FIGURES:
             parts.values.pop("how_much", None)  # "how cold did it get" compares with nothing
+        if topic in _NOW and (parts.has("now_word") or not parts.has("past")):
+            for part in ("past", "past_verb", "lasts"):
+                parts.values.pop(part, None)
+        length = str(parts.first("lasts"))
+        if length and topic in {*_FIGURES, "past", "trend", "chart"} and not parts.has("past"):
+            parts.add("past", f"last {length}")  # "pressure, 72 h"
+        elif length:
+            return None
+        if topic not in _NOW and not parts.has("past") and self._names_time(parts, topic):
+            return None  # "since lunch"
         for part, value in _IMPLIED.get(topic, ()):
             parts.add(part, value)
         before = self._read_state(s, size if parts.has("spot", "noun", "quantity") else 0)
-        if topic in _GOES_ON and not before:
-            is_bare = parts.values.keys() <= {"spot", "past_verb"} and not s.asks
-            if topic == "when" or is_bare or not parts.has("spot", "noun", "quantity"):
+        if topic == "more" and not before:
+            if (parts.values.keys() <= {"spot", "past_verb"} and not s.asks) or not parts.has(
+                "spot", "noun", "quantity"
+            ):
                 return None  # a name alone may be the answer to a question
             topic = "now"
         if topic == "all":
-            return SensorQuestion("sensor_read", {}, parts.left, True) if not parts.has("past") else None
-        number: dict[str, Any] = parts.first("value") or {}
-        if (
-            topic == "limit"
-            and not parts.has("beyond", "frost_word")
-            and number
-            and ("_beyond" in before or "quantity" in number)
-        ):
-            parts.add("beyond", {"beyond": before.get("_beyond", "above"), **number})
-        elif topic == "limit" and not parts.has("beyond", "frost_word"):
+            return SensorQuestion("sensor_read", {}, parts.left, True) if not parts.has("past", "value") else None
+        if not self._find_limit(topic, parts, before):
             return None
-        if topic in {"low", "high", "mean", "often"} and not parts.has("past") and not before.get("when"):
+        if topic in _FIGURES | {"often"} and not parts.has("past") and not before.get("when"):
             parts.add("past", "today")
-        if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
+        if topic == "when" and not parts.has("past") and not before.get("when"):
+            parts.add("past", "last 7 days")
+        if not before and not parts.has(
+            "spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word", "beyond"
+        ):
             return None
         found = self._decide(parts, before, s)
         return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
+
+    def _names_time(self, parts: _Parts, topic: str) -> bool:
+        """Whether a word that was passed over may be part of a time."""
+        words = self._book.words
+        times = [words[name] for name in ("since", "ago", "units", "parts", "days", "times")]
+        times += [words["recent"]] if topic != "when" else []  # "when was it last above 30"
+        return any(word in table for table in times for word in parts.passed)
+
+    @staticmethod
+    def _find_limit(topic: str, parts: _Parts, before: Mapping[str, Any]) -> bool:
+        """Take a number for the limit that is asked about; whether the topic has all that it needs."""
+        number: dict[str, Any] = parts.first("value") or {}
+        is_named = "_beyond" in before or "quantity" in number
+        if topic == "limit" and number and is_named and not parts.has("beyond", "frost_word"):
+            parts.add("beyond", {"beyond": before.get("_beyond", "above"), **number})
+            number = {}
+        if topic in {"often", "when"} and parts.has("frost_word") and not parts.has("beyond"):
+            parts.add("beyond", {"beyond": "below", "limit": "0", "quantity": "temperature"})
+        if number and topic != "more":
+            return False  # part of a time that was not read, or of what is not asked here
+        if topic == "when" and parts.has("beyond"):
+            parts.add("how_often", "how often")  # the times at which it was so
+        needs = {
+            "limit": ("beyond", "frost_word"),
+            "often": ("beyond",),
+            "when": ("beyond", "figure", "hottest", "coldest"),
+        }
+        return bool(before) or topic not in needs or parts.has(*needs[topic])
 
     def _find_parts(self, s: Sentence, begin: int, end: int, known: Callable[[str], bool] | None) -> _Parts | None:
         walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
         while i < end:
             part, value, stop = self._read_at(walk, s, i)
+            if part == "lasts" and known is None:
+                part, value, stop = self._read_at(walk, s, i, without=part)
             if stop > i:
                 if part == "value" and not known and s.last.name not in _READS:
                     return None
@@ -190,22 +237,29 @@ class QuestionReader:
                     continue
                 if part == "past" and before == "than_word":
                     parts.add("than_past", value)
+                if part == "past" and value.startswith("at "):
+                    late = self._reader.times.put_past_noon(value[3:], " ".join(s.words[i:stop]))
+                    parts.clocks[value] = f"at {late}"
                 parts.add(part, value)
                 before = part
                 i = stop
             elif walk.filler[i]:
                 before = "" if s.longest(self._book.words["it"], i) else before  # "than that today"
+                parts.passed.update(s.words[i : walk.filler[i][0]])
                 i = walk.filler[i][0]
             elif walk.may_be_left(i, known) and (known or parts.left < _MAX_LEFT):
+                parts.passed.add(s.words[i])
                 parts.left, i = parts.left + 1, i + 1
             else:
                 return None
         return parts
 
-    def _read_at(self, walk: FrameReader, s: Sentence, i: int) -> tuple[str, Any, int]:
+    def _read_at(self, walk: FrameReader, s: Sentence, i: int, without: str = "") -> tuple[str, Any, int]:
         """The longest part that begins at word `i`; of two as long the one that says more."""
         best: tuple[str, Any, int] = "", "", i
         for part in _PARTS:
+            if part == without:
+                continue
             for value, stop in self._hits(walk, s, part, i):
                 if stop > best[2]:
                     best = part, value, stop
@@ -216,7 +270,10 @@ class QuestionReader:
             return
         for value, stop in walk.read(part, i):
             if part == "beyond":
-                for limit, last in walk.read("value", stop):
+                at = stop
+                while at < len(walk.filler) and not walk.read("value", at) and walk.filler[at]:
+                    at = walk.filler[at][0]  # "under the ten degrees"
+                for limit, last in walk.read("value", at):
                     yield {"beyond": value, **limit}, last
             else:
                 yield value, stop
@@ -263,7 +320,10 @@ class QuestionReader:
         named = [str(one) for one in parts.values.get("past", ())]
         if parts.has("compare_word") and len(named) == 1:
             since = named[0].removeprefix("since ")  # "between yesterday and today"
-            named = [since, "today"] if since != named[0] and since in _DAYS else named[0].split(" to ")
+            pair = [] if named[0] == "saturday to sunday" else named[0].split(" to ")
+            named = [since, "today"] if since != named[0] and since in _DAYS else pair or named
+        if any(time in _DAYS - {"today", "last night"} or _DATE.fullmatch(time) for time in named):
+            named = [parts.clocks.get(time, time) for time in named]
         apart = parts.has("than_word", "compare_word")
         times = _join_times(named, str(before.get("when", "")), apart=apart)
         if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
@@ -273,6 +333,8 @@ class QuestionReader:
             if not earlier:
                 return None
             times = [earlier]
+        if len(times) > (2 if apart or before or parts.topic in _OF_TWO else 1):
+            return None
         whens = [str(one) for one in s.topic.get("_whens", ())]
         if parts.has("both_word") and before and not times and not sensors and len(whens) > 1:
             times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
@@ -342,6 +404,8 @@ class QuestionReader:
             for part in ("noun", "quantity", "more", "hottest", "coldest")
             for one in parts.values.get(part, ())
         }
+        if len(said) > 1:  # "the readings of", and in English "the current voltage"
+            said -= {"", *self._book.slot("now_word").values}
         if said:
             return said.pop() if len(said) == 1 else None
         if before and not before.get("quantity"):
@@ -378,7 +442,8 @@ class QuestionReader:
                 "history_sensors" if when else "compare_sensors", sensor=sensors[0], _other=sensors[1], when=when
             )
         if len(times) > 1:
-            return ask("history_compare", when=times[0], compare=times[1])
+            is_same = times[0] == times[1]  # "this weekend and last weekend"
+            return None if is_same else ask("history_compare", when=times[0], compare=times[1])
         if times and before and parts.has("higher_word", "lower_word") and not parts.has("more", "than_past"):
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
@@ -419,7 +484,7 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     if len(nights) == 1 and "last night" in times and not apart:
         times = [*nights, *(time for time in times if time not in {"last night", nights[0].removesuffix(" night")})]
     clocks = [time for time in times if time.startswith(("at ", "from "))]
-    days = [time for time in times if time in _DAYS or time.endswith((" night", " days ago"))]
+    days = [time for time in times if time in _DAYS or time.endswith((" night", " days ago")) or _DATE.fullmatch(time)]
     parts = [time.removeprefix("this ") for time in times if time in _PARTS_OF_DAY]
     if len(clocks) + len(parts) == len(days) == 1 and len(times) == 2:
         return [_put_at_night(f"{days[0]} {(clocks or parts)[0]}")]

@@ -15,7 +15,7 @@ from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-_MAX_PHRASE_WORDS = 5  # of what a table has
+_MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
 _OTHER_KINDS = {
@@ -256,7 +256,7 @@ class SlotReader:
 
     def __init__(self, words: WordTables) -> None:
         self._words = words
-        self._times = TimeReader(words)
+        self.times = TimeReader(words)
         self._firsts: dict[int, frozenset[str]] = {}
 
     def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterable[SlotReading]:
@@ -285,7 +285,7 @@ class SlotReader:
     def begins_time(self, s: Sentence, i: int) -> bool:
         """Whether a time, or a length of it, may stand at word `i`."""
         near = s.words[i : i + _MAX_TIME_WORDS]
-        return any(True for _ in self._times.once(near, "")) or any(True for _ in self._times.repeated(near, ""))
+        return any(True for _ in self.times.once(near, "")) or any(True for _ in self.times.repeated(near, ""))
 
     def _text(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         first = i
@@ -439,18 +439,18 @@ class SlotReader:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
         if end := self._is_one_of_several(slot, s, i):
-            times, count = self._times.several(s.words[i : i + _MAX_TIME_WORDS], "")
+            times, count = self.times.several(s.words[i : i + _MAX_TIME_WORDS], "")
             parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
             listed = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
             outside = (at for at in range(len(s.words)) if not i <= at < end)
-            alone = not any(self._times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
+            alone = not any(self.times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
             if listed and alone and i + count == end and parted == len(times) - 1 and not self._otherwise(s, i, end):
                 yield merge_jobs([{"at": time} for time in times]), end
             return
         near = s.words[i : i + _MAX_TIME_WORDS]
         if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
             near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
-        readings = [*self._times.once(near, slot.part)]
+        readings = [*self.times.once(near, slot.part)]
         units = self._words["oclock"].keys() & self._words["units"].keys()
         if (
             slot.part == "same"
@@ -458,7 +458,7 @@ class SlotReader:
             and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
         ):
             at = next(iter(self._words["at"])).split()  # "plutôt six heures" is no length where it was seven o'clock
-            clocks = ((value, count - len(at)) for value, count in self._times.once([*at, *near], slot.part))
+            clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:
             if (slot.name == "until" and "at" not in value) or not slot.never.isdisjoint(s.words[i : i + count]):
@@ -468,24 +468,24 @@ class SlotReader:
 
     def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """From one time of day to another: when something begins, and how long it lasts."""
-        day, first, last, count = self._times.window(s.words[i : i + _MAX_TIME_WORDS])
+        day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS])
         if count:
             yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first, last)}, i + count
 
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""
         for at in range(max(0, i - _MAX_TIME_WORDS), i + 1):
-            _, count = self._times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
+            _, count = self.times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
             if count and at + count > i:
                 return at + count
         return 0
 
     def _apart(self, s: Sentence, first: int, end: int) -> bool:
         """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""
-        if not self._times.names_a_day(s.words[first:end]):
+        if not self.times.names_a_day(s.words[first:end]):
             return False
         elsewhere = (i for i in range(len(s.words)) if not first <= i < end)
-        return any(self._times.names_a_time(s.words[i : i + _MAX_TIME_WORDS]) for i in elsewhere)
+        return any(self.times.names_a_time(s.words[i : i + _MAX_TIME_WORDS]) for i in elsewhere)
 
     def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
@@ -497,8 +497,8 @@ class SlotReader:
                 yield repeat.text, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
-        for repeat, count in self._times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
-            within = any(self._times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in range(len(s.words)))
+        for repeat, count in self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
+            within = any(self.times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in range(len(s.words)))
             bounds = (at for at in range(len(s.words)) if s.longest(self._words["bounds"], at))
             if not within and not self._otherwise(s, i, i + count) and all(i <= at < i + count for at in bounds):
                 yield repeat, i + count
@@ -521,7 +521,7 @@ class SlotReader:
             since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
             if since and (hit := s.longest(slot.values, since)):
                 yield f"since {hit[0].removeprefix('at ')}", hit[1]
-            for value, count in self._times.past(s.words[at : at + _MAX_TIME_WORDS]):
+            for value, count in self.times.past(s.words[at : at + _MAX_TIME_WORDS]):
                 yield value, at + count
             if s.words[at] not in slot.drop:
                 return
@@ -551,7 +551,7 @@ class SlotReader:
 
     def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """The same in words, whatever else is said of when."""
-        for value, count in self._times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
+        for value, count in self.times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
                 yield format_whole_length(value["at_seconds"]), i + count
 

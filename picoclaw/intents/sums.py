@@ -1,22 +1,25 @@
 """Sums, units and days: "14.5 times 12", "plus 20%", "split 90 between six", "75 f in c", "how many days till 3 may". Pure.
 
-The words of arithmetic and the units are data: `sums`, and `factors` ("length 0.0254"). Days are read in English.
+The words are data: those of arithmetic in `sums`, the units in `factors` ("length 0.0254"), holidays and what is asked of
+days in `dates`.
 """
 
 import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from picoclaw.intents.classifier import parse_amount
+from picoclaw.intents.grammar import fill_fields
 from picoclaw.intents.sentence import Sentence
+from picoclaw.intents.times import TimeReader
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
-from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_duration, parse_moment, parse_range
+from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_moment, parse_range
 
 _MAX_SIZE = 1e15
 _MAX_BASE, _MAX_POWER = 1e4, 99
@@ -27,7 +30,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_SHARES = {"half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4, "fifth": 1 / 5, "tenth": 1 / 10}
+_DAY_S = 86_400
 _SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
@@ -38,6 +41,7 @@ _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm
 _ASKS = pattern(
     r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
 )
+_SIGNS = ("+", "-", "*", "/")
 
 
 class Sum(NamedTuple):
@@ -46,27 +50,45 @@ class Sum(NamedTuple):
     text: str
     value: float | None = None
     unit: str = ""
-    day: datetime | None = None
+    day: date | None = None
 
 
-def answer_sum(
-    text: str, before: Sequence[str], words: Mapping[str, Mapping[str, Any]], now: datetime | None
-) -> Sum | None:
+class SumBook(NamedTuple):
+    """A language: its words, its wording, its times, and what a text is about where that is sure."""
+
+    words: Mapping[str, Mapping[str, Any]]
+    say: Mapping[str, str]
+    times: TimeReader
+    find_topic: Callable[[str], str]
+
+
+def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | None) -> Sum | None:
     """Work out what a text asks, None where it is no sum; `before` are the user's last texts, the newest last."""
-    if not words["sums"] or _KEEPS.search(text):
+    words, topic = book.words, book.find_topic(text)
+    if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", text), words)
     tokens, is_whole = _read_tokens(s, words)
-    asks = is_whole or bool(_ASKS.search(text))
+    left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
+    is_sum = (
+        topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])
+    )  # "I sold 20 percent of 300 plants"
+    asks = is_whole or is_sum or bool(_ASKS.search(text))
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
-    last = answer_sum(before[-1], before[:-1], words, now) if is_following else None
+    last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
     if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
-    found = (_answer_form(tokens) if asks else None) or _convert(tokens, words, last, is_whole=is_whole)
-    found = found or (_calculate([token for token in tokens if token != ("op", "ask")], last) if is_whole else None)
-    return found or (_answer_day(text, now, last.day if last else None) if now else None)
+    found = (_answer_form(tokens, words) if asks else None) or _convert(
+        tokens, words, last, is_whole=is_whole or is_sum
+    )
+    plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
+    if not found and is_whole:
+        found = _calculate([("op", "+") if token == ("op", "&") else token for token in plain], last, words)
+    if not found and is_sum:  # what stands beside the numbers is passed over, and no number is
+        found = _calculate([token for token in plain if token[0] != "unit"], None, words)
+    return found or (_answer_day(text, book, now, last.day if last else None) if now else None)
 
 
 def calculate(expression: str) -> float:
@@ -103,7 +125,7 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[l
         if clock := _CLOCK.fullmatch(s.words[i]) if ":" in s.words[i] else None:
             found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
             i += 1
-        elif number := _read_number(s, i, words["numbers"]):
+        elif number := _read_number(s, i, words):
             found.append(number[0])
             i = number[1]
         elif hit := s.longest(words["sums"], i):
@@ -120,42 +142,68 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[l
     return found, is_whole
 
 
-def _read_number(s: Sentence, i: int, numbers: Mapping[str, Any]) -> tuple[Token, int] | None:
-    word = s.words[i]
-    if word in _SHARES and s.words[i + 1 : i + 2] == ["of"]:
-        return ("number", _SHARES[word]), i + 1  # "half of 90"
+def _read_number(s: Sentence, i: int, words: Mapping[str, Mapping[str, Any]]) -> tuple[Token, int] | None:
+    word, numbers = s.words[i], words["numbers"]
+    if (share := s.longest(words["sums"], i)) and share[0].startswith("share "):
+        of = s.longest(words["sums"], share[1]) if share[1] < len(s.words) else None
+        return (("number", float(share[0].split()[1])), share[1]) if of and of[0] == "of" else None  # "half of 90"
     if found := re.fullmatch(r"(\d{1,4})/(\d{1,4})", word):
         return (("number", int(found[1]) / int(found[2])), i + 1) if int(found[2]) else None
+    end = i + 1
+    while re.fullmatch(r"\d{1,3}", word) and end < len(s.words) and re.fullmatch(r"\d{3}", s.words[end]):
+        word, end = word + s.words[end], end + 1  # "1 250"
+        if s.raw[s.starts[end - 1] - 1] != " ":
+            return None
     plain = word.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", word) else word
     if found := re.fullmatch(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(%)?", plain):
         value = float(found[1].replace(",", "."))
-        is_word = s.words[i + 1 : i + 2] in (["percent"], ["%"]) or s.words[i + 1 : i + 3] == ["per", "cent"]
-        end = i + 1 + (is_word and not found[2]) * (2 if s.words[i + 1 : i + 2] == ["per"] else 1)
-        return ("percent" if found[2] or is_word else "number", value), end
+        sign = None if found[2] or end >= len(s.words) else s.longest(words["sums"], end)
+        is_percent = bool(found[2] or (sign and sign[0][0] == "%"))
+        end = sign[1] if sign and sign[0] == "%" else end
+        return ("percent" if is_percent else "number", value), end
     for size in (2, 1):
         phrase = s.words[i : i + size]
         if len(phrase) < size or word not in numbers or (isinstance(numbers[word], float) and size == 1):
             continue
         value = parse_amount(" ".join(phrase), numbers) if phrase[-1] in numbers else 0.0
         if value:
-            return ("number", value), i + size
+            sign = s.longest(words["sums"], i + size) if i + size < len(s.words) else None
+            is_percent = sign is not None and sign[0] == "%"
+            return ("percent" if is_percent else "number", value), sign[1] if sign and is_percent else i + size
     return None
 
 
-def _answer_form(tokens: Sequence[Token]) -> Sum | None:
+def _name_meaning(words: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
+    """The first word for each part of a sum."""
+    return {meaning: phrase for phrase, meaning in reversed([*words["sums"].items()])}
+
+
+def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]) -> Sum | None:
     """Answer what is plain whatever stands around it: a discount, a share, a power, an area, from one hour to another."""
     values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
     ops = {value for kind, value in tokens if kind == "op"}
     shape = "".join({"number": "n", "percent": "%", "clock": "c"}.get(kind, "") for kind, _ in tokens)
     if shape == "n" and "root" in ops and values[0] >= 0:
         return _tell(f"√{values[0]:g}", math.sqrt(values[0]))
+    if len(shape) > 1 and "sum" in ops and {*shape} == {"n"} and ops <= {"sum", "&", "+", "in", "ask"}:
+        return _tell(" + ".join(f"{value:.12g}" for value in values), sum(values))
     if len(values) != 2:
         return None
     one, other = values
+    names = [kind if kind in {"number", "unit"} else str(value) for kind, value in tokens if value != "&"]
+    if (
+        shape == "nn"
+        and " ".join(names).startswith("number unit per unit number unit")
+        and tokens[3] == tokens[-1 - names[::-1].index("unit")]
+    ):
+        named = next((word for word, unit in words["factors"].items() if ("unit", unit) == tokens[1]), "")
+        return _tell(f"{one:g} × {other:g}", one * other, named)  # "35 ml per litre and a 9 litre can"
+    if shape == "nn" and " ".join(names).removeprefix("- ") == "number from number":
+        return _tell(f"{other:g} - {one:g}", other - one)
     if shape == "%n" and "off" in ops:
         return _tell(f"{other:g} - {one:g} %", other * (1 - one / 100))
-    if shape == "%n" and ops == {"of"}:
-        return _tell(f"{one:g} % of {other:g}", one / 100 * other)
+    if shape == "%n" and ops - {"ask", "in"} == {"of"}:
+        return _tell(f"{one:g} % {_name_meaning(words)['of']} {other:g}", one / 100 * other)
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
         return Sum(f"{begin} to {end} is {format_duration((other - one) % 1440 * 60.0, exact=True)}.")
@@ -166,27 +214,27 @@ def _answer_form(tokens: Sequence[Token]) -> Sum | None:
         return _tell(f"{one:g} / {other:g}", one / other)
     if shape == "nn" and "area" in ops and ("*" in ops or "by" in ops):
         units = {value for kind, value in tokens if kind == "unit" and value.startswith("length")}
-        names = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
+        squares = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
         found = _tell(f"{one:g} × {other:g}", one * other)
         return found and found._replace(
-            text=found.text + "".join(names.get(one, "") for one in units if len(units) == 1)
+            text=found.text + "".join(squares.get(one, "") for one in units if len(units) == 1)
         )
     return None
 
 
-def _calculate(tokens: Sequence[Token], last: Sum | None) -> Sum | None:
+def _calculate(tokens: Sequence[Token], last: Sum | None, words: Mapping[str, Mapping[str, Any]]) -> Sum | None:
     """A chain of + - * /, which may go on with the answer before."""
-    signs = ("+", "-", "*", "/")
     if not any(kind == "op" for kind, _ in tokens):
         return None
-    if tokens[0][0] == "op" and tokens[0][1] in signs and last and last.value is not None:
+    if tokens[0][0] == "op" and tokens[0][1] in _SIGNS and last and last.value is not None:
         tokens = [("number", last.value), *tokens]
     shape = "".join({"number": "n", "percent": "%", "op": "o"}.get(kind, "?") for kind, _ in tokens)
     values = [value for _, value in tokens]
     if shape == "non" and values[1] == "of":
-        share = next((name for name, part in _SHARES.items() if part == values[0]), "")
-        return _tell(f"{share} of {values[2]:g}", values[0] * values[2]) if share else None
-    if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in signs for op in values[1::2]):
+        meanings = _name_meaning(words)
+        share = meanings.get(f"share {values[0]!r}")
+        return _tell(f"{share} {meanings['of']} {values[2]:g}", values[0] * values[2]) if share else None
+    if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in _SIGNS for op in values[1::2]):
         return None
     expression = shown = f"{values[0]:.12g}"
     for op, (kind, value) in zip(values[1::2], tokens[2::2], strict=True):
@@ -205,12 +253,15 @@ def _evaluate(shown: str, expression: str) -> Sum | None:
         return None
 
 
-def _tell(shown: str, value: float) -> Sum | None:
-    return Sum(f"{shown} = {_format_number(value)}", value) if abs(value) < _MAX_SIZE else None
+def _tell(shown: str, value: float, unit: str = "") -> Sum | None:
+    return Sum(f"{shown} = {_format_number(value)} {unit}".rstrip(), value) if abs(value) < _MAX_SIZE else None
 
 
 def _format_number(value: float) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+_FOOT, _INCH = "length 0.3048", "length 0.0254"
 
 
 def _convert(
@@ -220,7 +271,16 @@ def _convert(
     units = [str(value) for kind, value in tokens if kind == "unit"]
     numbers = [float(value) for kind, value in tokens if kind == "number"]
     kinds = [value if kind == "op" else kind for kind, value in tokens]
-    if not {"percent", "clock", "-", "*", "/"}.isdisjoint(kinds) or len(numbers) > 1:
+    if len(numbers) == 2 and len(units) in {2, 3} and "".join(kind[0] for kind, _ in tokens[:3]) == "nun":
+        inner = units[1] if len(units) == 3 and kinds[3:4] == ["unit"] else {_FOOT: _INCH}.get(units[0], "")
+        if inner and units[0] != inner and inner.split()[0] == units[0].split()[0]:  # "5 feet 10"
+            ratio = float(inner.split()[1]) / float(units[0].split()[1])
+            numbers, units, kinds = (
+                [numbers[0] + numbers[1] * ratio],
+                [units[0], units[-1]],
+                ["number", "unit", "in", "unit"],
+            )
+    if not {"percent", "clock", "-", "*", "/", "+"}.isdisjoint(kinds) or len(numbers) > 1 or (numbers and "&" in kinds):
         return None
     at = {kind: n for n, kind in reversed([*enumerate(kinds)])}
     pairs = {*pairwise(kinds)}
@@ -242,121 +302,169 @@ def _convert(
     names = {meaning: name for name, meaning in reversed([*words["factors"].items()])}
     single = [name for name, meaning in words["factors"].items() if meaning == source and name[-1:] != "s"]
     named = max(single, key=len, default=names[source]) if amount == 1 else names[source]
-    shown = f"{_format_number(amount)} {named} = {_format_number(value)} {names[target]}"
+    named, into_named = (
+        next((one for one in (f"{name}s", f"{name}es") if number != 1 and one in words["factors"]), name)
+        for name, number in ((named, amount), (names[target], value))
+    )
+    shown = f"{_format_number(amount)} {named} = {_format_number(value)} {into_named}"
     return Sum(shown, amount, source)
 
 
 # Days.
 
-_COUNTS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a|an|\\d+"
-_HOLIDAYS = {
-    "christmas eve": "24 december",
-    "christmas": "25 december",
-    "new year's eve": "31 december",
-    "new year's day": "1 january",
-    "new year": "1 january",
-    "valentine's day": "14 february",
-    "halloween": "31 october",
-}
-_MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
-_DAY_OF_YEAR = (
-    rf"(?:(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b|(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b)"
-    r"(?:,? \d{4}\b)?"
-)
-_YEAR = pattern(r",? (\d{4})$")
-_DAY = pattern(
-    rf"(?P<holiday>{'|'.join(_HOLIDAYS)})|(?P<date>\d{{4}}-\d\d-\d\d|{_DAY_OF_YEAR})"
-    rf"|(?P<past>(?:{_COUNTS}) (?:day|week)s? ago|the day before yesterday|yesterday|last (?:{'|'.join(WEEKDAYS)}))"
-    r"|(?P<after>the day after tomorrow)|(?P<tomorrow>tomorrow)"
-    rf"|(?:in )?(?P<ahead>(?:{_COUNTS}) (?:day|week)s?)(?P<since> from (?:now|today|tomorrow))?"
-    rf"|(?:(?P<next>next )|this |on )?(?P<weekday>{'|'.join(WEEKDAYS)})",
-    re.IGNORECASE,
-)
-_DAYS_UNTIL = pattern(
-    r"\bhow (?P<unit>many days|many sleeps|many weeks|long|far)\b.*?\b(?:until|till|til|to|before|away is|off is|is|since)\b(?P<day>.*)"
-    r"|^\W*(?:and )?(?:the )?days (?:until|till|til|to)\b(?P<other>.*)",
-    re.IGNORECASE,
-)
-_DAYS_LEFT = pattern(r"\bhow many days\b.*\b(?:this|the|of the) (?P<what>week|month|year)\b", re.IGNORECASE)
-_HOW_MANY_DAYS = pattern(r"\bhow (?:many (?:days|sleeps)|long)\b", re.IGNORECASE)
-_WHICH_WEEK = pattern(r"\b(?:which|what) (?:calendar )?week\b|\bweek number\b", re.IGNORECASE)
-_WHICH_DAY = pattern(
-    r"\b(?:what|which)(?:'?s| is| was| will)?(?: be)? ?(?:the )?(?:date|day|weekday)\b|\bdate\b|\b(?:what|which) day of the week\b",
-    re.IGNORECASE,
-)
-_IS_DAY = pattern(
-    rf"^\W*is (?:it|today)(?: (?:the|a|already|yet))* (?P<what>weekend|weekday|{'|'.join(WEEKDAYS)})\b", re.IGNORECASE
-)
-_SATURDAY = 5
+_EASTER = pattern(r"easter([+-]\d+)?")
+_ENDS = frozenset({"week", "month", "year"})
+_DAYS_OF_WEEK = {"weekend": {5, 6}, "weekday": {0, 1, 2, 3, 4}, **{day: {n} for n, day in enumerate(WEEKDAYS)}}
 
 
-def find_day(text: str, now: datetime) -> datetime | None:
-    """The day that a text names: 24 december, next friday, three weeks ago."""
-    found = _DAY.search(text)
-    if not found:
+def _compute_easter(year: int) -> date:
+    """Easter Sunday, by the rule of Meeus, Jones and Butcher."""
+    century, rest = divmod(year, 100)
+    golden = year % 19
+    epact = (19 * golden + century - century // 4 - (century - (century + 8) // 25 + 1) // 3 + 15) % 30
+    sunday = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
+    month, day = divmod(epact + sunday - 7 * ((golden + 11 * epact + 22 * sunday) // 451) + 114, 31)
+    return date(year, month, day + 1)
+
+
+def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
+    """The day that is told as "25 december", "14", "easter-2", "+1" or "month" (its last one), after now or, where the past
+    is said, before it.
+    """
+    today = now.date()
+    if told in _ENDS:
+        first = (today.replace(day=28) + timedelta(days=4)).replace(day=1)
+        ends = {"week": today + timedelta(days=6 - today.weekday()), "year": today.replace(month=12, day=31)}
+        return ends.get(told, first - timedelta(days=1))
+    if told[0] in "+-":
+        return today + timedelta(days=int(told))
+    if told in WEEKDAYS:
+        return today + timedelta(days=(WEEKDAYS.index(told) - today.weekday()) % 7 or 7)
+    is_past = "past" in said
+    years = [int(one) for one in told.split() if len(one) == 4 and one.isdecimal()]
+    years = years or [today.year + 1] * ("next" in said) or [today.year] * ("this" in said)
+    moved = _EASTER.fullmatch(told)
+    for n in range(100):  # months, or years where a month is said
+        number, *names = told.split()
+        by_month = not moved and (not names or names[0] not in MONTHS)
+        index = 12 * today.year + today.month - 1 + (-n if is_past else n) * (1 if by_month else 12)
+        year = years[0] if years else index // 12
+        month = index % 12 + 1 if by_month else 0 if moved else MONTHS.index(names[0]) + 1
+        try:
+            day = (
+                _compute_easter(year) + timedelta(days=int(moved[1] or 0)) if moved else date(year, month, int(number))
+            )
+        except ValueError:
+            continue
+        if years or (day <= today if is_past else day >= today):
+            return day
+    return None
+
+
+def _read_days(
+    s: Sentence, words: Mapping[str, Mapping[str, Any]], times: TimeReader, now: datetime
+) -> tuple[list[date], list[str], set[str]]:
+    """The days that a text names by date, those of a week, and what else it says: "count", "weeks", "what", "past"."""
+    told, weekdays, said, i = list[str](), list[str](), set[str](), 0
+    lengths, feasts = list[str](), list[str]()
+    while i < len(s.words):
+        near = s.words[i : i + 8]
+        named, size = times.read_date(near)
+        hit = s.longest(words["dates"], i)
+        day = s.longest(words["days"], i)
+        ago = next(((value, count) for value, count in times.past(near) if value.endswith(" ago")), None)
+        ahead = next(
+            ((value["at_seconds"], count) for value, count in times.once(near, "") if "at_seconds" in value), None
+        )
+        if size and not (hit and hit[1] - i > size):
+            told, i = [*told, named], i + size
+        elif ago:
+            lengths, i = [*lengths, f"{(parse_range(ago[0], now).begin.date() - now.date()).days:+}"], i + ago[1]
+            said.add("past")
+        elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1:
+            lengths, i = [*lengths, f"{int(ahead[0] // _DAY_S):+}"], i + ahead[1]
+        elif hit and hit[0][:1].isalpha() and hit[0] not in _ENDS and hit[0][:6] != "easter":
+            said, i = said.union(hit[0].split()), hit[1]
+        elif hit:
+            (lengths if hit[0][0] == "+" else feasts).append(hit[0])
+            i = hit[1]
+        elif day and day[0] in WEEKDAYS:
+            weekdays, i = [*weekdays, day[0]], day[1]
+        elif day:
+            lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
+        else:
+            i += 1
+    if "this" in said and not (told or feasts or lengths or weekdays):
+        feasts = ["year"]
+    found = [_place(one, now, said) for one in told or feasts or lengths]  # "the holidays, on 13 May"
+    return ([day for day in found if day] if all(found) else []), weekdays, said
+
+
+def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> Sum | None:
+    """What date a day is, and how long it is until then or has been since, by whatever words it is asked."""
+    s, say, today = Sentence(text, book.words), book.say, now.date()
+    days, weekdays, said = _read_days(s, book.words, book.times, now)
+    trusts = book.find_topic(text) == "calendar"
+    asks = (
+        said & {"count", "weeks", "what", "number", "weekend", "weekday"}
+        or ("long" in said and (days or last))
+        or (days and weekdays and s.asks)
+    )
+    if not trusts and not asks:
         return None
-    words = {name: value.lower() for name, value in found.groupdict().items() if value}
-    try:
-        if past := words.get("past"):
-            return parse_range(past.removeprefix("the "), now).begin
-        if ahead := words.get("ahead"):
-            count, unit = ahead.split()
-            count = {"a": "1", "an": "1"}.get(count, count)
-            begin = now + timedelta(days=words.get("since", "").endswith("tomorrow"))
-            return begin + timedelta(seconds=parse_duration(f"{count} {unit}"))
-        if "after" in words or "tomorrow" in words:
-            return now + timedelta(days=2 if "after" in words else 1)
-        if holiday := words.get("holiday"):
-            words["date"] = _HOLIDAYS[holiday]
-        if weekday := words.get("weekday"):
-            return now + timedelta(days=(WEEKDAYS.index(weekday) - now.weekday()) % 7 or 7)
-        date, year = words["date"].removeprefix("the "), _YEAR.search(words["date"])
-        if year:  # of a day by its month
-            date, now = date[: year.start()], now.replace(year=int(year[1]), month=1, day=1, hour=0, minute=0)
-        return parse_moment(f"{date} 23:59", now)
-    except ValueError:
+    if "number" in said:
+        year, week, _ = (days[0] if days else today).isocalendar()
+        return Sum(fill_fields(say["week_number"], {"week": week, "year": year}))
+    asked = [*weekdays, *(said & {"weekend", "weekday"})]
+    if not days and len(weekdays) == 1 and ("what" in said or trusts):
+        days, asked = [day for day in [_place(weekdays[0], now, said)] if day], []
+    if not days and asked and (s.asks or trusts or s.words[0] in book.words["questions"]):
+        days = [today]
+    if not days and last and said & {"count", "weeks", "what", "long"}:
+        days = [last]
+    if not 0 < len(days) <= 2 or (
+        len(days) == 1 and len(said & {"weekend", "weekday"}) + len(weekdays) > 1 and not trusts
+    ):
         return None
-
-
-def _answer_day(text: str, now: datetime, last: datetime | None) -> Sum | None:
-    """What date a day is, or how long it is until then or has been since."""
-    if left := _DAYS_LEFT.search(text):
-        month = now.replace(day=28) + timedelta(days=4)
-        ends = {
-            "week": now + timedelta(days=6 - now.weekday()),
-            "month": month - timedelta(days=month.day),
-            "year": now.replace(month=12, day=31),
+    if len(days) == 2:
+        first, other = days
+        if first > other:
+            first = first.replace(year=first.year - 1, day=min(first.day, 28 if first.month == 2 else 31))
+        fields = {
+            "days": _name_length((other - first).days, say, weeks="weeks" in said),
+            "first": first,
+            "other": other,
         }
-        return _count_days(ends[left["what"].lower()], now)
-    if until := _DAYS_UNTIL.search(text):
-        unit, rest = (until["unit"] or "many days").lower(), until["day"] or until["other"] or ""
-        is_near = unit.startswith("many") or _DAY.match(re.sub(r"^\W*(?:the |it |is )*", "", rest))
-        day = last if rest.strip(" ?") in {"then", "that"} else find_day(rest, now) if is_near else None
-        if day and re.search(r"\b(?:since|ago)\b", text, re.IGNORECASE) and day > now:
-            day = day.replace(year=day.year - 1)
-        return _count_days(day, now, weeks="weeks" in unit) if day else None
-    if is_day := _IS_DAY.search(text):
-        what, is_weekend = is_day["what"].lower(), now.weekday() >= _SATURDAY
-        holds = {"weekend": is_weekend, "weekday": not is_weekend}.get(what, f"{now:%A}".lower() == what)
-        return Sum(f"{'Yes' if holds else 'No'}: it is {now:%A %Y-%m-%d}.")
-    if _WHICH_WEEK.search(text):
-        return Sum(f"Week {now.isocalendar().week} of {now.isocalendar().year}.")
-    if _WHICH_DAY.search(text):
-        day = find_day(text, now) or last
-        if day and day.date() > now.date():
-            return _count_days(day, now)
-        return Sum(f"{day:%A %Y-%m-%d}", day=day) if day else None
-    return _count_days(last, now) if last and _HOW_MANY_DAYS.search(text) else None
+        return Sum(fill_fields(say["between_dates"], fields))
+    (day,) = days
+    weekday = WEEKDAYS[day.weekday()].capitalize()
+    if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
+        holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]
+        return Sum(
+            f"{say['yes' if holds else 'no']} {fill_fields(say['is_day'], {'date': day, 'weekday': weekday})}", day=day
+        )
+    counts = not said.isdisjoint({"count", "weeks", "long"})
+    if day == today:
+        return None  # the clock tells it
+    if day < today and not counts:
+        return Sum(f"{weekday} {day}", day=day)
+    length = _name_length(abs((day - today).days), say, weeks="weeks" in said)
+    return Sum(f"{length}: {fill_fields(say['is_day'], {'date': day, 'weekday': weekday})}", day=day)
 
 
-def _count_days(day: datetime, now: datetime, *, weeks: bool = False) -> Sum:
-    days = abs((day.date() - now.date()).days)
-    told = f"{days} day{'' if days == 1 else 's'}"
-    if weeks:
-        told = f"{days // 7} weeks and {days % 7} days" if days % 7 else f"{days // 7} weeks"
-    return Sum(f"{told}: {day:%Y-%m-%d} is a {day:%A}.", day=day)
+def _name_length(days: int, say: Mapping[str, str], *, weeks: bool) -> str:
+    day, plural, week, many, joint = say["days"].split()
+    told = [f"{days // 7} {week if days // 7 == 1 else many}"] if weeks and days > 6 else []
+    left = days % 7 if told else days
+    told += [f"{left} {day if left == 1 else plural}"] if left or not told else []
+    return f" {joint} ".join(told)
 
 
+_MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
+_DAY = pattern(
+    rf"(?P<date>(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? (?:{_MONTH})\b|(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b)",
+    re.IGNORECASE,
+)
 _BESIDE = pattern(
     r"\b(?:the |one )?(?P<how>(?:day|week) (?:before|after)|same day|that day|eve)\b(?! yesterday)", re.IGNORECASE
 )
@@ -364,9 +472,9 @@ _BESIDE = pattern(
 
 def name_day(wish: str, known: str, now: datetime) -> str:
     """Name the day in "remind me the day before" by the one date that was found before; '' where there is none."""
-    beside, days = _BESIDE.search(wish), [found for found in _DAY.finditer(known) if found["date"]]
-    # a note is marked with the day on which it was made
-    dates = {day.date(): day for found in days if not found[0].startswith("20") and (day := find_day(found[0], now))}
+    beside = _BESIDE.search(wish)
+    found = [parse_moment(f"{one['date'].lower().removeprefix('the ')} 23:59", now) for one in _DAY.finditer(known)]
+    dates = {day.date(): day for day in found}
     if not beside or len(dates) != 1:
         return ""
     (day,) = dates.values()

@@ -8,7 +8,7 @@ from typing import Any
 from picoclaw.intents.classifier import parse_amount
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS
+from picoclaw.times import CRON_WEEKDAYS, MONTHS
 
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
@@ -31,7 +31,7 @@ _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
-_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers", "span_begins")
+_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers", "span_begins", "hours", "offsets", "months", "on")
 _TABLES = {
     *_FUTURE_TABLES,
     *_PAST_TABLES,
@@ -231,6 +231,12 @@ class TimeReader:
         last, stop = self._clock(tail[then.end() :], "", bare=True) if then else ({}, 0)
         if first and last and first["at"] < "12:00" and last["at"] == "00:00" and "12" in near:
             last = {"at": "12:00"}  # "between 8 and 12 this morning"
+        if then and first and last and (first["at"] == "12:00" or self._get_half(tail[then.end() :][:stop]) == "pm"):
+            one, other = (
+                self.put_past_noon(clock["at"], said)
+                for clock, said in ((first, tail[found.end() : begin]), (last, tail[then.end() :][:stop]))  # type: ignore[union-attr]  # a first has one
+            )
+            first, last = ({"at": one}, {"at": other}) if one < other else (first, last)  # "between 1 and 3 pm"
         if not first or not last or not _CLOCK.fullmatch(first["at"]) or not _CLOCK.fullmatch(last["at"]):
             return "", "", "", 0
         end = then.end() + stop if then else 0
@@ -288,14 +294,42 @@ class TimeReader:
         day, first, last, count = self.window(near) if self._span_begins.match(tail) else ("", "", "", 0)
         if count and not day:
             yield f"from {first} to {last}", count
-        if since := self._since.match(tail):
-            value, end = self._clock(tail[since.end() :], "")
-            if value and " " not in value["at"]:
-                yield f"since {value['at']}", _parse_count(tail, since.end() + end)
-        if tail.split(" ")[0] in self._words["at"]:
+        since = self._since.match(tail)
+        begin = since.end() if since else 0
+        named = self._date_said.match(tail, begin)
+        if named and (day := self._name_date(named[0])):
+            value, end = self._clock(tail[named.end() :], "")
+            is_clock = value and _CLOCK.fullmatch(value["at"])
+            then = None if since or is_clock else self._span_ends.match(tail, named.end())
+            other = self._date_said.match(tail, then.end()) if then else None
+            if other and (last_day := self._name_date(other[0])):
+                yield f"{day} to {last_day}", _parse_count(tail, other.end())
+            elif is_clock:
+                yield (
+                    f"{day} at {self.put_past_noon(value['at'], tail[named.end() :][:end])}",
+                    _parse_count(tail, named.end() + end),
+                )
+            else:
+                yield f"{'since ' if since else ''}{day}", _parse_count(tail, named.end())
+        if since:
+            value, end = self._clock(tail[begin:], "", bare=near[1:2] != ["1"])
+            if value and " " not in value["at"] and not self._length_word.match(tail, begin + end):
+                yield f"since {value['at']}", _parse_count(tail, begin + end)
+        elif near[0] != "this" or (near[1:2] and near[1] in self._words["hours"]):  # "this second"
             value, end = self._clock(tail, "")
+            day, _, clock = value.get("at", "").rpartition(" ")
+            is_hour = near[0] in self._words["at"] and not self._get_half(tail[:end])
+            if day in CRON_WEEKDAYS and clock != NO_HOUR and is_hour:  # "at four on Thursday"
+                yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _parse_count(tail, end)
+            is_said = near[0] in self._words["at"] or ":" in near[0] or end > len(near[0]) + 1
             is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
-            if value and _CLOCK.fullmatch(value["at"]) and not is_value:
+            if (
+                value
+                and is_said
+                and _CLOCK.fullmatch(value["at"])
+                and not is_value
+                and not self._words["parts"].get(tail[:end].strip())
+            ):
                 yield f"at {value['at']}", _parse_count(tail, end)
         if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
@@ -306,6 +340,65 @@ class TimeReader:
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
             yield f"{days} ago", _parse_count(tail, ago.end())
+
+    @cached_property
+    def _date_said(self) -> re.Pattern[str]:
+        return pattern(rf"(?:(?:{self._any_of['on']}|{self._any_of['span_begins']}) )?(?P<date>{self._date}){_END}")
+
+    @cached_property
+    def _year_day(self) -> re.Pattern[str]:
+        any_of = self._any_of
+        year = r"(?:(?: (?:of|de|del))? (?P<{}>(?:19|20)\d\d))?"
+        return pattern(
+            rf"(?:(?:{any_of['on']}|the|le|den|el) )*(?:(?P<day>\d\d?|{any_of['whole']})(?:{_ORDINAL})?(?: (?:of|de|del))? "
+            rf"(?P<month>{any_of['months']}){year.format('year')}|(?P<later>{any_of['months']}) (?:the )?(?P<number>\d\d?)"
+            rf"(?:{_ORDINAL})?{year.format('last')}|(?P<alone>\d\d?)(?:{_ORDINAL})|(?P<figures>\d\d?\.\d\d?(?:\.\d{{4}})?))"
+            rf"{_END}|(?P<iso>\d{{4}}-\d\d-\d\d)"
+        )
+
+    def read_date(self, near: Sequence[str]) -> tuple[str, int]:
+        """A day of the year as "3 may", "3 may 2027" or, of a month, "3", and how many words name it; 0 for none."""
+        found = self._year_day.match(" ".join(near))
+        if not found:
+            return "", 0
+        day, month = found["day"] or found["number"] or found["alone"], found["month"] or found["later"]
+        year = found["year"] or found["last"] or ""
+        if found["iso"]:
+            year, number, day = found["iso"].split("-")
+        elif found["figures"]:
+            day, number, *rest = found["figures"].split(".")
+            year = "".join(rest)
+        if found["iso"] or found["figures"]:
+            if not self._words["decimals"] and not found["iso"]:
+                return "", 0
+            month = MONTHS[int(number) - 1] if 0 < int(number) <= len(MONTHS) else "-"
+        told = [
+            f"{parse_amount(day, self._words['numbers']):g}",
+            self._words["months"].get(month or "", month or ""),
+            year,
+        ]
+        return " ".join(filter(None, told)), _parse_count(found[0], found.end())
+
+    def _get_half(self, said: str) -> str:
+        """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
+        return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in f" {said} "), "")
+
+    def put_past_noon(self, clock: str, said: str) -> str:
+        """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon."""
+        is_bare = ":" not in said and not self._get_half(said) and 1 <= int(clock[:2]) <= 6
+        return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
+
+    def _name_date(self, said: str) -> str:
+        """A day of the year, or of the month, as a time that is past is told it: "3 may", "12th"; '' where it is none."""
+        day = _NUMBER.search(said)
+        month = next((month for word in said.split() if (month := self._words["months"].get(word))), "")
+        if not day or not 1 <= (number := int(day[0])) <= 31:
+            return ""
+        return (
+            f"{number} {month}"
+            if month
+            else f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10 * (number // 10 != 1), 'th') }"
+        )
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         found = self._every.match(tail)
