@@ -231,6 +231,8 @@ def test_the_walls_say_what_a_call_does(mode, rights, effect, tmp_path):
         asked = app.toolset.asked(ToolCall("c", "bad.say", {"text": "x"}), whole=True)
         assert (asked.effect, asked.other_effects) == (effect, ("private",))
         assert asked.bound["as agreed"]
+        for name in ("mcp_list", "mcp_read"):
+            assert app.toolset.find(name).is_private({})
         told = called(app, origin="guest")
         assert told.startswith("error: bad.say was refused: rule private.guest = refuse")
         tainted = called(app, taints={"web_fetch http://x.example"})
