@@ -69,9 +69,19 @@ def warns(when):
 
 NOTE = "[id:1] memory/202611/20261123.md:1-3 (2026-11-23) 1.00 - 09:00 (chat terminal) the fuses are in the tin"
 LIST = ("cron", {"action": "list"})
+RULES = ("rule", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
 CONVERSATIONS = [
+    (["Bring the fish reminder forward to 2 pm please, mate"], [LIST]),
+    (["Bring the fish reminder forward to 2 pm please, mate", "yes"], [LIST, ("cron", {"action": "move", "job": 1, "at": "14:00"})]),
+    (["Bring the fish reminder forward to 2 pm please, mate", "what are my reminders", "yes"], "A plain yes answers nothing"),
+    (["Kindly resume the milkman reminder from today", "yes"], "A plain yes answers nothing"),
+    (["please disable the frost rule for now, keep it though", "yes"], [RULES, ("rule", {"action": "pause", "name": "1"})]),
+    (["Can you turn on the fan?"], "I have done nothing yet. Do you mean: turn on the fan? Say yes"),
+    (["Can you turn on the fan?", "yes"], [output("set", "fan", level="on")]),
+    (["turn on the fan and the pump at 8 for 1 minute"], 'I have done nothing yet. I understand "turn on the fan", but not "the pump at 8 for 1 minute".'),
+    (["note that I fed the cat and remind me again in a fortnight"], "I have done nothing yet."),
     (["where is the greenhouse sensor?"], [("sensor_list", {})]),
     (["do you have anything to measure the humidity?"], [("sensor_list", {})]),
     ([WARM, "and the humidity?"], read(sensor="greenhouse", quantity="humidity")),

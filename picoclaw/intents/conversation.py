@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from picoclaw.intents.sentence import fold_name
 from picoclaw.messages import Message, ToolCall
 from picoclaw.text import pattern
 from picoclaw.window import remove_hints
@@ -16,6 +17,10 @@ _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
 
 LOOK_UP = {"action": "list"}
 """The arguments of a call that finds the number of what a wish names."""
+
+_TOKEN = pattern(r"\d\d?:\d\d|\d+(?:\.\d+)?|[^\W\d_]+")
+_NEAR = 0.6
+"""The share of the best one's likeness that another one of a list needs to be meant as well."""
 
 Topic = dict[str, list[Any]]
 """The values that each argument had in the last turn: one is what "it" means, several need a question."""
@@ -71,3 +76,25 @@ def is_recent(turn: Sequence[Message], since: Message) -> bool:
         return True
     spent = datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])
     return spent.total_seconds() <= _MAX_AGE_S
+
+
+def find_likest(words: Sequence[str], rows: Sequence[str]) -> list[int]:
+    """Which rows of a list have most of some words, an ending more or less: a word counts less that many rows have."""
+    tokens = [split_words(row) for row in rows]
+    hits = [[any(is_alike(one, other) for other in row) for row in tokens] for one in {*split_words(" ".join(words))}]
+    sums = [sum(1 / sum(hit) for hit in hits if hit[n]) for n in range(len(rows))]
+    most = max(sums, default=0.0)
+    return [n for n, one in enumerate(sums) if one and one > most * _NEAR]
+
+
+def split_words(text: str) -> list[str]:
+    return [
+        word for word in _TOKEN.findall(fold_name(text.lower()).replace("_", " ")) if len(word) > 2 or word.isdecimal()
+    ]
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether two words are the same but for an ending."""
+    short, long = sorted((one, other), key=len)
+    stem = short[: max(4, min(len(short), 5))]
+    return short == long or (len(short) > 3 and len(long) - len(short) < 4 and long.startswith(stem))

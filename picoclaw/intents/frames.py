@@ -140,8 +140,15 @@ class FrameReader:
         tables, s = [self._book.words[name] for name in names], self._s
         return [
             sorted({hit[1] for table in tables if (hit := s.longest(table, i)) and hit[1] <= self._end}, reverse=True)
+            if not self._is_hour(i)
+            else []
             for i in range(self._end)
         ]
+
+    def _is_hour(self, i: int) -> bool:
+        """Whether "at one" stands there, though each of its words says nothing by itself."""
+        hit = self._s.longest(self._book.words["at"], i)
+        return hit is not None and hit[1] < self._end and self._s.words[hit[1]] in self._book.words["numbers"]
 
     @property
     def span(self) -> tuple[int, int]:

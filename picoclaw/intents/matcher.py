@@ -66,22 +66,26 @@ _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _FIELD = pattern(r"\{(\w+)\}")
+WHICH, HOLE = "which", "999"
+"""The slot of a proposal that is looked for in a list, and what stands in its place until it is found there."""
+_TWICE = pattern(r"\b([^\W\d_]+) \1\b")
 _CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
-_FIGURES = frozenset({"?low", "?high", "?mean"})
+_SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at")
 SHOWN = {"action": "list"}
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
+MIN_SWALLOWED = 0.15, 0.5
 MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
 MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
-MAX_TALK_SHARE = 0.2
+MAX_TALK_SHARE = 0.4  # of the share of an order
 _ASKED = frozenset(
     {
         "unmeasured",
@@ -102,7 +106,7 @@ _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
 _OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
-MIN_SEVERAL = 0.02
+MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _SAYING = ("negations", "past", "days")
 _SAYING_SLOTS = (("off_word", "off_verb", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
 MAX_BARE_WORDS = 3
@@ -366,7 +370,8 @@ class IntentMatcher:
         if self._topics is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
             return found
         intent = self.intents[found.intent] if found else None
-        if intent and (intent.after or intent.only or s.last.name):
+        swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
+        if intent and (intent.after or intent.only or (s.last.name and not swallows)):
             return found  # it goes on with what was said before, of which the classifier knows nothing
         shares = self._score(s)
         (share, topic), *_ = shares
@@ -378,7 +383,8 @@ class IntentMatcher:
         if found and whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
             return found
         if found and topic in PROPOSED and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
-            return found  # the reminders or rules are shown, where they are not changed
+            other = self._match_topic(topic, share, 0.0, s, begin, end, offered) if share >= MIN_PROPOSED else None
+            return other if other and other.arguments else found  # they are shown, where they are not changed
         if found and told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
             closer = self._match_topic(topic, share, 0.0, s, begin, end, offered)
             return closer if closer and name_topic(closer) != told else found  # which has the figures beside others
@@ -390,10 +396,24 @@ class IntentMatcher:
                 found = named if has_place else found
         if told:
             moves = intent is not None and intent.kind != ""
-            least, sure = (
-                (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
+            is_alike = topic in PROPOSED and intent is not None and intent.adds and self._adds_alike(intent, topic)
+            swallows &= (
+                not is_alike
+                and topic not in _OF_SEVERAL
+                and (found is None or found.arguments.get("kind") != "tool" or topic in PROPOSED)
             )
+            least, sure = MIN_PART, SURE_PART
+            if moves or whole:
+                least, sure = (
+                    MIN_SWALLOWED if swallows else (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE)
+                )
+            is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in PROPOSED
+            if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
+                return self._propose(told, PROPOSED[told].split(), s, begin, end, offered or ()) or found
             if agreed >= least or share < sure:
+                if found and found.route == "example" and found.missing and topic in PROPOSED and share >= MIN_PROPOSED:
+                    other = self._match_topic(topic, share, 0.0, s, begin, end, offered)
+                    return other if other and other.arguments else found
                 if found and found.route == "example" and topic != told and agreed >= sure:
                     closer = self._match_topic(topic, SURE_STRANGE, 0.0, s, begin, end, offered)  # two say so
                     return closer if closer and closer.tool == found.tool else found
@@ -408,7 +428,14 @@ class IntentMatcher:
             return found  # what is missing, asked for by its name
         if found and found.answer and not found.tool and other and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
-        return other or (None if told and not whole else found)
+        return other or (None if told and (swallows or not whole) else found)
+
+    def _adds_alike(self, intent: Intent, topic: str) -> bool:
+        """Whether what a topic proposes is added by the same tool: a reminder is one, repeated or not."""
+        from picoclaw.intents.topics import PROPOSED
+
+        other = self.intents[PROPOSED[topic].split()[0]]
+        return other.adds and other.tool == intent.tool
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -426,7 +453,9 @@ class IntentMatcher:
             is_told = s.words[begin] in self.words["tells"] and (
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
             )
-            if offered is None or is_condition or is_told or talk > MAX_TALK_SHARE or not is_order:
+            is_told = topic[:6] == "output" and (is_told or (":" in s.raw and s.holds(self.words["past"])))
+            keeps = topic == "memory_forget" and s.holds(self._book.slot("keep_word").values)
+            if offered is None or is_condition or is_told or keeps or talk > MAX_TALK_SHARE * share or not is_order:
                 return None
             return self._propose(topic, PROPOSED[topic].split(), s, begin, end, offered)
         name, *given = MEANT.get(topic, topic).split()
@@ -497,7 +526,7 @@ class IntentMatcher:
 
         for name in names:
             for sentence in self.intents[name].proposes:
-                text = self._fill(sentence, s, begin, end)
+                text, left = self._fill(sentence, s, begin, end)
                 match = self._match_plain(text, offered) if text else None
                 if (
                     match
@@ -506,6 +535,10 @@ class IntentMatcher:
                     and match.route in WHOLE_ROUTES
                     and is_answer(topic, [name_topic(match)])
                 ):
+                    like = self._list_named(s, left) if WHICH in _FIELD.findall(sentence) else []
+                    if like:
+                        said = {**match.said, "_like": {"words": like, "text": text}}
+                        return match._replace(missing=self._exact(name), route="proposal", said=said)
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
@@ -514,21 +547,34 @@ class IntentMatcher:
             else None
         )
 
+    def _list_named(self, s: Sentence, left: Sequence[int]) -> list[str]:
+        """Those of some words that may name one of a list, with what the tools call the names, values and times in them."""
+        empty = {word for name in _EMPTY_WORDS for word in self.words[name]}
+        words = [s.words[i] for i in left if s.words[i] not in empty and stem_word(s.words[i]) not in self._acts]
+        for i in left:
+            words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
+            for name in ("noun", "quantity", "when", "often"):
+                for value, _ in islice(self._reader.read(self._book.slot(name), s, i), 1):
+                    words += _list_value_words(value)
+        return words
+
     def _match_plain(self, text: str, offered: Collection[Any]) -> IntentMatch | None:
         """What a sentence means by its words alone."""
         s = self._read(text)
         return self._find(s, [0], [len(s.words)], {}, offered)
 
-    def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> str:
-        """A sentence with the words that another one has for its slots; '' where one is missing, or what is left says something."""
-        left, told = list(range(begin, end)), dict[str, str]()
+    def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> tuple[str, list[int]]:
+        """A sentence with the words that another one has for its slots, and the words left; '' where one is missing, or these say something."""
+        left, told = list(range(begin, end)), {WHICH: HOLE}
         names = _FIELD.findall(sentence)
-        for name in sorted(names, key=lambda name: self._book.slot(name).kind == "text"):
+        for name in sorted(
+            [name for name in names if name != WHICH], key=lambda name: self._book.slot(name).kind == "text"
+        ):
             slot = self._book.slot(name)
             if slot.kind == "text":
                 told[name] = text = self._follow(slot, s, left) if slot.after else self._rest(slot, s, left)
                 if len(text.split()) < _MIN_TEXT:
-                    return ""
+                    return "", left
                 continue
             hits = [
                 (stop - i, -i, value)
@@ -537,13 +583,17 @@ class IntentMatcher:
                 if set(range(i, stop)) <= {*left}
             ]
             if not hits:
-                return ""
+                return "", left
             size, start, value = max(hits, key=lambda hit: hit[:2])
             told[name] = _word_value(slot, value) or " ".join(s.words[-start : size - start])
             left = [i for i in left if not -start <= i < size - start]
-        filled = Sentence(fill_fields(sentence, told), self.words)
+        text = fill_fields(sentence, told)
+        filled = Sentence(_TWICE.sub(r"\1", text), self.words)
+        if WHICH in names:
+            return filled.raw, left  # which says which
         kept = set(chain.from_iterable(Sentence(text, self.words).words for text in told.values()))
-        return "" if any(s.words[i] not in kept and self._says(s, i, filled) for i in left) else filled.raw
+        says = any(s.words[i] not in kept and self._says(s, i, filled) for i in left)
+        return "" if says else filled.raw, left
 
     def _says(self, s: Sentence, i: int, filled: Sentence) -> bool:
         """Whether a word changes what a sentence orders, so that it cannot be passed over where `filled` is proposed."""
@@ -556,7 +606,8 @@ class IntentMatcher:
         hit = s.longest(s.names, i)
         is_condition = filled.holds(self._book.slot("if_word").values)
         if hit and (hit[0][0] == "output" or is_condition):
-            return True
+            named = (filled.longest(s.names, n) for n in range(len(filled.words)))
+            return not any(one and one[0] == hit[0] for one in named)  # unless it says the same again
         is_number = not word.isalpha() or self.words["numbers"].get(word, 1) != 1  # "the" and "a" are one, too
         return is_number or any(s.longest(self.words[name], i) for name in _SAYING)
 
@@ -715,10 +766,10 @@ class IntentMatcher:
         shares = self._score(self._read(text))
         return shares[0][1] if shares and shares[0][0] >= MIN_TOPIC_SHARE else ""
 
-    def _count_several(self, text: str) -> float:
-        """How likely it is that several things are wished for, as the classifier has it."""
+    def _count_several(self, text: str, sure: float = SURE_PART) -> float:
+        """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
         shares = self._score(self._read(text))
-        if not shares or shares[0][0] < SURE_PART:
+        if not shares or shares[0][0] < sure:
             return SURE_PART
         return sum(share for share, name in shares if name in _OF_SEVERAL)
 
@@ -736,10 +787,22 @@ class IntentMatcher:
         if whole and self.list_parts(whole):
             return [(text, whole)]
         swallows = whole is not None and self._moves_with_text(whole) and not last.name
-        if swallows and self._count_several(text) > SURE_WHOLE:
-            parts = self._split(text, offered, topic, last)
-            if parts and all(is_complete(match) for _, match in parts):
+        if swallows and whole and self._topics:
+            is_several = self._count_several(text, 0.0) > SURE_SEVERAL
+            parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
+            is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
+            if parts and is_several and (all(is_complete(match) for _, match in parts) or whole.tool != "cron"):
                 return parts
+            if (
+                len(parts) > 1
+                and parts[1][1]
+                and self.intents[parts[1][1].intent].kind
+                and parts[1][1].intent != whole.intent
+            ):
+                return [
+                    parts[0],
+                    (" ".join(said for said, _ in parts[1:]), None),
+                ]  # "note that ..., and switch on the pump"
         if (whole is None or whole.score < 1.0) and not last.name and self._is_one_question(text):
             alone = [] if whole else self._match_sentences(text, offered, topic, last)
             return alone or [(text, whole)]
@@ -837,6 +900,8 @@ class IntentMatcher:
                     continue  # "fan and lamp off": the first is not asked about
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
+                if self._is_half_said(first, s, then, rest):
+                    rest = [(tail, None)]
                 if not asks and any(
                     match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
                 ):
@@ -855,6 +920,28 @@ class IntentMatcher:
                 if rest and not self._is_conditional(s, found):
                     return [(head, first), *rest]
         return []
+
+    def _is_half_said(
+        self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]
+    ) -> bool:
+        """Whether what follows an order leaves it open when or how long the first is meant, or if it orders at all.
+
+        "The fan and the pump at 8 for 1 minute" may mean that time of both; "light off, fan on, quick" asks nothing.
+        """
+        match = rest[0][1] if rest else None
+        if not match or not self.intents[first.intent].acts or self._after(s, self.words["questions"], begin):
+            return False
+        if match.tool == "output" and match.arguments == SHOWN:
+            return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
+        is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
+        if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
+            return False
+        level = str(match.arguments.get("level", ""))
+        if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
+            return True  # or is it the hour?
+        return first.tool != match.tool or (
+            "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
+        )
 
     def _asks(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
@@ -884,6 +971,8 @@ class IntentMatcher:
                 devices = self._book.slot("device").before
                 is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
                 return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
+            if self._moves_with_text(first) and any(match and self.intents[match.intent].kind for _, match in rest):
+                return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
         days = {phrase for phrase, day in self.words["days"].items() if day}
         if timed and not days.isdisjoint(s.words[:end]):
             return []  # whether that day is meant for what follows, too, cannot be told
@@ -1124,7 +1213,7 @@ class IntentMatcher:
                 continue
             while begin < i - 1 and s.words[begin] in drop:
                 begin += 1
-            if begin < i:
+            if begin < i and not (items and s.longest(self.words["it"], begin + 1)):  # "the bread, knock it off"
                 items.append(s.text(begin, i))
             begin = joint[1] if joint else i
         return items[:_MAX_ITEMS]
@@ -1135,7 +1224,13 @@ class IntentMatcher:
     def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if "request" not in match.arguments:
-            return None if self._is_meant(str(match.arguments.get("content", ""))) else match
+            message = str(match.arguments.get("message", ""))
+            is_empty = message != "" and message in s.raw and self._says_nothing(message)
+            if self.intents[match.intent].tool == "memory_store" and self._is_of_reminders(
+                str(match.arguments.get("text"))
+            ):
+                return None
+            return None if is_empty or self._is_meant(str(match.arguments.get("content", ""))) else match
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         if not self.words["recent"].keys().isdisjoint(request.lower().split()):
@@ -1149,6 +1244,28 @@ class IntentMatcher:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _is_of_reminders(self, text: str) -> bool:
+        """Whether a text that is to be noted begins as "a reminder for thursday: ..."."""
+        s, drop = Sentence(text, self.words), self._book.slot("called_job").never
+        i = next((i for i, word in enumerate(s.words) if word not in drop or self._after(s, self._reminders, i)), 0)
+        return bool(s.words) and self._after(s, self._reminders, i) > 0
+
+    @cached_property
+    def _reminders(self) -> Mapping[str, Any]:
+        return self._book.slot("reminder_word").values
+
+    def _says_nothing(self, text: str) -> bool:
+        """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
+        s, empty = (
+            Sentence(text, self.words),
+            {word for name in _SAYING_NOTHING for word in self.words[name]},
+        )
+        beyond = s.longest(self._book.slot("beyond").values, 0)
+        limit = self._book.slot("value")
+        if beyond and any(True for _ in self._reader.read(limit, s, beyond[1])):
+            return True
+        return all(word[0].isdigit() or word in empty or word in self._book.slot("instead").values for word in s.words)
 
     def _is_meant(self, text: str) -> bool:
         """Whether a text that is to be written stands for something else: "the current temperature", "the same"."""
@@ -1349,6 +1466,23 @@ class IntentMatcher:
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
         return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
+
+
+def _switches(match: IntentMatch) -> bool:
+    """Whether an output is switched, now or as planned."""
+    return match.tool == "output" or str(match.arguments.get("message", "")).startswith("output ")
+
+
+def _list_value_words(value: Any) -> list[str]:
+    """What a tool's list would have of a value: a quantity, the time of day, the first letters of a day of the week."""
+    if isinstance(value, str):
+        return [value]
+    told = " ".join(map(str, value.values()))
+    fields = str(value.get("cron_expr", "")).split()
+    if len(fields) > 1 and fields[0].isdecimal() and fields[1].isdecimal():
+        return [f"{int(fields[1]):02}:{int(fields[0]):02}"]
+    clocks = [] if told.endswith(NO_HOUR) else [found[0] for found in _CLOCK_TIME.finditer(told)]
+    return clocks + [word[:3] for word in told.split() if word.isalpha()]
 
 
 def _word_value(slot: SentenceSlot, value: Any) -> str:

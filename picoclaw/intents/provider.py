@@ -9,9 +9,19 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
-from picoclaw.intents.conversation import LOOK_UP, Topic, clean_text, find_topic, is_recent, list_calls, split_turns
+from picoclaw.intents.conversation import (
+    LOOK_UP,
+    Topic,
+    clean_text,
+    find_likest,
+    find_topic,
+    is_alike,
+    is_recent,
+    list_calls,
+    split_turns,
+)
 from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields, find_language
-from picoclaw.intents.matcher import IntentMatcher, is_complete
+from picoclaw.intents.matcher import HOLE, IntentMatcher, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
@@ -25,11 +35,16 @@ _FIELDS = pattern(r"\{(\w+)\}")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
 _MAX_HEARD = 5
 _MAX_SUM_CHARS = 200
+_MAX_NUMBER_CHARS = 8
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
 _ALL = "**"
 """Names all that are in the list."""
+_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILINE)
+"""A note in what a search of them has found."""
+_AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
+"""What of a row is another one a minute later, and what parts its number from it."""
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -201,7 +216,11 @@ class IntentProvider:
                 sensor, dot, rest = value.partition(".")
                 return _NAME_WORD.sub(translate, sensor) + dot + rest if dot else value
             whole = str(names.get(fold_name(value).replace("_", " "), "")).split()
-            return next((one for one in whole if one in declared), "") or _NAME_WORD.sub(translate, value)
+            if known := next((one for one in whole if one in declared), ""):
+                return known
+            said = _NAME_WORD.sub(translate, value)
+            parts = set(_NAME_WORD.findall(said))  # "grow lamp" is the grow_light, where a lamp is that
+            return next((one for one in declared if one in said and {*_NAME_WORD.findall(one)} == parts), said)
 
         def replace(table: Mapping[str, Any]) -> dict[str, Any]:
             return {name: replace_name(name, value) for name, value in table.items()}
@@ -213,6 +232,8 @@ class IntentProvider:
 
     def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:
         """The same for each of a list, where all are meant; else for the one that is named."""
+        if match and "_like" in match.said:
+            return [self._find_like(match, rows)]
         if not match or match.said.get("_called") != _ALL:
             return [self._find_called(match, rows)]
         told = self._matcher.tools[match.tool]["gives"]["job"]
@@ -239,6 +260,67 @@ class IntentProvider:
             text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
         return match._replace(tool="", answer=f"{text}\n{self._tell(match, rows)}".strip(), said={})
 
+    def _find_like(self, match: IntentMatch, result: str) -> IntentMatch:
+        """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
+        like, say = match.said["_like"], self._matcher.say
+        if match.tool in {"cron", "rule"}:
+            told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
+            found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
+            rows = {number: self._tell(match, _AHEAD.sub("", row)) for number, row in found}
+        else:
+            found = [(note, note) for note in dict.fromkeys(_NOTE_ROW.findall(result))]
+            rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
+        names, best = [*rows], find_likest(like["words"], [row for _, row in found])
+        best = [names.index(like["named"])] if like.get("named") in rows else best
+        lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
+        if len(best) != 1:
+            told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
+            return match._replace(tool="", answer=f"{told}\n{lines or self._tell(match, result)}", said={})
+        value, shown = found[best[0]][0], rows[names[best[0]]]
+        done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
+        told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
+        if shown not in like.get("asked", ""):
+            return match._replace(tool="", answer=told, said={})
+        made = {name: type(one)(value) if HOLE in str(one) else one for name, one in match.arguments.items()}
+        return match._replace(arguments=made, said={}, missing="", route="frame")
+
+    def _find_looked_for(
+        self, wishes: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any]
+    ) -> ToolCall | None:
+        """The call that lists what one of the wishes names, where there is one."""
+        for _, match in wishes:
+            if not match or match.tool not in offered:
+                continue
+            if "_like" in match.said and len(wishes) == 1:
+                is_note = match.tool.startswith("memory")
+                query = {"query": " ".join(match.said["_like"]["words"])}
+                return ToolCall("", "memory_search", query) if is_note else ToolCall("", match.tool, LOOK_UP)
+            if "_called" in match.said and match.route != "proposal":
+                return ToolCall("", match.tool, LOOK_UP)
+        return None
+
+    def _answered_which(
+        self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
+        matcher, before = self._matcher, self._matcher.said_before
+        asked = self._understood([*(one for turn in turns[:-1] for one in turn), turns[-1][0]], offered)
+        self._matcher, matcher.said_before = matcher, before
+        match = asked[0][1] if len(asked) == 1 else None
+        if not match or not match.said.keys() & {"_like", "_called"}:
+            return []
+        reply, named = turns[-1][-1].text, text.strip(" .!\n").removeprefix("#")
+        if "_called" in match.said:
+            meant = (
+                match._replace(arguments=match.arguments | {"job": int(named)}, said={}) if named.isdecimal() else None
+            )
+            return [(asked[0][0], meant)] if meant and f"\n{named}: " in reply else []
+        is_meant = reply.startswith(matcher.say["meant"].partition("{")[0])
+        if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
+            like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
+            return [(asked[0][0], match._replace(said={**match.said, "_like": like}))]
+        return []
+
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
@@ -262,6 +344,10 @@ class IntentProvider:
     ) -> list[tuple[str, IntentMatch | None]]:
         """What a text means as the answer to what was asked in the last turn; nothing where it is no answer."""
         asked, reply = clean_text(turns[-1][0].text), turns[-1][-1].text
+        looked_up = [call for message in turns[-1] for call in message.calls]
+        is_short = self._is_nod(text) or len(text) < _MAX_NUMBER_CHARS
+        if len(looked_up) == 1 and is_short and (which := self._answered_which(turns, text, offered)):
+            return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
         if before and reply.startswith(before) and reply.endswith(after) and self._is_nod(text):
             done = self._matcher.match_all(reply.removeprefix(before).removesuffix(after), offered)
@@ -381,15 +467,8 @@ class IntentProvider:
             self._understood(request.messages, offered) if last.role == "user" and request.messages else []
         )
         self._latest = last, wishes
-        if named := next(
-            (
-                one
-                for _, one in wishes
-                if one and one.tool in offered and "_called" in one.said and one.route != "proposal"
-            ),
-            None,
-        ):
-            yield ToolCall(f"intent-{len(request.messages)}", named.tool, LOOK_UP)
+        if named := self._find_looked_for(wishes, offered):
+            yield ToolCall(f"intent-{len(request.messages)}", named.name, named.arguments)
             yield End("tool_calls", Usage())
             return
         self._heard = _list_heard(request.messages)
@@ -431,10 +510,13 @@ class IntentProvider:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]
-        if not asked or [call.arguments for call in calls] != [LOOK_UP] or messages[-1].text.startswith("error: "):
+        if not asked or len(calls) != 1 or messages[-1].text.startswith("error: "):
+            return []
+        if calls[0].arguments != LOOK_UP and calls[0].name != "memory_search":
             return []
         wishes = self._understood(messages[:asked], offered)
-        if not any(match and "_called" in match.said for _, match in wishes):
+        named = self._find_looked_for(wishes, offered)
+        if not named or (named.name, named.arguments) != (calls[0].name, calls[0].arguments):
             return []
         rows = remove_hints(messages[-1].text)
         return [(said, one) for said, match in wishes for one in self._find_all_called(match, rows)]
@@ -453,7 +535,7 @@ class IntentProvider:
             hint = say["nearly"] if near else say["here"] if names else ""
             return fill_fields(say[why] + hint, {"model": self._model, "near": near, "names": names})
         if not match.tool:
-            if "" in (self._heard.get(name) for name in _LETTERS.findall(match.answer)):
+            if "" in (self._heard.get(name) for name in _FIELDS.findall(match.answer)):
                 return say["unsaid"]
             return fill_fields(match.answer, {**self._name_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:
@@ -680,13 +762,7 @@ def _is_called(name: str, row: str) -> bool:
     """Whether each word of a name is in a row of a list, an ending more or less: "watering" is "water the plants"."""
     words = [fold_name(word) for word in _NAME_WORD.findall(row.lower())]
     wanted = [fold_name(word) for word in _NAME_WORD.findall(name.lower()) if len(word) > 1]
-    return bool(wanted) and all(any(_is_alike(one, word) for word in words) for one in wanted)
-
-
-def _is_alike(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    stem = short[: max(4, min(len(short), 5))]
-    return short == long or (len(short) > 3 and len(long) - len(short) < 4 and long.startswith(stem))
+    return bool(wanted) and all(any(is_alike(one, word) for word in words) for one in wanted)
 
 
 def _find_asked(messages: Sequence[Message]) -> str:
