@@ -5,9 +5,17 @@ A first answer in a new home costs 0.02 s of a processor then instead of 0.2 s. 
 
 import functools
 import marshal
+import tomllib
 from contextlib import suppress
 
 from picoclaw.intents import grammar, matcher, topics
+from picoclaw.resources import find_shipped
+
+
+def refusals(language="en"):
+    """What is said to what nobody understood: to a question, to what may be an order, to anything else."""
+    say = tomllib.loads((find_shipped("templates") / f"intents/{language}.toml").read_text("utf-8"))["say"]
+    return say["no_model"], say["undone"], say["unknown"]
 
 
 def share_grammars():

@@ -22,6 +22,7 @@ from broken_server import (
     WRAPPINGS,
     Shape,
 )
+from grammars import refusals
 from model_server import Answer, ModelServer, reply
 from validity import check_body, check_conversation
 
@@ -44,7 +45,7 @@ SHAPES = {
 }
 SHARED = ("stores", "library", "toolset", "wiring", "prompts")
 QUESTION = "Why is the sky blue?"
-MATCHER = "I can't do that without a model"
+MATCHER = refusals()
 TAIL = " - answered without a model"
 LONGEST = 160
 MOST_ASKED = 4

@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 import sweep
+from grammars import refusals
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -281,7 +282,7 @@ def rule(when):
 
 COLD = {"action": "add", "when": "greenhouse.temperature below 5", "notify": "greenhouse: temperature below 5"}
 CONDITION, UNMEASURED = "I have set nothing.", "I don't measure that."
-LEFT, SEVERAL, NEAR, WITHOUT = "I have left ", "I have left the reminders", "I have done nothing", "I can't do that"
+LEFT, SEVERAL, NEAR, WITHOUT = "I have left ", "I have left the reminders", "I have done nothing", refusals()
 OWN = [
     ("remind me every hour to feed the cat until 6 pm", "I have set nothing. A reminder that repeats ends on a day"),
     ("should I cancel reminder 16?", LEFT),
@@ -374,7 +375,7 @@ OWN = [
     ("should I forget the note about the fuse?", WITHOUT),
     ("forget the note about the fuse?", WITHOUT),
     ("I forgot the note about the fuse", ("memory_search", {"query": "fuse"})),
-    ("please keep the note about the fuse", WITHOUT),
+    ("please keep the note about the fuse", ("memory_search", {"query": "fuse"})),
     ("thanks for the note about the fuse", ("memory_search", {"query": "note about the fuse"})),
     ("forget it", "All right."),
     ("forget everything", WITHOUT),
@@ -388,10 +389,10 @@ OWN = [
     ),
     ("you said you would remind me at 5 pm", "I have done nothing: that was no"),
     ("don't remind me at 5 pm to feed the cat", "All right. I have done nothing."),
-    ("should I turn the pump off?", WITHOUT),
+    ("should I turn the pump off?", NEAR),
     ("thanks for turning the pump off", "You're welcome."),
     ("please keep the pump on", WITHOUT),
-    ("the pump is off", "I have done nothing: that was no order"),
+    ("the pump is off", WITHOUT),
     ("turn the pump off", ("output", {"action": "off", "name": "pump"})),
     ("alert me if it gets colder than 5°C tonight", CONDITION),
     ("warn me if humidity is above 80 tomorrow", CONDITION),
@@ -543,5 +544,5 @@ def test_a_sentence_acts_or_says_that_it_does_not(text, expected):
     if isinstance(first, ToolCall):
         assert (first.name, first.arguments) == expected
     else:
-        assert isinstance(expected, str), first.text
+        assert expected is WITHOUT or isinstance(expected, str), first.text
         assert first.text.startswith(expected)

@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from grammars import refusals
 from test_intents_languages import answer, home, make_provider, off, on, read  # noqa: F401 - a fixture
 
 from picoclaw.app import App
@@ -119,10 +120,10 @@ SAID = [
     ("my neighbour said i should turn the pump on at night", "I have done nothing"),
     ("my wife says everything off", "I"),
     ("don't turn the lamp on at 8", "All right."),
-    ("turn the fan on, my wife says", "I can't do that"),
+    ("turn the fan on, my wife says", "I have done nothing"),
     ("was Anna in the greenhouse yesterday?", "I"),
     ("would the fan be on at 8", "Now, for a while"),
-    ("run the pump for -5 minutes", "I can't do that"),
+    ("run the pump for -5 minutes", refusals()),
     ("pump on in 5 minutes", planned("pump", at_seconds=300)),
     ("the fan and the lamp were off", "I"),
     ("Si baja de 8 grados, enciende la lámpara al máximo y dímelo", "No he puesto nada."),
@@ -134,7 +135,8 @@ SAID = [
 @pytest.mark.parametrize(("text", "expected"), SAID, ids=[text for text, _ in SAID])
 def test_what_is_named_decides(provider, text, expected):
     found = answer(provider, text)
-    assert found.startswith(expected) if isinstance(expected, str) else found == expected
+    is_said = isinstance(expected, str) or expected == refusals()
+    assert found.startswith(expected) if is_said else found == expected
 
 
 TALKS = [
@@ -284,8 +286,8 @@ def test_a_sentence_goes_on_without_a_verb(provider, lines, expected):
     [
         ("whats 14.5 times 12", "14.5 × 12 = 174"),
         ("how many sleeps till 3 may", "161 days: 2027-05-03 is a Monday."),
-        ("10 divided by 0", "I can't do that"),
-        ("5 feet in kg", "I can't do that"),
+        ("10 divided by 0", refusals()),
+        ("5 feet in kg", refusals()),
     ],
 )
 def test_a_sum_is_worked_out(provider, text, answer_text):

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import pytest
 import sweep
+from grammars import refusals
 from test_history_tools import fill
 
 from picoclaw.app import App
@@ -161,7 +162,7 @@ SAID = {
         ("notiere, dass der Filter neu ist", [("memory_store", {"text": "der Filter neu ist"})]),
         ("setz Milch auf die Einkaufsliste", [("memory_store", {"text": "shopping list: Milch"})]),
         ("danke", "Gern."),
-        ("schreib ein Gedicht über den Mond", "Das kann ich ohne Modell nicht."),
+        ("schreib ein Gedicht über den Mond", refusals("de")),
     ],
     "es": [
         (
@@ -190,7 +191,7 @@ SAID = {
         ("anota que el filtro es nuevo", [("memory_store", {"text": "el filtro es nuevo"})]),
         ("añade leche a la lista de la compra", [("memory_store", {"text": "shopping list: leche"})]),
         ("gracias", "De nada."),
-        ("escribe un poema sobre la luna", "No puedo hacerlo sin un modelo."),
+        ("escribe un poema sobre la luna", refusals("es")),
     ],
     "fr": [
         ("Quelle est la température dans la serre ?", read("temperature", "greenhouse")),
@@ -218,7 +219,7 @@ SAID = {
         ("note que le filtre est neuf", [("memory_store", {"text": "le filtre est neuf"})]),
         ("ajoute du lait à la liste de courses", [("memory_store", {"text": "shopping list: lait"})]),
         ("merci", "De rien."),
-        ("écris un poème sur la lune", "Je ne peux pas le faire sans modèle."),
+        ("écris un poème sur la lune", refusals("fr")),
     ],
 }
 
@@ -226,7 +227,7 @@ SAID = {
 @pytest.mark.parametrize(("language", "text", "expected"), [(one, *row) for one in SAID for row in SAID[one]])
 def test_a_sentence_is_understood_in_its_language(provider, language, text, expected):
     found = answer(provider, text)
-    assert found.startswith(expected) if isinstance(expected, str) else found == expected
+    assert found.startswith(expected) if isinstance(expected[0], str) else found == expected
 
 
 PAST_HUMIDITY = {"quantity": "humidity", "when": "since monday", "sensor": "greenhouse"}
@@ -286,7 +287,7 @@ TALKS = [
         [("cron", {"action": "move", "job": 5, "at": "07:30 o'clock"})],
     ),
     (["la serre est humide ?", "le plus bas depuis lundi"], [("sensor_history", PAST_HUMIDITY)]),
-    (["notiere, dass der Knoblauch steckt", "und das is wie lang her"], "Das kann ich ohne Modell nicht."),
+    (["notiere, dass der Knoblauch steckt", "und das is wie lang her"], refusals("de")),
     (["lüfter 2 minuten an", "ne, 4 minuten"], on("fan", seconds=240)),
     (["schalte den Lüfter ein", "mach das rückgängig"], [("output", {"action": "set", "name": "fan", "level": "off"})]),
     (["schalte den Lüfter für 5 Minuten ein", "mach ihn aus", "rückgängig"], "Wie es vorher war, weiß ich nicht."),
@@ -300,7 +301,7 @@ TALKS = [
 @pytest.mark.parametrize(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
 def test_a_conversation_goes_on_in_any_language(provider, lines, expected):
     found = answer(provider, *lines)
-    assert found.startswith(expected) if isinstance(expected, str) else found == expected
+    assert found.startswith(expected) if isinstance(expected[0], str) else found == expected
 
 
 STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers_languages.json").read_text("utf-8"))

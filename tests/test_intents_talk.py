@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from grammars import refusals
 
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, Text, ToolCall
@@ -23,6 +24,8 @@ RESULTS = {
     ("rule", "list"): "1. frost: when it is below 5\n2. heat: when it is above 30",
     ("rule", "add"): "error: which sensor? temperature is measured by greenhouse, outside; name one",
 }
+
+REFUSED = refusals()
 
 
 def talk(*lines, minutes=1, results=RESULTS, provider=INTENTS):
@@ -103,7 +106,7 @@ CONVERSATIONS = [
     (["turn on the fan", "is it on?", "turn it off"], [output("off", "fan")]),
     (["fan on for 10 minutes", "make it 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
-    (["turn on the fan", "turn it off?"], "I can't do that without a model"),
+    (["turn on the fan", "turn it off?"], REFUSED),
     (["turn on the fan", "don't turn it off"], "All right. I have done nothing."),
     (["what are my reminders", "cancel the second one", "move the first to 9 pm"], [("cron", {"action": "move", "job": 6, "at": "21:00"})]),
     (["turn on the fan", "for ten minutes"], [output("set", "fan", level="on", seconds=600)]),
@@ -112,7 +115,7 @@ CONVERSATIONS = [
     (["turn on the fan", "turn it off", "no, for ten minutes"], "What shall I switch on for that long?"),
     (["turn on the fan for an hour", "and off again"], [output("off", "fan")]),
     (["turn on the fan for an hour", "turn off the fan", "back on"], [output("set", "fan", level="on")]),
-    (["how warm is it", "off again"], "I can't do that without a model"),
+    (["how warm is it", "off again"], REFUSED),
     (["turn the light and the fan on", "turn it off"], "Which one do you mean: light, fan?"),
     (["turn it off"], "I am not sure what that is about. Please name it."),
     (["turn it off", "the fan"], [output("off", "fan")]),
@@ -139,7 +142,7 @@ CONVERSATIONS = [
     (["what reminders do I have", "delete it", "4"], [("cron", {"action": "remove", "job": 4})]),
     (["turn the light and the fan on", "turn it off", "Fan."], [output("off", "fan")]),
     (["turn the light and the fan on", "turn it off", "the pump"], [("output", {"action": "list"})]),
-    (["what reminders do I have", "delete the sixth one"], "I can't do that without a model"),
+    (["what reminders do I have", "delete the sixth one"], REFUSED),
     (["move the fish to 9:30"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:30"})]),
     (["move the feeding to 9"], [LIST, ("cron", {"action": "move", "job": 1, "at": "09:00 o'clock"})]),
     (["postpone the fish by an hour"], [LIST, ("cron", {"action": "snooze", "job": 1, "at_seconds": 3600})]),
@@ -170,7 +173,7 @@ CONVERSATIONS = [
 @pytest.mark.parametrize(("lines", "expected"), CONVERSATIONS, ids=["; ".join(lines) for lines, _ in CONVERSATIONS])
 def test_what_was_spoken_of_is_meant(lines, expected):
     heard = talk(*lines)[-1]
-    assert heard.startswith(expected) if isinstance(expected, str) else heard == expected
+    assert heard == expected if isinstance(expected, list) else heard.startswith(expected)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from grammars import refusals
 from model_server import ModelServer, call, reply, status
 
 from picoclaw.app import App
@@ -158,7 +159,7 @@ SITUATIONS = {
     "mode base": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "base"}),
     "mode none": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "none"}),
 }
-REFUSED = "I can't do that without a model"
+REFUSED = refusals()
 ANSWERS = {
     "Well.",
     "Well,",

@@ -17,6 +17,7 @@ from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
+from tests.grammars import refusals
 from tests.model_server import ModelServer, call, reply
 from tests.person import picoclaw
 from tests.recording import toolset as make_toolset
@@ -476,6 +477,7 @@ def test_some_words_count_at_any_time(earlier, text, arguments):
     assert understood(text, earlier) == ("first_run", arguments)
 
 
+REFUSED = refusals()
 ELSE = [
     ("how warm is it?", "sensor_read"),
     ("what is wired?", "i2c"),
@@ -485,12 +487,12 @@ ELSE = [
     ("remind me in 5 minutes to stretch", "cron"),
     ("thanks", "You're welcome"),
     ("who are you?", "I am picoclaw"),
-    ("write a poem", "I can't do that without a model"),
-    ("what is the capital of France?", "I can't do that without a model"),
-    ("good night", "Good night."),
-    ("</moment>", "I can't do that without a model"),
-    ("<b>frogs</b>", "I can't do that without a model"),
-    ("???", "I can't do that without a model"),
+    ("write a poem", REFUSED),
+    ("what is the capital of France?", REFUSED),
+    ("good night", "Goodbye."),
+    ("</moment>", REFUSED),
+    ("<b>frogs</b>", REFUSED),
+    ("???", REFUSED),
     ("later", "All right."),
     ("that's enough for now", "All right."),
     ("not now, thanks", "All right."),
@@ -501,7 +503,7 @@ ELSE = [
 @pytest.mark.parametrize(("text", "comes"), ELSE, ids=[case[0] for case in ELSE])
 def test_a_real_question_is_no_answer_and_is_not_nagged(field, text, comes):
     found = understood(text, asked(field))
-    assert (found[0] if isinstance(found, tuple) else found[: len(comes)]) == comes
+    assert found[0] == comes if isinstance(found, tuple) else found.startswith(comes)
 
 
 OTHERS = [
@@ -534,7 +536,7 @@ def test_what_may_have_been_an_answer_names_the_sentence_that_is_one(field, says
 
 def test_a_question_does_not_stay_open_for_ever():
     later = (*asked("name"), *[Message("user", "how warm is it?"), Message("assistant", "21 °C")] * 6)
-    assert understood("Ada", later).startswith("I can't do that")
+    assert understood("Ada", later).startswith(REFUSED)
     assert understood("my name is Ada", later) == ("first_run", {"name": "Ada"})
 
 
@@ -569,7 +571,7 @@ def test_a_name_is_noted_where_there_is_no_meeting():
 
 def test_after_later_nothing_is_an_answer_until_somebody_says_hello():
     put_off = (*asked("name"), Message("user", "later"), Message("assistant", understood("later", asked("name"))))
-    assert understood("Ada", put_off).startswith("I can't do that")
+    assert understood("Ada", put_off).startswith(REFUSED)
     assert understood("hello", put_off) == ("first_run", {})
 
 
@@ -590,7 +592,7 @@ def test_what_began_it_unasked_is_answered_too(text, lacks):
     said = next(provider.events(Request("", messages, tools, 100, 0.0)))
     assert isinstance(said, Text)
     assert said.text.endswith("Name: who?")
-    assert said.text.startswith("I can't do that without a model") == lacks
+    assert said.text.startswith(REFUSED) == lacks
 
 
 # --- end to end ---
@@ -744,7 +746,7 @@ def test_brought_back_it_is_a_meeting_and_not_over_at_hello(tmp_path):
     answers = chat(home, "hello", "frogs", "call me Grace", "hello")
     known = "Known: Name {}; Time zone Europe/Berlin; Preferences celsius, short; Wired a BME280."
     assert answers[0].splitlines() == [known.format("Ada"), CHANGED]
-    assert answers[1].startswith("I can't do that")
+    assert answers[1].startswith(REFUSED)
     assert answers[2].splitlines() == ["Noted: Name Grace.", known.format("Grace"), CHANGED]
     assert answers[3].splitlines() == [known.format("Grace"), CHANGED]
     assert is_open(home)
@@ -765,6 +767,6 @@ def test_the_app_holds_it_too(home):
     assert said[1].startswith("Noted: Name Ada - Time zone: X.")
     assert said[2].startswith("That did not work: time_zone: 'Atlantis' is not a time zone")
     assert said[3].startswith("Noted: Time zone UTC+01:00.")
-    assert said[5].startswith("I can't do that without a model")
+    assert said[5].startswith(REFUSED)
     assert "That is all" in said[6]
     assert user(home) == filled("Ada - Time zone: X", "UTC+01:00")

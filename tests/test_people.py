@@ -569,7 +569,7 @@ def speakers(household):
     ("number", "said", "answer"),
     [
         (2, "temperature", "Temperatur"),
-        (2, "asdf", "Das kann ich ohne Modell nicht"),
+        (2, "asdf", "Das habe ich nicht verstanden"),
         (2, "how warm is it in the greenhouse?", "temperature"),  # who writes English is answered in it
         (1, "hum", "humidité"),
         (3, "temperature", "temperature"),

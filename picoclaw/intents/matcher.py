@@ -82,6 +82,7 @@ MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
 MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
 MIN_PART, SURE_PART = 0.2, 0.65
+MIN_EXAMPLE = 0.1
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
@@ -105,6 +106,8 @@ _ASKED = frozenset(
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
+MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
+MIN_CHAT = 0.3
 _OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _SAYING = ("negations", "past", "days")
@@ -410,6 +413,10 @@ class IntentMatcher:
             is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in PROPOSED
             if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
                 return self._propose(told, PROPOSED[told].split(), s, begin, end, offered or ()) or found
+            if topic == "not_wanted":
+                least, sure = MIN_PART, SURE_WHOLE
+            if found and found.route == "example" and agreed < MIN_EXAMPLE:
+                least, sure = 1.0, 0.0  # its words are alike, and it is about something else
             if agreed >= least or share < sure:
                 if found and found.route == "example" and found.missing and topic in PROPOSED and share >= MIN_PROPOSED:
                     other = self._match_topic(topic, share, 0.0, s, begin, end, offered)
@@ -423,7 +430,8 @@ class IntentMatcher:
         elif share < (MIN_PROPOSED if topic in PROPOSED else MIN_TOPIC_SHARE):
             return None
         talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
-        other = self._match_topic(topic, share, talk, s, begin, end, offered)
+        is_sure = share >= MIN_TOPIC_SHARE
+        other = self._match_topic(topic, share, talk, s, begin, end, offered) if is_sure or topic in PROPOSED else None
         if found and found.missing and other and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
         if found and found.answer and not found.tool and other and self._is_elsewhere(other, s):
@@ -1352,11 +1360,25 @@ class IntentMatcher:
         name, score, line = self._nearest.find_line(s.words[:MAX_CLASSIFIED])
         return line if score >= _MIN_NEAR_SCORE and self.intents[name].tool and not self.intents[name].kind else ""
 
-    def is_told(self, text: str) -> bool:
-        """Whether a text that was not understood tells something, and neither asks nor orders."""
+    def choose_refusal(self, text: str) -> str:
+        """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
+        from picoclaw.intents.topics import CHAT, MEANT, PROPOSED, TALK
+
         s, words = Sentence(text, self.words), self.words
+        shares = self._topics.score(self.list_features(text)) if self._topics and s.words else []
+        share, topic = max(((share, name) for share, name in shares if name in TALK), default=(0.0, ""))
+        if share >= TALK.get(topic, 1.0):
+            return MEANT.get(topic, topic)
+        orders = sum(share for share, name in shares if name in PROPOSED)
+        asks = s.asks or (s.words and self._after(s, words["questions"], 0))
+        if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
+            return "no_model"
         spoken = words["verbs"].keys() | words["past"].keys()
-        return len(s.words) > 2 and not s.asks and s.words[0] in words["tells"] and not spoken.isdisjoint(s.words)
+        is_told = len(s.words) > 2 and s.words[0] in words["tells"] and not spoken.isdisjoint(s.words)
+        if is_told and (not shares or sum(share for share, name in shares if name in CHAT) >= MIN_CHAT):
+            return "remark"
+        is_order = orders > MIN_UNDONE or any(stem_word(word) in self._acts for word in s.words[:1])
+        return "undone" if is_order else "unknown"
 
     def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
         """Whether a sentence of this kind, as near as this, may call the intent's tool."""

@@ -527,13 +527,7 @@ class IntentProvider:
     def _words(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
-            why = ("resting" if self.rests else "unreachable") if self._model else "no_model"
-            if why == "no_model" and self._matcher.is_told(clean_text(text)):
-                return say["told"]
-            near = self._matcher.find_nearest(clean_text(text))
-            names = ", ".join(sorted(self._declared()))
-            hint = say["nearly"] if near else say["here"] if names else ""
-            return fill_fields(say[why] + hint, {"model": self._model, "near": near, "names": names})
+            return self._refuse(clean_text(text))
         if not match.tool:
             if "" in (self._heard.get(name) for name in _FIELDS.findall(match.answer)):
                 return say["unsaid"]
@@ -542,6 +536,21 @@ class IntentProvider:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         return match.missing
+
+    def _refuse(self, text: str) -> str:
+        """What is said where nothing was understood: to talk something that fits it, else what works here."""
+        say, refusal = self._matcher.say, self._matcher.choose_refusal(text)
+        if refusal not in say:
+            return self._matcher.intents[refusal].answer
+        why = say["resting" if self.rests else "unreachable"] if self._model else ""
+        names, hints = self._declared(), [(say["nearly"], self._matcher.find_nearest(text))]
+        if not hints[0][1] and names:
+            kinds = (("measures", "sensor"), ("switches", "output"), ("more_help", ""))
+            hints = [(say[key], ", ".join(sorted(one for one in names if names[one] == kind))) for key, kind in kinds]
+        hint = "".join(
+            fill_fields(told, {"near": what, "names": what}) for told, what in hints if what or "{" not in told
+        )
+        return f"{say[refusal]}{fill_fields(why, {'model': self._model})}{hint}"
 
     def _results(self, messages: Sequence[Message]) -> str:
         """What the calls of the last turn have brought, one after the other."""

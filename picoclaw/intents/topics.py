@@ -155,6 +155,13 @@ PROPOSED = {
     "list_remove": "list_remove",
 }
 """The intents that are proposed for topics of orders and of what is kept."""
+TALK = (
+    dict.fromkeys(("remark", "reported", "not_wanted", "advice"), 0.3)
+    | dict.fromkeys(("praise", "goodbye", "hello", "thanks", "help", "who"), 0.4)
+    | dict.fromkeys(("unmeasured", "forecast", "cannot_reach"), 0.5)
+)
+"""The least share of a topic of talk that is answered where nothing was understood."""
+CHAT = frozenset(("remark", "reported", "praise", "nothing", "hello", "goodbye"))
 _AS_NAMED = frozenset(
     [
         "unmeasured",
