@@ -14,7 +14,7 @@ from picoclaw.text import pattern
 _QUANTITY = r"temperature|temperatur|humidity|moisture|pressure|light|illuminance|brightness|voltage|current|power|co2"
 _UNIT = (
     r"°\s?[CF]\b|degrees?(?: (?:celsius|fahrenheit))?\b|celsius\b|fahrenheit\b|%|percent\b"
-    r"|hPa\b|mbar\b|lx\b|lux\b|ppm\b|m?V\b|m?A\b|m?W\b"
+    r"|hPa\b|mbar\b|lx\b|lux\b|ppm\b|m?V\b|m?A\b|m?W\b|mph\b|km/h\b|m/s\b|knots\b"
 )
 _VALUE_PATTERN = rf"(?<![\w.,:-])(?P<number>-?\d+(?:[.,]\d+)?)\s?(?P<unit>{_UNIT})"
 _VALUE = pattern(_VALUE_PATTERN, re.IGNORECASE)

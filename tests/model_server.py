@@ -310,6 +310,7 @@ class ModelServer:
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self.requests: list[Received] = []
         self.connections = 0
+        self.size = 0  # parameters of the model, as llama.cpp tells them; 0 is not told
         self.hung_up = threading.Event()
         self.closing = threading.Event()
 
@@ -388,7 +389,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.owner.hung_up.set()
 
     def do_GET(self) -> None:
-        models = {"object": "list", "data": [{"id": "scripted", "object": "model"}]}
+        size = self.server.owner.size
+        model = {"id": "scripted", "object": "model"} | ({"meta": {"n_params": size}} if size else {})
+        models = {"object": "list", "data": [model]}
         Exchange(self, {}).whole(json.dumps(models).encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has in the base class

@@ -68,6 +68,9 @@ def test_urgency_goes_before_age(pulse):
         ({"action": "add", "text": "x", "priority": "high"}, "argument 'priority' must be a whole number"),
         ({"action": "add", "text": "x", "priority": 11}, "argument 'priority' is 11, outside 0 to 10"),
         ({"action": "complete", "task": 2}, "completed: order filters"),
+        ({"action": "remove", "task": 2}, "removed: order filters"),
+        ({"action": "remove", "task": "order filters"}, "removed: order filters"),
+        ({"action": "remove", "task": 9}, "there is no task 9"),
         ({"action": "complete", "task": "#2"}, "completed: order filters"),
         ({"action": "complete", "task": "[id:2]"}, "completed: order filters"),
         ({"action": "complete", "text": "Filters"}, "completed: order filters"),
@@ -80,7 +83,10 @@ def test_urgency_goes_before_age(pulse):
         ({"action": "update", "task": "1", "text": "sweep the porch"}, "1 [p5] sweep the porch (since 2026-03-01)"),
         ({"action": "update", "task": 1}, "nothing to update: give text or priority"),
         ({"action": "update", "text": "new words"}, "task must be the number of one"),
-        ({"action": "drop", "task": 1}, "argument 'action' must be one of 'add', 'complete', 'update', 'list'"),
+        (
+            {"action": "drop", "task": 1},
+            "argument 'action' must be one of 'add', 'complete', 'remove', 'update', 'list'",
+        ),
     ],
 )
 def test_calls(pulse, say, arguments, answer):

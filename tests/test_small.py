@@ -548,6 +548,16 @@ def test_a_wish_beside_another_has_the_owners_names(chat, tmp_path):
             {"message": "feed the dog"},
         ),
         ("could the cat reminder come later", verb("move_reminder", words="cat", at="21:15"), None),
+        (
+            "Push my cat reminder back an hour, would you? I'll be late.",
+            verb("move_reminder", words="cat", at="now"),
+            {"at": "????-??-?? 19:00"},
+        ),
+        (
+            'the cat reminder should say "feed the cat and the hens"',
+            verb("reword_reminder", words="cat", text="feed the cat"),
+            {"message": "feed the cat and the hens"},
+        ),
         ("the hens reminder should read: feed hens", verb("reword_reminder", words="hens", text="feed hens"), None),
     ],
 )
@@ -575,6 +585,11 @@ def test_no_reminder_that_repeats_becomes_one_that_comes_once(chat):
             [{"old": "the key hangs in the hall", "new": "The key hangs in the shed"}],
         ),
         (
+            "you have got the room of the key wrong, it is 31 and not 30, correct your notes",
+            verb("change_note", words="key", text="the key is in room 30"),
+            [],  # no note says 30, and the model's words keep it
+        ),
+        (
             "correct what you noted of the key, it is elsewhere",
             verb("change_note", words="key", text="The key is in room 31"),
             [],
@@ -584,6 +599,49 @@ def test_no_reminder_that_repeats_becomes_one_that_comes_once(chat):
 def test_a_note_is_corrected_whole_and_with_what_was_said(chat, text, answer, made):
     turn, _ = chat([answer] * 3, "note that the key hangs in the hall", "note that the hens lay eggs", text)
     assert [arguments for name, arguments in calls(turn) if name == "memory_update"] == made
+
+
+def test_of_two_dates_the_one_that_is_not_denied_is_noted(chat):
+    script = [verb("change_note", words="Tom birthday", text="Tom's birthday is on 14 March")]
+    text = "you have got Tom's birthday wrong, it is the 15th of March and not the 14th"
+    turn, _ = chat(script, "note that Tom's birthday is on 14 March", text)
+    assert [arguments["new"] for name, arguments in calls(turn) if name == "memory_update"] == [
+        "Tom's birthday is on 15 March"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "please never delete the cat reminder",
+        "do not remove the pump task",
+        "I almost deleted the cat reminder yesterday",
+        "my wife told me to remove the pump task",
+        "there is no need to tick off the pump",
+    ],
+)
+def test_what_is_denied_or_told_by_others_is_not_done(chat, text):
+    def act(body):
+        """Choose whatever changes something."""
+        form = body.get("response_format")
+        schema = form["json_schema"]["schema"] if form else {}
+        forms = [one["properties"] for one in schema.get("anyOf", [schema] if schema else [])]
+        acts = [
+            one for one in forms if {"remove", "drop", "done", "cancel", "forget"} & {*one["do"]["const"].split("_")}
+        ]
+        return verb(acts[0]["do"]["const"], words="cat pump") if acts else reply("I see.")
+
+    turn, _ = chat(act, "remind me tomorrow at 18:00 to feed the cat", "new task: repair the pump", text)
+    assert not [one for _, one in calls(turn) if one.get("action") in {"remove", "complete"}]
+
+
+def test_a_task_is_taken_off_without_being_done(chat):
+    def script(body):
+        is_added = "new task" in body["messages"][-1]["content"]
+        return verb("add_task", text="repair the pump") if is_added else verb("drop_task", words="pump")
+
+    turn, _ = chat(script, "new task: repair the pump", "take the pump off my task list, nobody will do it")
+    assert [one["action"] for name, one in calls(turn) if name == "pulse"] == ["list", "remove"]
 
 
 def test_what_a_file_says_wrongly_is_changed_without_the_model(chat, tmp_path):
@@ -775,16 +833,21 @@ KEPT = reply('{"do": "remind", "minutes": 12, "text": "close the window"}')
 
 
 @pytest.mark.parametrize(
-    ("script", "name", "suits", "told"),
+    ("script", "name", "size", "suits", "told"),
     [
-        ([reply("", GOOD_CALL), KEPT], "m", "full", "calls tools well and keeps"),
-        ([reply("", GOOD_CALL), KEPT], "qwen:1.5b", "small", "calls tools well and keeps"),
-        ([reply("I will."), reply("Sure!")], "m", "small", "does not call tools well and does not keep"),
-        ([reply("", call("cron", {"action": "add", "at": "12:00"})), KEPT], "m", "small", "does not call"),
+        ([reply("", GOOD_CALL), KEPT], "m", 0, "full", "calls tools well and keeps"),
+        ([reply("", GOOD_CALL), KEPT], "qwen:1.5b", 0, "small", "calls tools well and keeps"),
+        ([reply("", GOOD_CALL), KEPT], "qwen1.5b", 0, "small", "by its name it has few parameters"),
+        ([reply("", GOOD_CALL), KEPT], "qwen3-30b-a3b", 0, "full", "calls tools well"),
+        ([reply("", GOOD_CALL), KEPT], "m", 1_777_088_000, "small", "it has 1.8 billion parameters"),
+        ([reply("", GOOD_CALL), KEPT], "my-2b", 7_600_000_000, "full", "it has 7.6 billion parameters"),
+        ([reply("I will."), reply("Sure!")], "m", 0, "small", "does not call tools well and does not keep"),
+        ([reply("", call("cron", {"action": "add", "at": "12:00"})), KEPT], "m", 0, "small", "does not call"),
     ],
 )
-def test_two_requests_tell_which_profile_suits(script, name, suits, told):
+def test_two_requests_tell_which_profile_suits(script, name, size, suits, told):
     with ModelServer(script) as server:
+        server.size = size
         profile, words = probe_model(ModelConfig(base_url=server.url, name=name, retries=0))
     assert profile == suits
     assert told in words

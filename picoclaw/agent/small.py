@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import count, product
 from typing import TYPE_CHECKING, Any
@@ -80,9 +81,11 @@ _MAX_KNOWN = 700  # characters of an earlier result, or answer, that a message i
 _MAX_BACK = 6  # words
 _MAX_BESIDE = 2  # words of a line that is taken out, beside those that name it
 _MAX_FILES = 3
+_MIN_ALIKE = 0.9  # of the name of a file and what it is called
 _MIN_ECHO = 3  # words
 _DAYS = 31
 
+_FILE_CHANGES = ("take_off", "in_file_change", "change", "says_wrong")
 _OF_FILES = frozenset(["", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"])
 _READS = frozenset(["sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"])
 _SHOWS = frozenset(["sensor_list", "board_status", "list_dir", "memory_search"])
@@ -99,6 +102,8 @@ _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
 _NO_TIME = "is not a time picoclaw knows", "is yet to come"
 _NOTED = pattern(r"- (?:\d\d:\d\d )?(?:\([^)\n]*\) )?(\S.*?)(?= - \d\d:\d\d |$)", re.MULTILINE)
 _DATED = pattern(r"\d{4}-\d\d-\d\d")
+_AT = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_ORDINAL = pattern(r"(?<=\d)(?:st|nd|rd|th)$")
 _ONLY_CLOCK = pattern(r"\d\d:\d\d")
 _LINE_NUMBER = pattern(r"^\d+\| ", re.MULTILINE)
 _LETTERS = pattern(r"[a-z]+")
@@ -161,6 +166,8 @@ class SmallProvider:
             self._begin()
             said = strip_context(newest.text)
             text = PATTERNS["named_list"].sub(self._name_file, said)
+            if (asked := says("asked_by", text)) and is_question(text[asked.end() :]):  # "my son asks why …"
+                text = PATTERNS["asked_for"].sub("", text[asked.end() :])
             if text == said and not self._is_worked_out(text, request):
                 if calls := self._match_whole(request):
                     yield from calls
@@ -246,13 +253,23 @@ class SmallProvider:
 
     def _switch(self, wish: str, how: str = "") -> "IntentMatch | None":
         """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order."""
+        if (
+            not how and says("no_order", wish) and not says("condition", wish)
+        ):  # "I can't see a thing, ten minutes of light please"
+            clauses = PATTERNS["clause"].split(wish)
+            wish = next((one for one in clauses if self._matcher.list_names(one, "output") or says("lamp", one)), wish)
         names, lasts = self._matcher.list_names(wish, "output"), says("lasts", wish)
         if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
             names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
         named = names[0] if len(names) == 1 else ""
-        if not named or (not how and says("no_order", wish)) or not (how or lasts or says("off", wish)):
+        is_off = says("off", wish) or says("no_more", wish)
+        if (
+            not named
+            or not (how or lasts or is_off)
+            or (not how and says("no_order", PATTERNS["no_more"].sub("", wish)))
+        ):
             return None
-        length = re.sub(r"and half\b", "and a half", lasts[0], flags=re.IGNORECASE) if lasts and not how else ""
+        length = _spell_length(lasts[0]) if lasts and not how and not says("no_more", wish) else ""
         match = self._matcher.match(
             f"turn on the {named} for {length}" if length else f"turn off the {named}", {"output"}
         )
@@ -261,9 +278,12 @@ class SmallProvider:
 
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
-        if "output" in self._offered(request) and self._switch(wish):
+        is_denied = says("no_act", wish)
+        if not is_denied and "output" in self._offered(request) and self._switch(wish):
             return ("switch",)
         verbs = select_verbs(wish, self._offered(request))
+        if is_denied or says("shows", wish):
+            verbs = tuple(verb for verb in verbs if verb in LOOKS_UP)
         if self._unsure:  # of a sensor, or of a note
             verbs = tuple(verb for verb in verbs if verb in FINDS_NOTE)
         return tuple(verb for verb in verbs if verb in LOOKS_UP) if is_looked_up(wish, verbs) else verbs
@@ -276,14 +296,20 @@ class SmallProvider:
         if verbs == ("switch",) or (len(verbs) == 1 and verbs[0] in ACTS_ON_ROW):
             return verbs, verbs == ("switch",)
         with_words = not (is_looked_up(wish, verbs) or (self._known and says("past", wish)))
+        if says("no_act", wish):
+            return verbs, with_words
         return widen_verbs(wish, verbs, self._offered(request)), with_words
 
     def _name_file(self, named: re.Match[str]) -> str:
         """The file of a list that is called by its name, else the words as they are."""
+        from difflib import get_close_matches
+
         if self._workspace and (named.groupdict().get("kind") == "file" or not says("task", named[0])):
-            for file in (f"{named['name'].lower()}{suffix}" for suffix in (".txt", ".md")):
-                if (self._workspace / file).is_file():
-                    return file
+            name = named["name"].lower()
+            own = [file.name for file in self._workspace.glob("*.*") if not file.stem.isupper()]
+            for file in (f"{name}{suffix}" for suffix in (".txt", ".md")):
+                if near := [file] if file in own else get_close_matches(file, own, 1, _MIN_ALIKE):  # "shoping list"
+                    return near[0]
         return named[0]
 
     def _offered(self, request: Request) -> Collection[str]:
@@ -340,7 +366,7 @@ class SmallProvider:
         if told := "" if self._names_output(wish) else self._matcher.work_out(wish, now):
             self._known.append(told)
             return told
-        change = says("take_off", wish) or says("change", wish) or says("says_wrong", wish)
+        change = next(filter(None, (says(name, wish) for name in _FILE_CHANGES)), None)
         file = says("file", wish)
         if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
             self._change = change
@@ -360,9 +386,7 @@ class SmallProvider:
             any(
                 says(name, wish)
                 for name in (
-                    "take_off",
-                    "change",
-                    "says_wrong",
+                    *_FILE_CHANGES,
                     "monthly",
                     "forget_about",
                     "forget_it",
@@ -498,10 +522,10 @@ class SmallProvider:
             matches[0].intent == "sum" or (matches[0].missing and not self._admit(text, request))
         ):
             return True
-        return (
-            any("_called" in match.said for match in matches)
-            and all(match.tool in offered for match in matches)
-            and all(not match.missing or "_called" in match.said for match in matches)
+        return any("_called" in match.said for match in matches) and all(
+            match.tool in offered and ("_called" in match.said or _is_near(text, match))
+            for text, match in wishes
+            if match
         )
 
     def _is_handed_over(self, request: Request) -> bool:
@@ -525,6 +549,8 @@ class SmallProvider:
             return self._make_call("read_file", {"path": file}, "read_file")
         if match and _is_near(wish, match) and wish != self._distrusted:
             call = self._make_call(match.tool, match.arguments)
+            if match.tool == "memory_forget" and (about := str(call.arguments.get("text", ""))):
+                call.arguments["text"] = PATTERNS["filler"].sub("", about).strip() or about
             if not self._is_sure(wish, match):
                 self._unsure = call
             elif match.intent in _SMALL_TALK:
@@ -595,9 +621,10 @@ class SmallProvider:
         put = says("put_into", text) if says("writes", text) else None
         if put and says("quantity", put["what"]) and not any(char.isdigit() for char in put["what"]):
             return [f"measure {put['what']}", f"{text[: put.start('what')]}it{text[put.end('what') :]}"]
+        quoted = [one.span() for one in PATTERNS["quoted"].finditer(text)]
         for gap in PATTERNS["split"].finditer(text):
-            head, tail = text[begin : gap.start()].strip(), text[gap.end() :].strip()
-            if self._goes_back(head, tail):
+            head, tail = text[begin : gap.start()].strip(), PATTERNS["leads"].sub("", text[gap.end() :].strip())
+            if self._goes_back(head, tail) or any(first < gap.start() < last for first, last in quoted):
                 continue
             is_ordered = bool(says("order", tail)) and not says("goes_on", tail)
             to_file = says("file", head) and any(says(name, tail) for name in ("to_it", "read_back", "put_on"))
@@ -606,7 +633,8 @@ class SmallProvider:
                 text = f"{text[: gap.end()]}{tail[: one.start('one')]}a {named['what'].lower()}{tail[one.end('one') :]}"
                 tail, is_ordered = text[gap.end() :], True
             goes_on = says("remind_me", text) and says("goes_on_at", tail)
-            if (is_ordered or goes_on or self._stands_alone(tail, request)) and (
+            is_talk = read_form(tail) == "talk"
+            if (is_ordered or goes_on or is_talk or self._stands_alone(tail, request)) and (
                 self._stands_alone(head, request)
                 or (says("asks_thing", head) and (is_ordered or self._match(tail, request)))
                 or (is_ordered and says("order", head))
@@ -615,6 +643,7 @@ class SmallProvider:
                 parts.append(f"{head}?" if "?" in gap[0] else head)
                 begin = gap.end()
         parts.append(text[begin:].strip())
+        parts[1:] = [PATTERNS["leads"].sub("", part) for part in parts[1:]]
         if len(parts) > 1 and (found := says("remind_me", parts[0])):
             day = found["day"] or ""
             parts[1:] = [f"{found['head']}{day} {part}" if says("goes_on_at", part) else part for part in parts[1:]]
@@ -632,7 +661,7 @@ class SmallProvider:
         return is_told and bool(says("it", tail)) and len(tail.split()) <= _MAX_BACK
 
     def _stands_alone(self, text: str, request: Request) -> bool:
-        if says("goes_on", text) or not _WORD.search(text) or says("says_nothing", text):
+        if says("goes_on", text) or says("only_time", text) or not _WORD.search(text) or says("says_nothing", text):
             return False
         match = self._matcher.match(text, self._offered(request))
         is_about_note = bool(says("asks_thing", text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
@@ -694,8 +723,14 @@ class SmallProvider:
         wish, path = self._wish, str(given.get("path", ""))
         if verb == "files" and (file := says("file", wish)) and "read_file" in admitted:
             return "read_file", {"path": file[0]}
-        if verb == "remind_in" and (seconds := self._read_span(wish)):
+        if verb in TIMED:
+            given["text"] = _name_task(str(given.get("text", "")), wish)
+        if verb in {"remind_in", "remind_every"} and (seconds := self._read_span(wish)):
             return verb, given | {"minutes": seconds / 60}  # no small model is left to add up an hour and a half
+        if verb == "move_reminder" and _is_shift(wish):
+            return verb, given | {"at": ""}  # an hour later than what its row says
+        if verb == "reword_reminder" and (reworded := says("reworded", wish)):
+            return verb, given | {"text": (reworded["new"] or reworded["other"]).strip()}
         is_there = bool(verb == "write_file" and self._workspace and path and (self._workspace / path).is_file())
         if is_there and says("instead_of_all", wish):
             given["mode"] = "replace"
@@ -714,22 +749,31 @@ class SmallProvider:
             verb in TIMED and find_unfounded_numbers(_DOTTED.sub(":", wish), [json.dumps([given, made])])
         ):
             return ""
-        sources = [heard, _DOTTED.sub(":", heard), f"{self._read_span(wish) / 60:g}" if verb == "remind_in" else ""]
+        sources = [heard, _DOTTED.sub(":", heard), f"{self._read_span(wish) / 60:g}"]
         values = find_unfounded_numbers(" ".join(map(str, given.values())), sources)
         if values and verb in TIMED:  # at a time that nobody said
             match = None if self._is_guess else self._matcher.match(wish, self._offered(request))
             return "" if self._is_guess else (match and match.missing) or self._prompts["small_cannot"]
-        if values and verb in ACTS_ON_ROW:
+        if values and verb in ACTS_ON_ROW and not says("not_old", wish):
             return ""
         if values and verb not in LOOKS_UP:
             self._told.append(fill_template(self._prompts["unfounded"], {"values": ", ".join(values)}, "values"))
         return None
 
     def _read_span(self, wish: str) -> float:
-        """The seconds of "in an hour and a half", as the matcher reads them; 0 where no span is told."""
-        found = says("span", wish)
+        """The seconds of "in an hour and a half", or "every two hours", as the matcher reads them; 0 where no span is told."""
+        found = says("every_span", wish) or says("span", wish)
         match = self._matcher.match(f"remind me {found[0]} to drink water", {"cron"}) if found else None
-        return float(match.arguments.get("at_seconds") or 0) if match and not match.missing else 0.0
+        given = match.arguments if match and not match.missing else {}
+        return float(given.get("at_seconds") or given.get("every_seconds") or 0)
+
+    def _shift(self, row: str) -> str:
+        """The new time of a reminder that is put off by a span, "an hour later"; '' where its row tells none."""
+        found, at = says("shift", self._wish), _AT.search(row)
+        if not found or not at:
+            return ""
+        seconds = self._read_span(f"in {found['span']}") * (-1 if "earlier" in (found["way"], found["behind"]) else 1)
+        return f"{datetime.fromisoformat(at[0]) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}" if seconds else ""
 
     def _give_up(self) -> Iterator[Event]:
         """Do what the matcher was not sure of, where the model has nothing, else say that it cannot be done."""
@@ -818,11 +862,15 @@ class SmallProvider:
         if tool == "memory_search":
             shared = {body: len(words & set(list_terms(body))) for body in _NOTED.findall(result)}
             best = [body for body, count in shared.items() if count == max(shared.values()) > 0]
-            return self._make_call("memory_update", self._change_to | {"old": best[0]}) if len(best) == 1 else None
+            if len(best) != 1 or not (new := _correct(best[0], self._wish, self._change_to["new"])):
+                return None
+            return self._make_call("memory_update", {"old": best[0], "new": new})
         found = list(find_rows(result))
         is_any = words <= set(list_terms("the reminder alarm for tomorrow today"))  # "the reminder for tomorrow"
         rows = [number for number, text in found if is_any or words & set(list_terms(text))]
-        if not rows and self._verb == "done_task" and says("it", self._wish):  # "the pump runs again. Tick it off"
+        if (
+            not rows and self._verb in {"done_task", "drop_task"} and says("it", self._wish)
+        ):  # "the pump runs again. Tick it off"
             heard = set(list_terms(strip_context(split_turns(request.messages)[-1][0].text)))
             rows = [number for number, text in found if heard & set(list_terms(_SINCE.sub("", text)))]
         if (
@@ -835,6 +883,10 @@ class SmallProvider:
         if len(rows) != 1:
             return None
         text, change = dict(found)[rows[0]], self._change_to
+        if self._verb == "move_reminder" and _is_shift(self._wish):
+            change = {"at": self._shift(text)}
+            if not change["at"]:
+                return None
         if at := change.get("at"):
             if says("repeats", text) or "cron" in text:
                 return None  # it would come once from then on
@@ -856,6 +908,36 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
     return True
 
 
+def _is_shift(wish: str) -> bool:
+    found = says("shift", wish)
+    return bool(found and (found["way"] or found["behind"]))
+
+
+def _name_task(text: str, wish: str) -> str:
+    """What a reminder is about: a model's words, or the part of the message that tells it where they only say when, or to remind."""
+    if list_query_terms(PATTERNS["not_task"].sub(" ", text)):
+        return text
+    parts = re.split(r"[,:;.!?]\s+|\s[-–—]\s", PATTERNS["span"].sub("", wish).strip(" .!?"))
+    counted = [(len(list_query_terms(PATTERNS["not_task"].sub(" ", part))), part.strip()) for part in parts]
+    return max(counted, key=lambda one: one[0])[1] if any(count for count, _ in counted) else text
+
+
+def _correct(note: str, wish: str, new: str) -> str:
+    """The note as it is to be: with what a correction names put in the place of what it denies, else a model's words; '' where these keep that."""
+    if not (found := says("not_old", wish)):
+        return new
+    told, denied = (_ORDINAL.sub("", found[name] or found[f"{name}2"]) for name in ("new", "old"))
+    old = re.compile(rf"(?<![\w.,:]){re.escape(denied)}(?=(?:st|nd|rd|th)?\b)", re.IGNORECASE)
+    if len(old.findall(note)) == 1:
+        return old.sub(lambda _: told, note).rstrip(".")
+    return "" if old.search(new) else new
+
+
+def _spell_length(length: str) -> str:
+    """A length as the matcher reads it: "two hour and half", "90 minuts"."""
+    return re.sub(r"minut(?=s\b)", "minute", re.sub(r"and half\b", "and a half", length, flags=re.IGNORECASE))
+
+
 def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
     """Whether what is to be kept has no word of the message, or of the result that it goes back to."""
     wanted = set(list_query_terms(str(given.get("text", ""))))
@@ -871,6 +953,7 @@ def _is_near(wish: str, match: "IntentMatch") -> bool:
             (match.tool in {"cron", "memory_search", "output"} and match.route == "topic")
             or (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
             or (match.tool not in _OF_FILES and says("file", wish))
+            or (match.tool in {"sensor_read", "sensor_history"} and says("asks_day", wish))
         )
     )
 

@@ -58,6 +58,7 @@ ACTS_ON_ROW = {
     "move_reminder": "update",
     "reword_reminder": "update",
     "done_task": "complete",
+    "drop_task": "remove",
     "change_note": "",
 }
 """Verbs for one row of what is listed first, and the action of their tool."""
@@ -102,6 +103,8 @@ def _select_offered(verbs: Collection[str], offered: Collection[str]) -> tuple[s
 def _leave_out(text: str) -> Collection[str]:
     """The verbs that a message cannot mean: without a time, or told as a remark, any reminder, of what repeats once only, of what was a reading of now."""
     once = {"remind_in", "remind_at"}
+    if says("every_span", text):
+        return TIMED - {"remind_every"}
     is_told = not says("time", text) or (read_form(text) == "remark" and not says("wants_reminder", text))
     left_out = TIMED if is_told else once if says("repeats", text) else TIMED - once
     if says("processor", text):
@@ -240,7 +243,9 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
             hour, minute = _read_hour(str(given["at"]), wish)
             day = _plan_weekly(str(given.get("day", "")), wish) or "*"
             return {"action": "add", "message": text or wish, "cron_expr": f"{minute} {hour} * * {day}"}
-        case "reminders" | "cancel_reminder" | "move_reminder" | "reword_reminder" | "tasks" | "done_task":
+        case (
+            "reminders" | "cancel_reminder" | "move_reminder" | "reword_reminder" | "tasks" | "done_task" | "drop_task"
+        ):
             return {"action": "list"}
         case "note":
             return {"text": text}
@@ -261,7 +266,9 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "add_task":
             return {
                 "action": "add",
-                "text": found_task["text"].strip("'\"") if (found_task := says("put_on_tasks", text)) else text,
+                "text": found_task["text"].strip("'\"")
+                if (found_task := says("put_on_tasks", wish) or says("put_on_tasks", text))
+                else text,
             }
         case "sum":
             _check_operands(str(given["expression"]), wish)

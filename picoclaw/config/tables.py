@@ -46,8 +46,8 @@ def _is_price(given: Any) -> bool:
 
 
 _SMALL_WINDOW = 4096  # tokens
-SMALL_NAME = pattern(r"(?<![\w.])(?:[0-3](?:\.\d+)?b|\d{2,3}m)(?![a-z])")
-"""How names tell of 3 B parameters and less: qwen2.5:1.5b, SmolLM2-135M."""
+SMALL_NAME = pattern(r"(?<![\d.x])(?<!-a)(?:[0-3](?:\.\d+)?b|(?<![a-z_])\d{2,3}m)(?![a-z])")
+"""How names tell of 3 B parameters and less: qwen2.5:1.5b, qwen1.5b, SmolLM2-135M; not 8x3b, nor 30b-a3b."""
 
 
 @dataclass(frozen=True)

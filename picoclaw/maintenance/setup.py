@@ -155,7 +155,7 @@ def probe_profile(home: Path) -> Iterator[str]:
     if suits != used:
         path = home / "config.toml"
         _write_files({path: _apply_entries(read_regular(path), [("model", "profile", suits)])})
-    yield f"profile: {suits} ({told}{', but has few parameters' if model.is_small and suits == 'small' else ''}); `picoclaw model test` shows how well it does"
+    yield f"profile: {suits} ({told}); `picoclaw model test` shows how well it does"
 
 
 def _describe_changes(wanted: InitialSettings) -> Iterator[str]:

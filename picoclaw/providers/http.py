@@ -192,25 +192,32 @@ def probe_server(client: Client, base_url: str, connection: Connection, seconds:
 
     A refusal is an answer.
     """
-    url = f"{base_url}/models"
-    shown, deadline = redact_url(base_url), time.monotonic() + seconds
     try:
-        with (
-            _translate_errors(shown, seconds, deadline),
-            connection.limited(deadline),
-            client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=connection.trace) as response,
-        ):
-            if not response.is_success:
-                raise _read_failure(response, shown, StreamMask(""), deadline)
-            pieces = islice(_read_body(response, seconds, deadline), _MAX_DRAIN_PIECES)
-            refuse_web_page(b"".join(pieces).decode("utf-8", "replace"), url)
+        read_models(client, base_url, connection, seconds)
     except Refused:
         return ""
     except DeadlinePassed:
-        return f"{shown} stayed silent for {seconds:g} s"
+        return f"{redact_url(base_url)} stayed silent for {seconds:g} s"
     except ProviderError as error:
         return str(error)
     return ""
+
+
+def read_models(client: Client, base_url: str, connection: Connection, seconds: float) -> str:
+    """Give the beginning of a server's list of models. Raises ProviderError."""
+    url = f"{base_url}/models"
+    shown, deadline = redact_url(base_url), time.monotonic() + seconds
+    with (
+        _translate_errors(shown, seconds, deadline),
+        connection.limited(deadline),
+        client.stream("GET", url, timeout=Timeout(seconds, seconds), trace=connection.trace) as response,
+    ):
+        if not response.is_success:
+            raise _read_failure(response, shown, StreamMask(""), deadline)
+        pieces = islice(_read_body(response, seconds, deadline), _MAX_DRAIN_PIECES)
+        text = b"".join(pieces).decode("utf-8", "replace")
+        refuse_web_page(text, url)
+        return text
 
 
 def drain(pieces: Iterator[Any], connection: Connection) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from datetime import tzinfo
 from functools import partial
 from itertools import chain
@@ -178,6 +178,10 @@ class ModelProvider:
             self._outage = OutageProbe(probe, zone=self._zone)
         return self._client
 
+    def read_models(self) -> str:
+        """The server's list of models, as it stands. Raises ProviderError."""
+        return http.read_models(self._connect(), self.model.base_url, self._connection, PROBE_S)
+
     def _record_outage(self, error: ProviderError) -> None:
         """Remember a server that does not answer; one that says no is there."""
         if isinstance(error, Refused):
@@ -314,13 +318,15 @@ _PROBE_TOOLS = (
     },
 )
 _PROBE_SECONDS = 720
+_SMALL_SIZE = 3.5  # billions of parameters: those called 3 B have up to 3.4
 _PROBE_TEXT = "Remind me in 12 minutes to close the window."
 
 
 def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tuple[str, str]:
     """Ask a model two requests: one for a tool's call, one for an answer by a JSON schema.
 
-    Returns the profile that suits it, and what it did. Raises ProviderError.
+    Returns the profile that suits it, and what it did. How well a model of 1.5 B calls tools differs from one try to
+    the next, so a small one is told by its name, or by its size where the server tells that. Raises ProviderError.
     """
     ask, deadline = Message("user", _PROBE_TEXT), time.monotonic() + seconds
 
@@ -345,4 +351,17 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
         keeps_schema = False
     calls_well = "calls tools well" if has_called else "does not call tools well"
     told = f"it {calls_well} and {'keeps' if keeps_schema else 'does not keep'} to a JSON schema"
-    return "full" if has_called and not SMALL_NAME.search(model.name.lower()) else "small", told
+    size = _read_size(model, key)
+    is_small = size <= _SMALL_SIZE if size else bool(SMALL_NAME.search(model.name.lower()))
+    if size or is_small:
+        told += f"; it has {size:.2g} billion parameters" if size else "; by its name it has few parameters"
+    return "full" if has_called and not is_small else "small", told
+
+
+def _read_size(model: ModelConfig, key: str) -> float:
+    """The billions of parameters of a model, as llama.cpp tells them with its name; 0 where a server does not."""
+    with closing(ModelProvider(model, key)) as provider, suppress(ProviderError, ValueError, TypeError, KeyError):
+        listed = json.loads(provider.read_models())["data"]
+        rows = [row for row in listed if row["id"] == model.name] or listed
+        return float(rows[0]["meta"]["n_params"]) / 1e9 if len(rows) == 1 else 0.0
+    return 0.0

@@ -34,7 +34,7 @@ class PulseItem(NamedTuple):
 class PulseChange(NamedTuple):
     """What is to become of the list; 0 and '' leave a value as it is."""
 
-    action: Literal["add", "complete", "update"]
+    action: Literal["add", "complete", "remove", "update"]
     number: int = 0
     text: str = ""
     priority: int = 0
@@ -134,6 +134,9 @@ def _apply_change(connection: StoreConnection, change: PulseChange, by: PulseAut
     if change.action == "complete":
         done = by.now.isoformat(timespec="seconds"), by.now.timestamp()
         connection.execute("UPDATE pulse SET done = ?, done_at = ? WHERE id = ?", (*done, item.number))
+        return item
+    if change.action == "remove":
+        connection.execute("DELETE FROM pulse WHERE id = ?", (item.number,))
         return item
     return _update_item(connection, item, text, change.priority or item.priority, by)
 

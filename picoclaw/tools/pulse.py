@@ -16,6 +16,8 @@ from picoclaw.text import list_query_terms, list_terms, pattern
 from picoclaw.tools.memory import describe_origin
 from picoclaw.tools.registry import tool
 
+_ENDS = {"complete": "completed", "remove": "removed"}
+"""What takes a task from the list, and what is said of it."""
 _NUMBER = pattern(r"(?:\[?id:|#|task)?\s*(\d{1,18})\]?", re.IGNORECASE)
 
 
@@ -33,11 +35,11 @@ class PulseTool:
             return False
         if action == "add":
             return orders.is_ordered_task(text, caller)
-        words = "" if _NUMBER.fullmatch(task.strip()) else (action == "complete" and text) or task
-        number = self._find_number(task, text if action == "complete" else "")
+        words = "" if _NUMBER.fullmatch(task.strip()) else (action in _ENDS and text) or task
+        number = self._find_number(task, text if action in _ENDS else "")
         known = [words, *(item.text for item in self._pulse().items() if item.number == number)]
         new = orders.find_order(action, "task", number, known, caller)
-        if action == "complete":
+        if action in _ENDS:
             return new is not None
         if text:
             return bool(new) and orders.is_new_text(text, new or ()) and not arguments["priority"]
@@ -55,21 +57,21 @@ class PulseTool:
     @tool(effect=_effect, means=_explain, is_requested=_is_requested, private=_is_private)
     def pulse(
         self,
-        action: Literal["add", "complete", "update", "list"],
+        action: Literal["add", "complete", "remove", "update", "list"],
         caller: Caller,
         text: str = "",
         task: Annotated[str, "its number"] = "",
         priority: Annotated[int, Span(0, 10), "1 (urgent) to 10; default 5"] = 0,
     ) -> str:
-        """Keep the user's list of open tasks (to-dos)."""
+        """Keep the user's list of tasks (to-dos)."""
         store = self._pulse()
         if action == "list":
             listed = "\n".join(map(format_item, store.items()))
             if is_tainted(listed):
                 caller.taints.add("pulse list")
             return listed or "no task is open"
-        number = 0 if action == "add" else self._find_number(task, text if action == "complete" else "")
-        words = "" if action == "complete" else text
+        number = 0 if action == "add" else self._find_number(task, text if action in _ENDS else "")
+        words = "" if action in _ENDS else text
         if action == "update" and not (words.strip() or priority):
             raise ToolError("nothing to update: give text or priority")
         known = {item.number for item in store.items()}
@@ -79,7 +81,7 @@ class PulseTool:
         (item,) = store.apply([change], PulseAuthor(caller.session, caller.now, heard))
         if action == "add" and item.number in known:
             return f"open already: {format_item(item)}"
-        return f"completed: {item.text}" if action == "complete" else format_item(item)
+        return f"{_ENDS[action]}: {item.text}" if action in _ENDS else format_item(item)
 
     def _find_number(self, task: str, text: str) -> int:
         """The given number; a small model may repeat the task's words instead."""

@@ -21,7 +21,14 @@ from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import ModelConfig  # noqa: E402
 
 SETS = {"a": load_requests()} | tomllib.loads((ROOT / "tests/model/blind.toml").read_text("utf-8"))
-FURNISHED = {"d": make_home, "f": make_lamp_home, "g": make_lamp_home, "h": make_lamp_home, "i": make_lamp_home}
+FURNISHED = {
+    "d": make_home,
+    "f": make_lamp_home,
+    "g": make_lamp_home,
+    "h": make_lamp_home,
+    "i": make_lamp_home,
+    "j": make_lamp_home,
+}
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
 
@@ -47,7 +54,7 @@ def main() -> None:
     is_file = name.endswith(".toml")
     tables = next(iter(tomllib.loads(Path(name).read_text("utf-8")).values())) if is_file else SETS[name]
     asked = choose({NAMES.get(kind, kind): rows for kind, rows in tables.items()}, is_third="third" in more)
-    furnish = make_home if is_file else FURNISHED.get(name)
+    furnish = FURNISHED.get(Path(name).stem, make_home) if is_file else FURNISHED.get(name)
     for row in run_requests(config, asked, alone=url == "alone", furnish=furnish):
         rows.append(row)
         print(json.dumps(row, ensure_ascii=False), flush=True)
