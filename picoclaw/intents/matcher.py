@@ -456,7 +456,8 @@ class IntentMatcher:
 
         if topic in PROPOSED:
             is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
-            is_order = self._is_wish(s, begin) and not self._is_negated(s, len(s.words))
+            is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
+            is_order = is_wish and not self._is_negated(s, len(s.words))
             verbs = self.words["verbs"].keys()
             is_told = s.words[begin] in self.words["tells"] and (
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
