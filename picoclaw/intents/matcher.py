@@ -251,11 +251,18 @@ class IntentMatcher:
         return s
 
     def _score(self, s: Sentence) -> list[tuple[float, str]]:
-        """The share of each topic, the likeliest first; [] where no weights are. Parts of a sentence are asked for again."""
+        """The share of each topic, the likeliest first; [] where no weights are, or too many words.
+
+        Parts of a sentence are asked for again.
+        """
         if s.raw not in self._shares:
             if len(self._shares) > MAX_CLASSIFIED:
                 self._shares.clear()
-            self._shares[s.raw] = self._topics.score(self._features.read(s)) if self._topics and s.words else []
+            self._shares[s.raw] = (
+                self._topics.score(self._features.read(s))
+                if self._topics and 0 < len(s.words) <= MAX_CLASSIFIED
+                else []
+            )
         return self._shares[s.raw]
 
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
@@ -1365,8 +1372,8 @@ class IntentMatcher:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
         from picoclaw.intents.topics import CHAT, MEANT, PROPOSED, TALK
 
-        s, words = Sentence(text, self.words), self.words
-        shares = self._topics.score(self.list_features(text)) if self._topics and s.words else []
+        s, words = self._read(text), self.words
+        shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in TALK), default=(0.0, ""))
         if share >= TALK.get(topic, 1.0):
             return MEANT.get(topic, topic)
