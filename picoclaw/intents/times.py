@@ -503,6 +503,9 @@ class TimeReader:
             if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock", "minutes"}:
                 break
             found, end = found | new, piece.end()
+        unit = tail[end:].partition(" ")[0]
+        if unit in self._words["measures"] and (len(unit) > 1 or not unit.isalpha()) and found.keys() <= {"at", "hour"}:
+            return {}, 0  # "warn me at 2 degrees"
         when = self._resolve(found, part, once=once) if end else ""
         return ({"at": when} if when else {}), end
 
