@@ -423,7 +423,7 @@ def test_an_act_waits_and_only_the_owners_token_may_say_yes(house):
         assert "/yes 1" in house.ada.reads("turn on the pump for 30 seconds")
         said = house.hall.reads("/yes 1")
         assert True not in level(daemon)
-        assert "done" not in said.lower()
+        assert "done" not in said.lower().replace("have done nothing", "")
         assert True not in level(daemon)
         house.ada.reads("/yes 1")
         assert level(daemon) == [True]

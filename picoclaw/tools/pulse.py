@@ -63,7 +63,7 @@ class PulseTool:
         task: Annotated[str, "its number"] = "",
         priority: Annotated[int, Span(0, 10), "1 (urgent) to 10; default 5"] = 0,
     ) -> str:
-        """Keep the user's list of tasks (to-dos)."""
+        """Keep the user's tasks (to-dos)."""
         store = self._pulse()
         if action == "list":
             listed = "\n".join(map(format_item, store.items()))
