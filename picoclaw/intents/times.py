@@ -385,7 +385,7 @@ class TimeReader:
 
     def put_past_noon(self, clock: str, said: str) -> str:
         """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon."""
-        is_bare = ":" not in said and not self._get_half(said) and 1 <= int(clock[:2]) <= 6
+        is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
         return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
 
     def _name_date(self, said: str) -> str:
