@@ -9,6 +9,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -373,13 +374,16 @@ def _read_days(
         hit = s.longest(words["dates"], i)
         day = s.longest(words["days"], i)
         ago = next(((value, count) for value, count in times.past(near) if value.endswith(" ago")), None)
+        begin = None
+        with suppress(ValueError):  # "0 days ago"
+            begin = parse_range(ago[0], now).begin if ago else None
         ahead = next(
             ((value["at_seconds"], count) for value, count in times.once(near, "") if "at_seconds" in value), None
         )
         if size and not (hit and hit[1] - i > size):
             told, i = [*told, named], i + size
-        elif ago:
-            lengths, i = [*lengths, f"{(parse_range(ago[0], now).begin.date() - now.date()).days:+}"], i + ago[1]
+        elif ago and begin:
+            lengths, i = [*lengths, f"{(begin.date() - now.date()).days:+}"], i + ago[1]
             said.add("past")
         elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1:
             lengths, i = [*lengths, f"{int(ahead[0] // _DAY_S):+}"], i + ahead[1]
