@@ -1523,8 +1523,8 @@ def _word_value(slot: SentenceSlot, value: Any) -> str:
         return f"{value}%" if str(value).isdecimal() else ""
     if slot.kind != "seconds":
         return ""
-    size, unit = next(one for one in ((3600, "h"), (60, "min"), (1, "s")) if value % one[0] == 0)
-    return f"{value // size:g} {unit}"
+    size, unit = next((one for one in ((3600, "h"), (60, "min")) if value % one[0] == 0), (1, "s"))
+    return f"{value / size:g} {unit}"
 
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
