@@ -30,7 +30,7 @@ from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
 from picoclaw.security.untrusted import sanitize_name as plain_name
-from picoclaw.store.conversations import History, Results, TurnWriteBehind, find_summary
+from picoclaw.store.conversations import UNREAD_TAINT, History, Results, TurnWriteBehind, find_summary
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.ledger import Ledger, TokenCalibration
 from picoclaw.window import split_window
@@ -247,7 +247,7 @@ class Stores:
         try:
             found = self.history.heard(session) | self.write_behind.heard(session)
         except (StoreError, ValueError):
-            return frozenset({"what could not be read again"})
+            return frozenset({UNREAD_TAINT})
         return frozenset(name for name in found if not is_other_person(origin) or not name.startswith(GUEST_PREFIX))
 
     def find_shared_turns(self, session: str, who: str) -> frozenset[int] | None:

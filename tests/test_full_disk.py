@@ -23,7 +23,7 @@ from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteBehindQu
 from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
 from picoclaw.maintenance import check
 from picoclaw.store import migrations
-from picoclaw.store.conversations import History, TurnWriteBehind
+from picoclaw.store.conversations import UNREAD_TAINT, History, TurnWriteBehind
 from picoclaw.store.conversations import UnsavedTurn as Turned
 from picoclaw.store.database import Database
 from picoclaw.store.inbox import Inbox
@@ -48,6 +48,16 @@ def chat(tmp_path):
         Chat(tmp_path / "home", server) as chat,
     ):
         yield chat
+
+
+def test_a_conversation_that_could_not_be_read_is_kept_with_what_it_has_read(chat):
+    database = chat.app.stores.database
+    history = History(database)
+    history.keep("home", said(1)._replace(taints=("web_fetch a page",)), NOON)
+    history.keep("home", said(2)._replace(taints=(UNREAD_TAINT, "read_file a")), NOON)
+    assert history.heard("home") == {"web_fetch a page", "read_file a"}
+    history.keep("another", said(1)._replace(taints=(UNREAD_TAINT,)), NOON)
+    assert history.heard("another") == frozenset()
 
 
 LONG = "x" * 20_000  # more than the pages of a new database that are free

@@ -18,6 +18,7 @@ from picoclaw.errors import StoreDamaged, StoreError, StoreNewer
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
 from picoclaw.messages import Message, MessageRole, ToolCall, Turn
 from picoclaw.records import NamedTuple
+from picoclaw.security.untrusted import limit_taints
 from picoclaw.store import ledger
 from picoclaw.store.database import Database, StoreConnection, Table, get_mark, is_valid_row_id, set_mark
 
@@ -57,6 +58,8 @@ _SELECT_OTHERS = """
     SELECT turns.id FROM sessions JOIN turns ON session = sessions.id
     WHERE key = ?1 AND ended = '' AND NOT undone AND asked_by != ?2
 """
+UNREAD_TAINT = "what could not be read again"
+"""The source of a turn whose conversation could not be read; once it can be, the turn is kept with the real ones."""
 _UNREADABLE_TURN = "turn {} of this chat cannot be read whole in {}; a model is shown what is left of it"
 _SELECT_ALL_TURNS = """
     SELECT turns.id, key, substr(at, 1, 10) FROM turns JOIN sessions ON sessions.id = session
@@ -183,7 +186,10 @@ class History(Table):
         `inbox` is the number of what it answers; a `prefix` takes the place of the conversation's. `asked_by`
         names who has asked where it was not the owner; a conversation that begins with it is that `person`'s.
         """
-        replaced = self._replaced.pop(session, 0)
+        replaced, taints = self._replaced.pop(session, 0), turn.taints
+        if UNREAD_TAINT in taints:
+            with suppress(ValueError):
+                taints = limit_taints({*taints, *self.heard(session)} - {UNREAD_TAINT})
         with self.along(self._database.transaction()) as connection:
             conversation = ensure_open_conversation(connection, session, at)
             connection.execute(_UNDO_TURN, (conversation, replaced))
@@ -207,7 +213,7 @@ class History(Table):
                     turn.usage.completion_tokens,
                     turn.stopped,
                     inbox,
-                    json.dumps(turn.taints, ensure_ascii=False),
+                    json.dumps(taints, ensure_ascii=False),
                     asked_by,
                 ),
             )
